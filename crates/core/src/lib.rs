@@ -1,0 +1,34 @@
+//! The vocabulary of Plimsoll: what every scheduler, simulator and live host speaks.
+//!
+//! One idea carries the project: **a scheduler is a pure state machine**. It is handed events with the time in them and
+//! answers with decisions; it never reads a clock, starts a thread, takes a shared lock or touches a file. So the same
+//! scheduler runs in the simulator and in production, and any run can be replayed from its events.
+//!
+//! | module | what it names |
+//! | --- | --- |
+//! | [`time`] | [`Time`], [`Span`]: nanoseconds on the host's clock |
+//! | [`units`] | [`Rate`] and byte sizes, parsed from and printed as people write them |
+//! | [`account`] | the tree of pools and sessions and what each was promised ([`Allocation`]) |
+//! | [`cause`] | [`CauseSet`]: who really caused an I/O |
+//! | [`class`] | [`Class`] and the schemes that give classes their names and priorities |
+//! | [`request`] | [`BlockRequest`], what reaches a device |
+//! | [`call`] | [`Call`], what a process asked the kernel for |
+//! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
+
+pub mod account;
+pub mod call;
+pub mod cause;
+pub mod class;
+pub mod request;
+pub mod scheduler;
+pub mod time;
+pub mod units;
+
+pub use account::{Account, AccountId, AccountKind, AccountTree, Allocation, Deadlines, Priority};
+pub use call::{Call, CallId, CallKind, FileId, ThreadId};
+pub use cause::CauseSet;
+pub use class::Class;
+pub use request::{BlockRequest, Completion, Operation, RequestId};
+pub use scheduler::{CallDecision, DeviceProfile, Dispatch, PageEvent, Scheduler, Wish};
+pub use time::{Span, Time};
+pub use units::{ByteCount, Rate};

@@ -1,0 +1,103 @@
+//! What reaches a device: one contiguous piece of I/O.
+
+use crate::account::AccountId;
+use crate::call::FileId;
+use crate::cause::CauseSet;
+use crate::class::Class;
+use crate::time::Time;
+use crate::units::RUN_BYTES_MAX;
+
+/// The host's name for a request while it is under way; the host chooses it and may reuse it after completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a request asks of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Reads bytes.
+    Read,
+    /// Writes bytes.
+    Write,
+    /// Makes every write that completed before durable; has no length.
+    Flush,
+    /// Says that the bytes are no longer needed.
+    Trim,
+    /// Makes the bytes read as zero.
+    WriteZeroes,
+}
+
+impl Operation {
+    /// Whether the device's content may change: everything but a read and a flush.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Operation::Write | Operation::Trim | Operation::WriteZeroes)
+    }
+}
+
+/// One request to a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// The host's name for it.
+    pub id: RequestId,
+    /// The session that submitted it: the one that waits.
+    pub session: AccountId,
+    /// Who caused it; empty where nobody is known, and then the session counts as the cause.
+    pub causes: CauseSet,
+    /// What the bytes mean.
+    pub class: Class,
+    /// What is asked.
+    pub operation: Operation,
+    /// First byte on the device.
+    pub offset: u64,
+    /// Number of bytes; 0 for a flush.
+    pub length: u32,
+    /// Somebody waits for it: a read, or a write under an fsync.
+    pub is_sync: bool,
+    /// The write must be durable when it completes.
+    pub is_forced: bool,
+    /// The file it belongs to, where known.
+    pub file: Option<FileId>,
+    /// When it arrived at the scheduler.
+    pub arrived: Time,
+}
+
+impl BlockRequest {
+    /// A request with everything optional left out.
+    pub fn new(id: RequestId, session: AccountId, operation: Operation, offset: u64, length: u32, now: Time) -> Self {
+        BlockRequest {
+            id,
+            session,
+            causes: CauseSet::EMPTY,
+            class: Class::UNCLASSIFIED,
+            operation,
+            offset,
+            length,
+            is_sync: operation == Operation::Read,
+            is_forced: false,
+            file: None,
+            arrived: now,
+        }
+    }
+
+    /// The byte after its last one.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.length)
+    }
+
+    /// How many runs it takes by itself: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush.
+    pub fn runs(&self) -> u64 {
+        u64::from(self.length).div_ceil(RUN_BYTES_MAX).max(1)
+    }
+}
+
+/// A request that a device has finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The host's name for it.
+    pub id: RequestId,
+    /// The session that submitted it.
+    pub session: AccountId,
+    /// How long the device had it: from dispatch to completion.
+    pub service: crate::time::Span,
+    /// Whether the device carried it out.
+    pub succeeded: bool,
+}

@@ -1,0 +1,161 @@
+//! The trait that every scheduler implements, with handlers at three levels.
+//!
+//! ```text
+//!   process            call_entered -> Admit | Hold        call_returned
+//!      |                    released_calls <- held calls that may go on
+//!   page cache         pages_dirtied                       pages_freed
+//!      |
+//!   block layer        request_added -> next(now) -> Now(request) | NotBefore(t) | Nothing -> request_completed
+//! ```
+//!
+//! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a request.
+//! "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is sooner.
+//!
+//! Every handler but those of the block level does nothing by default, so a block scheduler implements three functions
+//! and a split-level scheduler the levels that it uses (split-level paper, section 4.2 and table 2).
+//!
+//! The rules that all schedulers keep, and that the conformance suite checks, are in `docs/schedulers/README.md`.
+
+use crate::account::{Account, AccountId};
+use crate::call::{Call, CallId, FileId};
+use crate::cause::CauseSet;
+use crate::request::{BlockRequest, Completion};
+use crate::time::{Span, Time};
+
+/// What a scheduler may know of its device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceProfile {
+    /// What people call it.
+    pub name: String,
+    /// Bytes.
+    pub capacity_bytes: u64,
+    /// Small random runs per second with `outstanding_max` outstanding: the worst case, and what can be promised.
+    pub worst_case_runs_per_second: f64,
+    /// Bytes per second of one sequential stream.
+    pub sequential_bytes_per_second: f64,
+    /// Whether a head has to move.
+    pub is_rotational: bool,
+    /// How many requests to keep at the device: enough to keep it efficient, few enough to keep control.
+    pub outstanding_max: u32,
+}
+
+/// What a scheduler answers to a call at its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallDecision {
+    /// The call goes on.
+    Admit,
+    /// The process waits at the entry until [`Scheduler::released_calls`] names the call.
+    Hold,
+}
+
+/// What [`Scheduler::next`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Give this request to the device now; it leaves the scheduler until it completes.
+    Now(BlockRequest),
+    /// Nothing may go before this time; it lies in the future.
+    NotBefore(Time),
+    /// Nothing can go until another event comes.
+    Nothing,
+}
+
+/// A stretch of pages of one file changed its state in the page cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageEvent {
+    /// The file.
+    pub file: FileId,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes, a whole number of pages.
+    pub length: u64,
+    /// Who dirtied the pages now (dirtied), or whose the pages were (freed).
+    pub causes: CauseSet,
+    /// Who had dirtied them before and is not yet written; empty if they were clean.
+    pub previous: CauseSet,
+}
+
+/// What a scheduler would like the host to do besides dispatching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Start writing the file's dirty pages, at most so many bytes, without waiting for them.
+    StartWriteback {
+        /// The file.
+        file: FileId,
+        /// Bytes at the most.
+        bytes_max: u64,
+    },
+    /// Ask `released_calls` and `wishes` again at this time.
+    WakeAt(Time),
+}
+
+/// A scheduler: a pure state machine that owns the order of one device's I/O.
+///
+/// Time never goes backwards from one handler to the next. Handlers allocate nothing on the hot path: queues are
+/// reserved when accounts open and grow by doubling, answers go into buffers that the caller owns.
+pub trait Scheduler: Send {
+    /// The name it has in the registry and in configuration files.
+    fn name(&self) -> &'static str;
+
+    /// A pool or a session opened. Parents open before their children; the root, which stands for the device, first.
+    fn account_opened(&mut self, now: Time, account: &Account) {
+        let _ = (now, account);
+    }
+
+    /// An administrator changed what an account was promised.
+    fn account_changed(&mut self, now: Time, account: &Account) {
+        let _ = (now, account);
+    }
+
+    /// An account closed. Nothing of it is queued or outstanding, and it has no children.
+    fn account_closed(&mut self, now: Time, account: AccountId) {
+        let _ = (now, account);
+    }
+
+    /// A process entered a system call.
+    fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
+        let _ = (now, call);
+        CallDecision::Admit
+    }
+
+    /// A call that had been admitted or released returned.
+    fn call_returned(&mut self, now: Time, call: &Call) {
+        let _ = (now, call);
+    }
+
+    /// Appends the held calls that may go on.
+    fn released_calls(&mut self, now: Time, released: &mut Vec<CallId>) {
+        let _ = (now, released);
+    }
+
+    /// Pages became dirty, or dirty ones were dirtied again.
+    fn pages_dirtied(&mut self, now: Time, event: &PageEvent) {
+        let _ = (now, event);
+    }
+
+    /// Dirty pages were deleted before they were written.
+    fn pages_freed(&mut self, now: Time, event: &PageEvent) {
+        let _ = (now, event);
+    }
+
+    /// A request arrived; the scheduler keeps it until `next` answers with it.
+    fn request_added(&mut self, now: Time, request: BlockRequest);
+
+    /// What should go to the device now.
+    fn next(&mut self, now: Time) -> Dispatch;
+
+    /// The device finished a request.
+    fn request_completed(&mut self, now: Time, completion: &Completion) {
+        let _ = (now, completion);
+    }
+
+    /// Appends what the scheduler would like the host to do.
+    fn wishes(&mut self, now: Time, wishes: &mut Vec<Wish>) {
+        let _ = (now, wishes);
+    }
+
+    /// How far promises had to be stretched because the device was slower than what was promised on it: the time by
+    /// which all reserves together fell behind since the start. Zero where they hold, and for schedulers without any.
+    fn overload(&self) -> Span {
+        Span::ZERO
+    }
+}

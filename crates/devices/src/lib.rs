@@ -1,1 +1,67 @@
-//! placeholder
+//! Models of storage devices in closed form: from a request and the device's state follows when it will be done.
+//!
+//! A model knows nothing of threads or clocks. The simulator drives it in virtual time; the brick drives it in real
+//! time and holds each reply back until the model says so, which turns a file or memory into a disk.
+
+use plimsoll_core::{DeviceProfile, Operation, Time};
+
+/// A request as a device sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// The host's name for it, given back on completion.
+    pub token: u64,
+    /// What is asked.
+    pub operation: Operation,
+    /// First byte on the device.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+    /// The write must be durable when it completes.
+    pub is_forced: bool,
+}
+
+/// A request that the device has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The host's name for it.
+    pub token: u64,
+    /// When it was done; never later than the `now` that asked.
+    pub at: Time,
+}
+
+/// A device: takes requests, says when the next one is done.
+///
+/// The caller asks [`next_completion`](DeviceModel::next_completion) and comes back with
+/// [`complete`](DeviceModel::complete) at that time or later; how late the caller is does not change the schedule.
+pub trait DeviceModel: Send {
+    /// What a scheduler may know of it.
+    fn profile(&self) -> &DeviceProfile;
+    /// Takes a request at `now`.
+    fn submit(&mut self, now: Time, request: DeviceRequest);
+    /// When the next request will be done; `None` if there is none.
+    fn next_completion(&self) -> Option<Time>;
+    /// The earliest request that is done by `now`, if any.
+    fn complete(&mut self, now: Time) -> Option<Finished>;
+    /// Requests taken and not yet given back.
+    fn outstanding(&self) -> usize;
+}
+
+/// A model that can be asked for by name.
+pub struct ModelEntry {
+    /// The name in configurations, such as `hdd.deskstar-120`.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Makes one; the seed decides what is left to chance, such as where the platter stands at first.
+    pub build: fn(seed: u64) -> Box<dyn DeviceModel>,
+}
+
+/// Every model.
+pub fn models() -> &'static [ModelEntry] {
+    &[]
+}
+
+/// The model called `name`.
+pub fn build(name: &str, seed: u64) -> Option<Box<dyn DeviceModel>> {
+    models().iter().find(|entry| entry.name == name).map(|entry| (entry.build)(seed))
+}

@@ -1,0 +1,47 @@
+//! Every scheduler by name, with the laws that it promises to keep. The conformance suite loops over this table.
+
+use crate::noop::Noop;
+use plimsoll_core::{DeviceProfile, Scheduler};
+
+/// What a scheduler promises beyond what all promise (no request lost or doubled, none starved, same events give the
+/// same decisions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laws {
+    /// It keeps the device busy whenever a request waits that no limit holds back.
+    pub is_work_conserving: bool,
+    /// No account exceeds its limit.
+    pub keeps_limits: bool,
+    /// Every account that asks for it gets its reserve.
+    pub keeps_reserves: bool,
+}
+
+/// One line of the registry.
+pub struct Entry {
+    /// The name in configurations and scenarios.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// What it promises.
+    pub laws: Laws,
+    /// Makes one for a device.
+    pub build: fn(&DeviceProfile) -> Box<dyn Scheduler>,
+}
+
+const NO_PROMISES: Laws = Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false };
+
+static REGISTRY: &[Entry] = &[Entry {
+    name: "noop",
+    summary: "first come, first served; the device orders as it likes",
+    laws: NO_PROMISES,
+    build: |_| Box::new(Noop::default()),
+}];
+
+/// Every scheduler.
+pub fn registry() -> &'static [Entry] {
+    REGISTRY
+}
+
+/// A scheduler called `name` for `device`, if there is one.
+pub fn build(name: &str, device: &DeviceProfile) -> Option<Box<dyn Scheduler>> {
+    REGISTRY.iter().find(|entry| entry.name == name).map(|entry| (entry.build)(device))
+}

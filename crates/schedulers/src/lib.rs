@@ -1,6 +1,16 @@
 //! Plimsoll's schedulers, one file each, and the registry that names them.
+//!
+//! A scheduler is written against [`plimsoll_core::Scheduler`], gets a line in [`registry`] and a page in
+//! `docs/schedulers/`; the conformance suite then holds it to the laws that its line promises. The small files beside the
+//! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
+pub mod block_deadline;
+pub mod min_tree;
 pub mod noop;
 mod registry;
+pub mod request_queues;
+pub mod token_bucket;
+pub mod water_level;
+pub mod zygaria;
 
 pub use registry::{Entry, Laws, build, registry};

@@ -1,6 +1,8 @@
 //! Every scheduler by name, with the laws that it promises to keep. The conformance suite loops over this table.
 
+use crate::block_deadline::BlockDeadline;
 use crate::noop::Noop;
+use crate::zygaria::Zygaria;
 use plimsoll_core::{DeviceProfile, Scheduler};
 
 /// What a scheduler promises beyond what all promise (no request lost or doubled, none starved, same events give the
@@ -27,14 +29,26 @@ pub struct Entry {
     pub build: fn(&DeviceProfile) -> Box<dyn Scheduler>,
 }
 
-const NO_PROMISES: Laws = Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false };
-
-static REGISTRY: &[Entry] = &[Entry {
-    name: "noop",
-    summary: "first come, first served; the device orders as it likes",
-    laws: NO_PROMISES,
-    build: |_| Box::new(Noop::default()),
-}];
+static REGISTRY: &[Entry] = &[
+    Entry {
+        name: "noop",
+        summary: "first come, first served; the device orders as it likes",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |_| Box::new(Noop::default()),
+    },
+    Entry {
+        name: "block_deadline",
+        summary: "by place in batches, reads first, each request by its deadline (Linux mq-deadline)",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(BlockDeadline::new(device)),
+    },
+    Entry {
+        name: "zygaria",
+        summary: "pools and sessions with reserves and limits, the rest by water level (RTAS 2006)",
+        laws: Laws { is_work_conserving: true, keeps_limits: true, keeps_reserves: true },
+        build: |device| Box::new(Zygaria::new(device)),
+    },
+];
 
 /// Every scheduler.
 pub fn registry() -> &'static [Entry] {

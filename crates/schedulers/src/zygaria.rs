@@ -1,0 +1,372 @@
+//! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), at any number of sessions and any depth.
+//!
+//! **Intuition.** Everyone first gets what was promised, then the water is poured in: what is left goes to whoever stands
+//! lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a limit bucket that says
+//! before when it may not be. If a deadline has passed, the account with the earliest goes first. Otherwise the lowest
+//! pool, and in it the lowest session, by a moving average of what each had.
+//!
+//! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in three
+//! [`MinTree`]s, and a decision walks down one path:
+//!
+//! ```text
+//!             device            deadline: earliest that falls due below, among members that may go
+//!            /      \           level:    average of those members
+//!         pool      pool        waiting:  when a member that may not go, or one of its members, may
+//!        /  |  \      |
+//!       s   s   s     s         at each node: a due member, else the lowest one
+//! ```
+//!
+//! A deadline below a pool counts as the pool's own, so the earliest of session and pool holds (section 4.3). A pool
+//! that is due itself, with no due member, serves its lowest. Weights (not in the paper) divide the average.
+//!
+//! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
+//! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
+//! [`overload`](Scheduler::overload) says by how much.
+//!
+//! Cost: adding, dispatching and completing take O(depth * log8 members); accounts that are not active cost nothing.
+
+use crate::min_tree::{ABSENT, MinTree};
+use crate::request_queues::{Queue, RequestQueues};
+use crate::token_bucket::{LimitBucket, ReserveBucket};
+use crate::water_level::WaterLevel;
+use plimsoll_core::account::Account;
+use plimsoll_core::units::RUN_BYTES_MAX;
+use plimsoll_core::{AccountId, AccountKind, BlockRequest, Completion, DeviceProfile, Dispatch, Operation};
+use plimsoll_core::{Scheduler, Span, Time};
+
+/// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals of
+/// one second or so" (section 1).
+const LATENESS_MAX: Span = Span::from_secs(1);
+
+/// The keys of an account in its pool's three trees.
+struct Keys {
+    deadline: u64,
+    level: u64,
+    waiting: u64,
+}
+
+/// What a pool knows of the accounts in it.
+#[derive(Default)]
+struct Members {
+    slots: Vec<AccountId>,
+    free_slots: Vec<u32>,
+    deadline: MinTree,
+    level: MinTree,
+    waiting: MinTree,
+}
+
+impl Members {
+    fn set(&mut self, slot: u32, keys: &Keys) {
+        self.deadline.set(slot as usize, keys.deadline);
+        self.level.set(slot as usize, keys.level);
+        self.waiting.set(slot as usize, keys.waiting);
+    }
+
+    fn join(&mut self, account: AccountId) -> u32 {
+        if let Some(slot) = self.free_slots.pop() {
+            self.slots[slot as usize] = account;
+            return slot;
+        }
+        self.slots.push(account);
+        let slot = (self.slots.len() - 1) as u32;
+        self.set(slot, &Keys { deadline: ABSENT, level: ABSENT, waiting: ABSENT });
+        slot
+    }
+}
+
+struct Node {
+    parent: Option<AccountId>,
+    /// Its place in the parent's trees.
+    slot: u32,
+    reserve: ReserveBucket,
+    limit: LimitBucket,
+    level: WaterLevel,
+    weight_log2: f64,
+    /// Requests queued or at the device, here and below.
+    active: u32,
+    /// When `active` last became zero, on the clock of deadlines.
+    idle_since: Time,
+    queue: Queue,
+    /// `Some` for a pool.
+    members: Option<Box<Members>>,
+}
+
+impl Node {
+    /// The keys that this account has in its parent's trees at `now`.
+    fn keys(&self, now: Time) -> Keys {
+        let (member_deadline, member_waiting, is_ready) = match &self.members {
+            None => (ABSENT, ABSENT, !self.queue.is_empty()),
+            Some(members) => (members.deadline.min_key(), members.waiting.min_key(), members.level.min_key() != ABSENT),
+        };
+        let release = self.limit.release();
+        let is_held = release > now;
+        let waiting = match (is_held, is_ready) {
+            (false, _) => member_waiting,
+            (true, true) => release.as_nanos(),
+            (true, false) if member_waiting == ABSENT => ABSENT,
+            (true, false) => member_waiting.max(release.as_nanos()),
+        };
+        if is_held || !is_ready {
+            return Keys { deadline: ABSENT, level: ABSENT, waiting };
+        }
+        let deadline = self.reserve.deadline().as_nanos().min(member_deadline);
+        Keys { deadline, level: self.level.key(self.weight_log2), waiting }
+    }
+}
+
+/// A run under way: requests that continue it belong to what was already paid.
+struct Run {
+    session: AccountId,
+    operation: Operation,
+    end: u64,
+    bytes_left: u64,
+}
+
+/// See the module's text.
+pub struct Zygaria {
+    /// By account number; `None` where no such account is open.
+    nodes: Vec<Option<Node>>,
+    queues: RequestQueues,
+    device_runs_per_second: f64,
+    outstanding: u32,
+    outstanding_max: u32,
+    run: Option<Run>,
+    /// By how much the clock of deadlines was set back.
+    overload: Span,
+}
+
+impl Zygaria {
+    /// A scheduler for `device`, without accounts.
+    pub fn new(device: &DeviceProfile) -> Zygaria {
+        Zygaria {
+            nodes: Vec::new(),
+            queues: RequestQueues::default(),
+            device_runs_per_second: device.worst_case_runs_per_second,
+            outstanding: 0,
+            outstanding_max: device.outstanding_max.max(1),
+            run: None,
+            overload: Span::ZERO,
+        }
+    }
+
+    fn node(&self, id: AccountId) -> &Node {
+        self.nodes[id.index()].as_ref().expect("hosts name open accounts only")
+    }
+
+    fn node_mut(&mut self, id: AccountId) -> &mut Node {
+        self.nodes[id.index()].as_mut().expect("hosts name open accounts only")
+    }
+
+    /// The time that deadlines are compared with.
+    fn deadline_clock(&self, now: Time) -> Time {
+        now.saturating_sub(self.overload)
+    }
+
+    /// Writes the keys of `id`, and of everyone above it, into the trees.
+    fn refresh(&mut self, now: Time, mut id: AccountId) {
+        while let Some(parent) = self.node(id).parent {
+            let (slot, keys) = (self.node(id).slot, self.node(id).keys(now));
+            self.members_mut(parent).set(slot, &keys);
+            id = parent;
+        }
+    }
+
+    fn members_mut(&mut self, pool: AccountId) -> &mut Members {
+        self.node_mut(pool).members.as_mut().expect("parents are pools")
+    }
+
+    /// Lets everyone in `pool` take part again whose waiting is over.
+    fn release_due(&mut self, now: Time, pool: AccountId) {
+        loop {
+            let members = self.members_mut(pool);
+            let Some((slot, _)) = members.waiting.min().filter(|&(_, at)| at <= now.as_nanos()) else { return };
+            let member = members.slots[slot];
+            if self.node(member).members.is_some() {
+                self.release_due(now, member);
+            }
+            let keys = self.node(member).keys(now);
+            self.members_mut(pool).set(slot as u32, &keys);
+        }
+    }
+
+    /// The session to serve: at each node a due member, else the lowest.
+    fn choose(&self, now: Time) -> Option<AccountId> {
+        let due_by = self.deadline_clock(now).as_nanos();
+        let mut id = AccountId::ROOT;
+        while let Some(members) = &self.node(id).members {
+            let due = members.deadline.min().filter(|&(_, deadline)| deadline <= due_by);
+            let (slot, _) = due.or_else(|| members.level.min())?;
+            id = members.slots[slot];
+        }
+        Some(id)
+    }
+
+    /// Sets the clock of deadlines back if even the earliest has waited too long. Waiting for a limit, one's own or a
+    /// pool's, does not count: that is nobody else's business.
+    fn absorb_overload(&mut self, now: Time) {
+        let (mut id, mut waits_since) = (AccountId::ROOT, Time::MAX);
+        let mut released = Time::ZERO;
+        while let Some((slot, deadline)) = self.node(id).members.as_ref().and_then(|members| members.deadline.min()) {
+            id = self.node(id).members.as_ref().expect("has a member").slots[slot];
+            waits_since = waits_since.min(Time::from_nanos(deadline) + self.overload);
+            released = released.max(self.node(id).limit.release());
+        }
+        self.overload += now.since(waits_since.max(released)).saturating_sub(LATENESS_MAX);
+    }
+
+    fn dispatch(&mut self, now: Time, session: AccountId) -> BlockRequest {
+        let mut queue = self.node(session).queue;
+        let request = self.queues.pop(&mut queue).expect("a session that takes part has a request");
+        self.node_mut(session).queue = queue;
+        let bytes = u64::from(request.length);
+        let continues = self.run.as_ref().filter(|run| run.is_continued_by(&request));
+        let (runs, bytes_left) = match continues {
+            Some(run) => (0, run.bytes_left - bytes),
+            None => (request.runs(), request.runs() * RUN_BYTES_MAX - bytes),
+        };
+        self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
+        self.charge(now, session, runs, bytes);
+        self.outstanding += 1;
+        request
+    }
+
+    /// Takes the cost out of the buckets of `session` and of everyone above it.
+    fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64) {
+        let (clock, overload) = (self.deadline_clock(now), self.overload);
+        let (mut id, mut release) = (session, Time::ZERO);
+        while let Some(parent) = self.node(id).parent {
+            let node = self.node_mut(id);
+            node.limit.take(now, runs, bytes);
+            release = release.max(node.limit.release());
+            if runs > 0 {
+                node.reserve.take(clock, runs);
+                node.level.add(now, runs as f64);
+            }
+            id = parent;
+        }
+        self.node_mut(session).reserve.not_before(release.saturating_sub(overload));
+        self.refresh(now, session);
+    }
+
+    /// The session whose run is under way, if its next request goes with it.
+    fn continued(&self) -> Option<AccountId> {
+        let run = self.run.as_ref()?;
+        let session = self.nodes[run.session.index()].as_ref()?;
+        let next = self.queues.front(&session.queue)?;
+        run.is_continued_by(next).then_some(run.session)
+    }
+}
+
+impl Run {
+    fn is_continued_by(&self, request: &BlockRequest) -> bool {
+        request.session == self.session
+            && request.operation == self.operation
+            && request.offset == self.end
+            && (1..=self.bytes_left).contains(&u64::from(request.length))
+    }
+}
+
+impl Scheduler for Zygaria {
+    fn name(&self) -> &'static str {
+        "zygaria"
+    }
+
+    fn account_opened(&mut self, now: Time, account: &Account) {
+        let slot = account.parent.map_or(0, |parent| self.members_mut(parent).join(account.id));
+        let clock = self.deadline_clock(now);
+        let allocation = &account.allocation;
+        let reserve_runs_per_second = allocation.reserve.runs_per_second(self.device_runs_per_second);
+        let node = Node {
+            parent: account.parent,
+            slot,
+            reserve: ReserveBucket::new(reserve_runs_per_second, clock),
+            limit: LimitBucket::new(allocation.limit, self.device_runs_per_second),
+            level: WaterLevel::EMPTY,
+            weight_log2: f64::from(allocation.weight).log2(),
+            active: 0,
+            idle_since: clock,
+            queue: Queue::EMPTY,
+            members: (account.kind == AccountKind::Pool).then(Box::default),
+        };
+        if self.nodes.len() <= account.id.index() {
+            self.nodes.resize_with(account.id.index() + 1, || None);
+        }
+        self.nodes[account.id.index()] = Some(node);
+    }
+
+    fn account_changed(&mut self, now: Time, account: &Account) {
+        let (device_runs_per_second, clock) = (self.device_runs_per_second, self.deadline_clock(now));
+        let node = self.node_mut(account.id);
+        node.reserve.change(account.allocation.reserve.runs_per_second(device_runs_per_second), clock);
+        node.limit.change(account.allocation.limit, device_runs_per_second, now);
+        node.weight_log2 = f64::from(account.allocation.weight).log2();
+        self.refresh(now, account.id);
+    }
+
+    fn account_closed(&mut self, _now: Time, account: AccountId) {
+        let Some(node) = self.nodes[account.index()].take() else { return };
+        if let Some(parent) = node.parent {
+            let members = self.members_mut(parent);
+            members.set(node.slot, &Keys { deadline: ABSENT, level: ABSENT, waiting: ABSENT });
+            members.free_slots.push(node.slot);
+        }
+    }
+
+    fn request_added(&mut self, now: Time, request: BlockRequest) {
+        let session = request.session;
+        let mut queue = self.node(session).queue;
+        let was_empty = queue.is_empty();
+        self.queues.push(&mut queue, request);
+        self.node_mut(session).queue = queue;
+
+        let clock = self.deadline_clock(now);
+        let mut above = Some(session);
+        while let Some(id) = above {
+            let node = self.node_mut(id);
+            if node.active == 0 {
+                node.reserve.wake(clock, node.idle_since);
+            }
+            node.active += 1;
+            above = node.parent;
+        }
+        if was_empty {
+            self.refresh(now, session);
+        }
+    }
+
+    fn next(&mut self, now: Time) -> Dispatch {
+        if let Some(session) = self.continued() {
+            return Dispatch::Now(self.dispatch(now, session));
+        }
+        if self.nodes.is_empty() || self.outstanding >= self.outstanding_max {
+            return Dispatch::Nothing;
+        }
+        self.release_due(now, AccountId::ROOT);
+        self.absorb_overload(now);
+        match self.choose(now) {
+            Some(session) => Dispatch::Now(self.dispatch(now, session)),
+            None => match self.members_mut(AccountId::ROOT).waiting.min() {
+                Some((_, at)) => Dispatch::NotBefore(Time::from_nanos(at)),
+                None => Dispatch::Nothing,
+            },
+        }
+    }
+
+    fn request_completed(&mut self, now: Time, completion: &Completion) {
+        self.outstanding -= 1;
+        let clock = self.deadline_clock(now);
+        let mut above = Some(completion.session);
+        while let Some(id) = above {
+            let node = self.node_mut(id);
+            node.active -= 1;
+            if node.active == 0 {
+                node.idle_since = clock;
+            }
+            above = node.parent;
+        }
+    }
+
+    fn overload(&self) -> Span {
+        self.overload
+    }
+}

@@ -5,7 +5,7 @@
 //! waited too long, and jump to it. Reads come before writes, but not more than twice in a row. **Complication.** None of
 //! it knows who asked: a deadline is kept per request, so whoever asks most gets most.
 //!
-//! Flushes have no place and go at once. An account's own deadlines (`Deadlines`) replace the defaults for its requests,
+//! Flushes have no place: one goes at once, but never two in a row past requests that wait. An account's own deadlines (`Deadlines`) replace the defaults for its requests,
 //! as the split-level paper's experiments need it (its table 3).
 //!
 //! Cost: O(log queued) per request. This yardstick uses the standard library's trees, which allocate as they grow.
@@ -67,6 +67,7 @@ pub struct BlockDeadline {
     reads: Direction,
     writes: Direction,
     flushes: VecDeque<BlockRequest>,
+    has_just_flushed: bool,
     /// Whether the batch under way is of writes.
     is_writing: bool,
     batched: u32,
@@ -84,6 +85,7 @@ impl BlockDeadline {
             reads: Direction::default(),
             writes: Direction::default(),
             flushes: VecDeque::new(),
+            has_just_flushed: false,
             is_writing: false,
             batched: FIFO_BATCH,
             starved: 0,
@@ -112,8 +114,10 @@ impl BlockDeadline {
     }
 
     fn choose(&mut self, now: Time) -> Option<BlockRequest> {
-        if let Some(flush) = self.flushes.pop_front() {
-            return Some(flush);
+        let others_wait = !self.reads.is_empty() || !self.writes.is_empty();
+        self.has_just_flushed = !self.flushes.is_empty() && !(others_wait && self.has_just_flushed);
+        if self.has_just_flushed {
+            return self.flushes.pop_front();
         }
         let current = if self.is_writing { &mut self.writes } else { &mut self.reads };
         if self.batched < FIFO_BATCH

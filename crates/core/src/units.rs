@@ -25,6 +25,11 @@ impl ParseUnitError {
     pub(crate) fn new(got: &str, expected: &'static str) -> Self {
         ParseUnitError { got: got.to_owned(), expected }
     }
+
+    /// What would have been right, in words.
+    pub fn expected(&self) -> &'static str {
+        self.expected
+    }
 }
 
 /// Splits `12.5 MB/s` into its number and its unit; refuses a missing, negative or infinite number.

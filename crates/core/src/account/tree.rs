@@ -63,7 +63,8 @@ impl AccountTree {
     /// Runs per second that the members of `parent` were promised, leaving `except` out.
     pub fn promised(&self, parent: AccountId, except: Option<AccountId>) -> f64 {
         let members = self.children(parent).filter(|member| Some(member.id) != except);
-        members.map(|member| self.reserve(member)).sum()
+        // Not `sum`: the sum of no members would be -0.
+        members.map(|member| self.reserve(member)).fold(0.0, |sum, reserve| sum + reserve)
     }
 
     fn reserve(&self, account: &Account) -> f64 {
@@ -201,6 +202,8 @@ mod tests {
             "mail: a reserve of 33.6 runs/s does not fit: disk0 has 112 runs/s, 89.6 are promised to others, 11.2 too many"
         );
         assert!((refused.excess() - 11.2).abs() < 1e-9);
+        let alone = tree.open(web, "a", AccountKind::Session, reserve(90.0)).unwrap_err().to_string();
+        assert!(alone.contains("web has 89.6 runs/s, 0 are promised to others"), "{alone}");
         tree.open(web, "a", AccountKind::Session, reserve(50.0)).unwrap();
         let refused = tree.open(web, "b", AccountKind::Session, reserve(31.0)).unwrap_err();
         assert!((refused.excess() - 1.12).abs() < 1e-9);

@@ -1,0 +1,128 @@
+//! `plimsoll check FILE`: what a configuration would serve, or everything that is wrong with it.
+
+use super::{print, print_json};
+use crate::arguments::CheckArguments;
+use crate::config::{Configuration, Defaults, Volume, load};
+use crate::outcome::Outcome;
+use crate::table::Table;
+use plimsoll_core::{Allocation, ByteCount, Priority, Rate};
+use serde_json::{Value, json};
+
+pub(super) fn run(arguments: &CheckArguments) -> Outcome {
+    match load(&arguments.file, &Defaults::of_this_user()) {
+        Ok(configuration) if arguments.json => print_json(&as_json(&configuration)),
+        Ok(configuration) => print(as_tables(&configuration)),
+        Err(error) => {
+            if arguments.json {
+                print_json(&json!({ "file": error.file, "errors": error.problems }))?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+fn as_tables(configuration: &Configuration) -> String {
+    let mut devices = Table::new(&["device", "scheduler", "behaves like", ">worst case", ">queue"]);
+    for device in &configuration.devices {
+        let worst_case = Rate::RunsPerSecond(device.profile.worst_case_runs_per_second);
+        devices.row([
+            device.name.clone(),
+            device.scheduler.clone(),
+            device.emulate.clone().unwrap_or_else(|| "itself".into()),
+            if device.is_worst_case_known() { worst_case.to_string() } else { "not known".into() },
+            device.profile.outstanding_max.to_string(),
+        ]);
+    }
+    let mut pools = Table::new(&["pool", "device", ">reserve", ">limit", ">weight", ">priority"]);
+    for pool in &configuration.pools {
+        let [reserve, limit, weight, priority] = allocation_cells(&pool.allocation);
+        let path = configuration.pool_path(&pool.name);
+        pools.row([path, pool.device.clone(), reserve, limit, weight, priority]);
+    }
+    let mut volumes = Table::new(&["volume", "pool", ">size", ">start", ">reserve", ">limit", "content", "served as"]);
+    for volume in &configuration.volumes {
+        let [reserve, limit, ..] = allocation_cells(&volume.allocation);
+        volumes.row([
+            volume.name.clone(),
+            configuration.pool_path(&volume.pool),
+            ByteCount(volume.size_bytes).to_string(),
+            ByteCount(volume.start_bytes).to_string(),
+            reserve,
+            limit,
+            format!("{}{}", volume.backing, if volume.is_read_only { ", read-only" } else { "" }),
+            front_ends(volume).join(", "),
+        ]);
+    }
+    let listen = configuration.listen.iter().map(|listen| format!("NBD on {}\n", listen.address)).collect::<String>();
+    let control = configuration.daemon.control_socket.display();
+    format!("{devices}\n{pools}\n{volumes}\n{listen}control on unix:{control}\n")
+}
+
+/// Reserve, limit, weight and priority as tables have them.
+fn allocation_cells(allocation: &Allocation) -> [String; 4] {
+    let dash = || "-".to_owned();
+    [
+        if allocation.reserve == Rate::ZERO { dash() } else { allocation.reserve.to_string() },
+        allocation.limit.map_or_else(dash, |limit| limit.to_string()),
+        allocation.weight.to_string(),
+        if allocation.priority == Priority::default() { dash() } else { allocation.priority.to_string() },
+    ]
+}
+
+fn front_ends(volume: &Volume) -> Vec<String> {
+    let export = volume.export.iter().map(|export| format!("NBD export {:?}", export.name));
+    let mount = volume.mount.iter().map(|mount| match &mount.path {
+        Some(path) => format!("{} at {}", mount.filesystem, path.display()),
+        None => "loop device".to_owned(),
+    });
+    export.chain(mount).collect()
+}
+
+fn as_json(configuration: &Configuration) -> Value {
+    let devices = configuration.devices.iter().map(|device| {
+        json!({
+            "name": device.name,
+            "scheduler": device.scheduler,
+            "emulate": device.emulate,
+            "worst_case_runs_per_second":
+                device.is_worst_case_known().then_some(device.profile.worst_case_runs_per_second),
+            "outstanding_max": device.profile.outstanding_max,
+        })
+    });
+    let pools = configuration.pools.iter().map(|pool| {
+        json!({
+            "name": pool.name,
+            "parent": pool.parent,
+            "device": pool.device,
+            "allocation": pool.allocation,
+        })
+    });
+    let volumes = configuration.volumes.iter().map(|volume| {
+        json!({
+            "name": volume.name,
+            "pool": volume.pool,
+            "device": volume.device,
+            "size_bytes": volume.size_bytes,
+            "start_bytes": volume.start_bytes,
+            "content": volume.backing.to_string(),
+            "is_read_only": volume.is_read_only,
+            "allocation": volume.allocation,
+            "export": volume.export.as_ref().map(|export| &export.name),
+            "mount": volume.mount.as_ref().map(|mount| json!({
+                "path": mount.path,
+                "filesystem": mount.filesystem.to_string(),
+                "formats_if_empty": mount.formats_if_empty,
+                "options": mount.options,
+            })),
+        })
+    });
+    json!({
+        "file": configuration.file,
+        "control_socket": configuration.daemon.control_socket,
+        "state_directory": configuration.daemon.state_directory,
+        "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
+        "devices": devices.collect::<Vec<_>>(),
+        "pools": pools.collect::<Vec<_>>(),
+        "volumes": volumes.collect::<Vec<_>>(),
+    })
+}

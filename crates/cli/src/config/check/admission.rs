@@ -1,0 +1,119 @@
+//! Whether what was promised can be kept: reserves must fit into their pool's, pools' into the device's worst case.
+//!
+//! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a key.
+
+use crate::config::model::{Device, Pool, Volume};
+use crate::config::problem::{Place, Problem};
+use plimsoll_core::account::{AccountError, DEPTH_MAX};
+use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, Rate};
+use std::collections::BTreeMap;
+
+pub(super) fn check(devices: &[Device], pools: &[Pool], volumes: &[Volume], problems: &mut Vec<Problem>) {
+    for device in devices {
+        let before = problems.len();
+        let pools: Vec<&Pool> = pools.iter().filter(|pool| pool.device == device.name).collect();
+        let volumes: Vec<&Volume> = volumes.iter().filter(|volume| volume.device == device.name).collect();
+        if !device.is_worst_case_known() {
+            pools.iter().for_each(|pool| needs_worst_case(device, &pool.allocation, &pool.place, problems));
+            volumes.iter().for_each(|volume| needs_worst_case(device, &volume.allocation, &volume.place, problems));
+        }
+        if problems.len() == before {
+            admit(device, &pools, &volumes, problems);
+        }
+    }
+}
+
+fn needs_worst_case(device: &Device, allocation: &Allocation, place: &Place, problems: &mut Vec<Problem>) {
+    let unknown = |key, got: String| {
+        let allowed = format!("only with {} or an emulated device", device.place.dotted("worst_case"));
+        place.problem(key, got, allowed)
+    };
+    if allocation.reserve != Rate::ZERO {
+        let got = format!("{}, of a device whose worst case is not known", allocation.reserve);
+        problems.push(unknown("reserve", got));
+    }
+    if let Some(limit @ Rate::DevicePercent(_)) = allocation.limit {
+        problems.push(unknown("limit", format!("{limit}, of a device whose worst case is not known")));
+    }
+}
+
+fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut Vec<Problem>) {
+    let mut tree = AccountTree::new(device.profile.clone());
+    let mut opened: BTreeMap<&str, AccountId> = BTreeMap::new();
+    // Members of a pool that was refused have nothing to be compared with.
+    for pool in pools {
+        let parent = match &pool.parent {
+            None => AccountId::ROOT,
+            Some(parent) => match opened.get(parent.as_str()) {
+                Some(&parent) => parent,
+                None => continue,
+            },
+        };
+        let (name, kind) = (pool.name.as_str(), AccountKind::Pool);
+        if let Some(id) = open(&mut tree, parent, name, kind, pool.allocation, &pool.place, problems) {
+            opened.insert(name, id);
+        }
+    }
+    for volume in volumes {
+        let Some(&pool) = opened.get(volume.pool.as_str()) else { continue };
+        open(&mut tree, pool, &volume.name, AccountKind::Session, volume.allocation, &volume.place, problems);
+    }
+}
+
+fn open(
+    tree: &mut AccountTree,
+    parent: AccountId,
+    name: &str,
+    kind: AccountKind,
+    allocation: Allocation,
+    place: &Place,
+    problems: &mut Vec<Problem>,
+) -> Option<AccountId> {
+    match tree.open(parent, name, kind, allocation) {
+        Ok(id) => Some(id),
+        Err(error) => {
+            problems.push(refusal(&error, &allocation, kind, place));
+            match error {
+                // The reserve stands, so the members can still be checked.
+                AccountError::Allocation { .. } => {
+                    tree.open(parent, name, kind, Allocation { limit: None, ..allocation }).ok()
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+fn refusal(error: &AccountError, allocation: &Allocation, kind: AccountKind, place: &Place) -> Problem {
+    let runs = Rate::RunsPerSecond;
+    match error {
+        AccountError::Admission { parent, asked, available, promised, .. } => {
+            let got = match allocation.reserve {
+                Rate::RunsPerSecond(_) => runs(*asked).to_string(),
+                reserve => format!("{reserve} ({})", runs(*asked)),
+            };
+            let allowed = format!(
+                "at most {}: {parent} has {}, {} are promised to others, {} too many",
+                runs((available - promised).max(0.0)),
+                runs(*available),
+                runs(*promised),
+                runs(error.excess())
+            );
+            place.problem("reserve", got, allowed)
+        }
+        // Weights, priorities and limits of zero were refused when they were read.
+        AccountError::Allocation { .. } => {
+            let limit = allocation.limit.map_or(String::new(), |limit| limit.to_string());
+            place.problem("limit", limit, format!("at least the reserve, {}", allocation.reserve))
+        }
+        AccountError::Name { path } => {
+            place.problem("", format!("a second account {path:?}"), "a name that nothing else in its pool has")
+        }
+        // Parents are open pools here, so what is left is the depth.
+        AccountError::Tree { .. } => {
+            let key = if kind == AccountKind::Pool { "parent" } else { "pool" };
+            place.problem(key, format!("level {} below the device", DEPTH_MAX + 1), format!("up to level {DEPTH_MAX}"))
+        }
+        AccountError::Members { .. } => place.problem("reserve", error, "at least that"),
+    }
+}

@@ -1,0 +1,39 @@
+//! What only shows when sections are compared with each other.
+
+mod admission;
+mod placement;
+mod references;
+mod uniqueness;
+
+use super::model::Configuration;
+use super::problem::Problem;
+use super::sections::Sections;
+use super::{Defaults, Listen};
+use std::path::Path;
+
+/// Resolves, places and admits. The answer is complete only if `problems` stayed empty.
+pub(super) fn check(
+    mut sections: Sections,
+    file: &Path,
+    defaults: &Defaults,
+    problems: &mut Vec<Problem>,
+) -> Configuration {
+    let pools = references::resolve(&mut sections, problems);
+    uniqueness::check(&sections, problems);
+    placement::place(&sections.devices, &mut sections.volumes, problems);
+    admission::check(&sections.devices, &pools, &sections.volumes, problems);
+    let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
+    let listen = match sections.listen {
+        Some(listen) => listen,
+        None if is_exported => vec![Listen { address: defaults.listen(), line: 0 }],
+        None => Vec::new(),
+    };
+    Configuration {
+        file: file.to_owned(),
+        daemon: sections.daemon,
+        listen,
+        devices: sections.devices,
+        pools,
+        volumes: sections.volumes,
+    }
+}

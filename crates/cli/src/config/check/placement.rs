@@ -1,0 +1,90 @@
+//! Where each volume starts on its device.
+//!
+//! The place matters where a head moves: volumes side by side are cheaper to serve together than volumes at both ends of
+//! a disk. A volume with `start` is put there. The others follow in the order of the file, each at the first free place
+//! that is large enough.
+
+use crate::config::model::{Device, Volume};
+use crate::config::problem::{Place, Problem};
+use plimsoll_core::ByteCount;
+
+/// O(volumes²) at the worst, for at most 1024.
+pub(super) fn place(devices: &[Device], volumes: &mut [Volume], problems: &mut Vec<Problem>) {
+    for device in devices {
+        let mut taken: Vec<Stretch> = Vec::new();
+        for volume in volumes.iter().filter(|volume| volume.device == device.name && volume.is_start_fixed) {
+            match fixed(device, volume, &taken) {
+                Ok(stretch) => taken.push(stretch),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        taken.sort_by_key(|stretch| stretch.start);
+        for volume in volumes.iter_mut().filter(|volume| volume.device == device.name && !volume.is_start_fixed) {
+            match first_fit(device.profile.capacity_bytes, volume.size_bytes, &taken) {
+                Ok(start) => {
+                    volume.start_bytes = start;
+                    let at = taken.partition_point(|stretch| stretch.start < start);
+                    taken.insert(at, Stretch::of(volume));
+                }
+                Err(largest) => problems.push(too_large(device, &volume.place, volume.size_bytes, largest)),
+            }
+        }
+    }
+}
+
+/// The bytes of a device that a volume takes.
+struct Stretch {
+    start: u64,
+    end: u64,
+    volume: String,
+}
+
+impl Stretch {
+    fn of(volume: &Volume) -> Stretch {
+        let end = volume.start_bytes.saturating_add(volume.size_bytes);
+        Stretch { start: volume.start_bytes, end, volume: volume.name.clone() }
+    }
+}
+
+fn fixed(device: &Device, volume: &Volume, taken: &[Stretch]) -> Result<Stretch, Problem> {
+    let stretch = Stretch::of(volume);
+    let capacity = device.profile.capacity_bytes;
+    if stretch.end > capacity {
+        let got = format!("{} to {}", ByteCount(stretch.start), ByteCount(stretch.end));
+        let allowed = format!("up to {}, the capacity of {}", ByteCount(capacity), device.name);
+        return Err(volume.place.problem("start", got, allowed));
+    }
+    match taken.iter().find(|other| stretch.start < other.end && other.start < stretch.end) {
+        None => Ok(stretch),
+        Some(other) => {
+            let got = format!("{} to {}", ByteCount(stretch.start), ByteCount(stretch.end));
+            let allowed = format!(
+                "a place that volume {:?}, {} to {}, does not have",
+                other.volume,
+                ByteCount(other.start),
+                ByteCount(other.end)
+            );
+            Err(volume.place.problem("start", got, allowed))
+        }
+    }
+}
+
+/// The lowest gap of at least `size`, or the size of the largest one.
+fn first_fit(capacity: u64, size: u64, taken: &[Stretch]) -> Result<u64, u64> {
+    let (mut free, mut largest) = (0, 0);
+    for (start, end) in taken.iter().map(|stretch| (stretch.start, stretch.end)).chain([(capacity, capacity)]) {
+        let gap = start.saturating_sub(free);
+        if gap >= size {
+            return Ok(free);
+        }
+        largest = largest.max(gap);
+        free = free.max(end);
+    }
+    Err(largest)
+}
+
+fn too_large(device: &Device, place: &Place, size: u64, largest: u64) -> Problem {
+    let capacity = ByteCount(device.profile.capacity_bytes);
+    let allowed = format!("at most {}, the largest free piece of {} ({capacity})", ByteCount(largest), device.name);
+    place.problem("size", ByteCount(size), allowed)
+}

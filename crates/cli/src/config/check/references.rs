@@ -1,0 +1,101 @@
+//! Who is in whom: pools on devices and in pools, volumes in pools.
+
+use crate::config::model::{Device, Pool};
+use crate::config::problem::{Place, Problem, quoted};
+use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Answers the pools whose device is known, parents before children, and keeps the volumes whose pool is.
+pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
+    undefined_holders(sections, problems);
+    cycles(&sections.pools, problems);
+    let devices: BTreeSet<String> = sections.devices.iter().map(|device| device.name.clone()).collect();
+    let mut waiting: Vec<PoolSection> = std::mem::take(&mut sections.pools);
+    let mut pools: Vec<Pool> = Vec::new();
+    let mut device_of: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|pool| match &pool.holder {
+            Holder::Device(device) => devices.contains(device),
+            Holder::Pool(parent) => device_of.contains_key(parent),
+        });
+        waiting = rest;
+        if ready.is_empty() {
+            break;
+        }
+        for PoolSection { name, holder, allocation, place } in ready {
+            let (parent, device) = match holder {
+                Holder::Device(device) => (None, device),
+                Holder::Pool(parent) => (Some(parent.clone()), device_of[&parent].clone()),
+            };
+            device_of.insert(name.clone(), device.clone());
+            pools.push(Pool { name, parent, device, allocation, place });
+        }
+    }
+    let names = &sections.pool_names;
+    sections.volumes.retain_mut(|volume| match device_of.get(&volume.pool) {
+        Some(device) => {
+            volume.device.clone_from(device);
+            true
+        }
+        None => {
+            problems.extend(undefined("pool", "pool", &volume.pool, names, &volume.place));
+            false
+        }
+    });
+    unused_devices(&sections.devices, &pools, problems);
+    pools
+}
+
+fn undefined_holders(sections: &Sections, problems: &mut Vec<Problem>) {
+    for pool in &sections.pools {
+        problems.extend(match &pool.holder {
+            Holder::Device(device) => undefined("device", "device", device, &sections.device_names, &pool.place),
+            Holder::Pool(parent) => undefined("parent", "pool", parent, &sections.pool_names, &pool.place),
+        });
+    }
+}
+
+/// That there is no `kind` called `name`, if so. A section that is there but wrong was reported already.
+fn undefined(key: &str, kind: &str, name: &str, names: &Option<BTreeSet<String>>, place: &Place) -> Option<Problem> {
+    let names = names.as_ref().filter(|names| !names.contains(name))?;
+    Some(place.problem(key, format!("the undefined {kind} {}", quoted(name)), allowed_names(name, names)))
+}
+
+/// Reports each cycle once, at the member that stands first in the file. O(pools²) at the worst.
+fn cycles(pools: &[PoolSection], problems: &mut Vec<Problem>) {
+    let parents: BTreeMap<&str, &str> = pools
+        .iter()
+        .filter_map(|pool| match &pool.holder {
+            Holder::Pool(parent) => Some((pool.name.as_str(), parent.as_str())),
+            Holder::Device(_) => None,
+        })
+        .collect();
+    let mut reported: BTreeSet<&str> = BTreeSet::new();
+    for pool in pools {
+        let mut chain = vec![pool.name.as_str()];
+        while let Some(&parent) = parents.get(chain[chain.len() - 1]) {
+            if parent == pool.name {
+                if !reported.contains(parent) {
+                    let got = format!("a cycle: {} -> {parent}", chain.join(" -> "));
+                    problems.push(pool.place.problem("parent", got, "a pool that is not in this one"));
+                    reported.extend(&chain);
+                }
+                break;
+            }
+            if chain.contains(&parent) {
+                break; // A cycle further up, which is reported at its own members.
+            }
+            chain.push(parent);
+        }
+    }
+}
+
+fn unused_devices(devices: &[Device], pools: &[Pool], problems: &mut Vec<Problem>) {
+    // A pool that is wrong may have been meant for the device.
+    if !problems.is_empty() {
+        return;
+    }
+    for device in devices.iter().filter(|device| !pools.iter().any(|pool| pool.device == device.name)) {
+        problems.push(device.place.problem("", "a device without pools", "a device that at least one pool is on"));
+    }
+}

@@ -1,0 +1,87 @@
+//! What may be used only once: files, export names, mount points, paths of sockets; and which front ends go together.
+
+use crate::config::model::{Backing, FileSystem, Listen, ListenAddress, Volume};
+use crate::config::problem::{Problem, quoted};
+use crate::config::sections::Sections;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
+    files(&sections.volumes, problems);
+    exports(&sections.volumes, problems);
+    mount_points(&sections.volumes, problems);
+    front_ends(&sections.volumes, problems);
+    sockets(sections, problems);
+}
+
+fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    let mut users: BTreeMap<&Path, &str> = BTreeMap::new();
+    for volume in volumes {
+        let Backing::File(path) = &volume.backing else { continue };
+        if let Some(first) = users.get(path.as_path()) {
+            let got = format!("the file of volume {first:?}, {}", quoted(&path.to_string_lossy()));
+            problems.push(volume.place.problem("file", got, "a file of its own"));
+        } else {
+            users.insert(path, &volume.name);
+        }
+    }
+}
+
+fn exports(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    let mut users: BTreeMap<&str, &str> = BTreeMap::new();
+    for volume in volumes {
+        let Some(export) = &volume.export else { continue };
+        if let Some(first) = users.get(export.name.as_str()) {
+            let got = format!("the export name of volume {first:?}, {}", quoted(&export.name));
+            problems.push(export.place.problem("export", got, "a name of its own"));
+        } else {
+            users.insert(&export.name, &volume.name);
+        }
+    }
+}
+
+/// Neither the same mount point twice nor one below another: they could not be detached in any order. O(n²) of at most
+/// 1024 mounts.
+fn mount_points(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    let mut users: Vec<(&Path, &str)> = Vec::new();
+    for volume in volumes {
+        let Some((mount, path)) = volume.mount.as_ref().and_then(|mount| Some((mount, mount.path.as_deref()?))) else {
+            continue;
+        };
+        let conflict = users.iter().find(|(other, _)| path.starts_with(other) || other.starts_with(path));
+        if let Some((other, first)) = conflict {
+            let relation = if *other == path { "the mount point" } else { "a path nested with the mount point" };
+            let got = format!("{relation} of volume {first:?}, {}", quoted(&other.to_string_lossy()));
+            problems.push(mount.place.problem("path", got, "a directory outside of the other mount points"));
+        }
+        users.push((path, &volume.name));
+    }
+}
+
+fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    for volume in volumes {
+        match (&volume.export, &volume.mount) {
+            (None, None) => {
+                let (got, allowed) =
+                    ("neither an nbd nor a mount table", "at least one of them: otherwise nobody can use it");
+                problems.push(volume.place.problem("", got, allowed));
+            }
+            (Some(export), Some(mount)) if mount.filesystem != FileSystem::None && !volume.is_read_only => {
+                let got = "an export of a volume that is mounted here";
+                let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
+                problems.push(export.place.problem("", got, allowed));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sockets(sections: &Sections, problems: &mut Vec<Problem>) {
+    let control = &sections.daemon.control_socket;
+    for Listen { address, line } in sections.listen.iter().flatten() {
+        if matches!(address, ListenAddress::Unix(path) if path == control) {
+            let got = format!("the control socket, {}", quoted(&control.to_string_lossy()));
+            problems.push(Problem { line: *line, key: "nbd.listen".into(), got, allowed: "another path".into() });
+        }
+    }
+}

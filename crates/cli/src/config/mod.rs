@@ -1,0 +1,234 @@
+//! The configuration: one TOML file, checked in full before anything starts.
+//!
+//! A file is read in three steps. [`syntax`] turns text into tables and keeps the place of every key. [`sections`] reads
+//! each section by itself: types, units, ranges, unknown keys. [`check`] compares sections with each other: references,
+//! pools that are in one another, places on the device, files and mount points used twice, reserves that do not fit.
+//! Each step goes on after an error, so one run finds them all; what depends on something already reported is left
+//! alone, so one mistake makes one message.
+//!
+//! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
+
+mod check;
+mod model;
+mod problem;
+mod reader;
+mod sections;
+mod suggest;
+mod syntax;
+
+pub use model::*;
+pub use problem::{ConfigurationError, Place, Problem, quoted};
+pub use reader::name_problem;
+
+use reader::{LineIndex, Section};
+use std::path::{Path, PathBuf};
+
+/// The scheduler of a device that does not name one.
+pub const SCHEDULER_DEFAULT: &str = "zygaria";
+/// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// What a configuration need not say, because it follows from who runs it.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// Where sockets and records are kept.
+    pub state_directory: PathBuf,
+}
+
+impl Defaults {
+    /// For this process: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID` in the
+    /// directory for temporary files.
+    pub fn of_this_user() -> Defaults {
+        let user = rustix::process::geteuid();
+        let runtime_directory =
+            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let state_directory = match runtime_directory {
+            _ if user.is_root() => PathBuf::from("/run/plimsoll"),
+            Some(directory) => directory.join("plimsoll"),
+            None => std::env::temp_dir().join(format!("plimsoll-{}", user.as_raw())),
+        };
+        Defaults { state_directory }
+    }
+
+    /// Where the daemon's control socket is if nobody says.
+    pub fn control_socket(&self) -> PathBuf {
+        self.state_directory.join("control.sock")
+    }
+
+    /// Where NBD clients connect if nobody says.
+    pub fn listen(&self) -> ListenAddress {
+        ListenAddress::Unix(self.state_directory.join("nbd.sock"))
+    }
+}
+
+/// Reads and checks the configuration in `file`. Relative paths in it start from its own directory.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of its lines.
+pub fn load(file: &Path, defaults: &Defaults) -> Result<Configuration, ConfigurationError> {
+    let unreadable = |line, got: String, allowed: &str| ConfigurationError {
+        file: file.to_owned(),
+        problems: vec![Problem { line, key: "file".into(), got, allowed: allowed.to_owned() }],
+    };
+    let bytes = match read_bounded(file) {
+        Ok(bytes) if bytes.len() as u64 > FILE_BYTES_MAX => {
+            return Err(unreadable(1, "a longer file".into(), "at most 4 MiB"));
+        }
+        Ok(bytes) => bytes,
+        Err(error) => return Err(unreadable(1, error.to_string(), "a file that can be read")),
+    };
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let line = syntax::line_of_bad_byte(&bytes, error.valid_up_to());
+            return Err(unreadable(line, "bytes that are not UTF-8".into(), "UTF-8"));
+        }
+    };
+    let directory = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    parse(text, file, directory.parent().unwrap_or(Path::new("/")), defaults)
+}
+
+fn read_bounded(file: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Checks `text`, which came from `file`; relative paths in it start from `directory`.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of its lines.
+pub fn parse(
+    text: &str,
+    file: &Path,
+    directory: &Path,
+    defaults: &Defaults,
+) -> Result<Configuration, ConfigurationError> {
+    let mut problems = Vec::new();
+    let lines = LineIndex::new(text);
+    let (table, is_usable) = syntax::parse(text, &lines, &mut problems);
+    let configuration = is_usable.then(|| {
+        let sections = sections::read(Section::root(&table, &lines), directory, defaults, &mut problems);
+        check::check(sections, file, defaults, &mut problems)
+    });
+    match configuration {
+        Some(configuration) if problems.is_empty() => Ok(configuration),
+        _ => {
+            problems.sort_by_key(|problem| problem.line);
+            Err(ConfigurationError { file: file.to_owned(), problems })
+        }
+    }
+}
+
+/// Parses hostile text, for the fuzzer: whatever it is, the answer is a configuration or at least one problem.
+pub fn parse_for_fuzzing(text: &str) {
+    let defaults = Defaults { state_directory: "/run/plimsoll".into() };
+    if let Err(error) = parse(text, Path::new("fuzz.toml"), Path::new("/etc"), &defaults) {
+        assert!(!error.problems.is_empty(), "refused without a reason");
+        let last_line = text.bytes().filter(|&byte| byte == b'\n').count() + 1;
+        assert!(error.problems.iter().all(|problem| (1..=last_line).contains(&problem.line)), "{error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WHOLE: &str = include_str!("../../tests/good/everything.toml");
+
+    /// Pieces that parse, so that random texts get past the first step.
+    fn piece() -> impl Strategy<Value = String> {
+        let section = prop::sample::select(vec![
+            "[daemon]",
+            "[nbd]",
+            "[device.d]",
+            "[pool.p]",
+            "[pool.q]",
+            "[volume.v]",
+            "[volume.w]",
+            "[volume.v.nbd]",
+            "[volume.v.mount]",
+            "[device]",
+            "[[pool]]",
+            "[volume.\"a/b\"]",
+        ]);
+        let key = prop::sample::select(vec![
+            "device",
+            "parent",
+            "pool",
+            "size",
+            "start",
+            "file",
+            "memory",
+            "reserve",
+            "limit",
+            "weight",
+            "priority",
+            "deadlines",
+            "worst_case",
+            "emulate",
+            "scheduler",
+            "outstanding_max",
+            "listen",
+            "export",
+            "path",
+            "filesystem",
+            "format",
+            "options",
+            "read_only",
+            "control_socket",
+            "seed",
+        ]);
+        let value = prop_oneof![
+            prop::sample::select(vec![
+                "\"d\"",
+                "\"p\"",
+                "\"q\"",
+                "\"30%\"",
+                "\"9e9 runs/s\"",
+                "\"99999999 TB\"",
+                "\"4KiB\"",
+                "true",
+                "-1",
+                "99999999999999999999",
+                "1e400",
+                "nan",
+                "[]",
+                "[1]",
+                "[\"unix:x\"]",
+                "{}",
+                "{ read = \"1ms\" }",
+                "1979-05-27",
+                "\"noop\"",
+                "\"ext4\"",
+                "\"/\"",
+                "\"\"",
+            ])
+            .prop_map(str::to_owned),
+            "\\PC{0,8}".prop_map(|text| format!("{text:?}")),
+        ];
+        prop_oneof![section.prop_map(str::to_owned), (key, value).prop_map(|(key, value)| format!("{key} = {value}"))]
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,200}") {
+            parse_for_fuzzing(&text);
+        }
+
+        #[test]
+        fn no_mixture_of_pieces_makes_it_panic(pieces in prop::collection::vec(piece(), 0..30)) {
+            parse_for_fuzzing(&pieces.join("\n"));
+        }
+
+        #[test]
+        fn no_damage_to_a_good_file_makes_it_panic(at in 0..WHOLE.len(), length in 0usize..40, put in "\\PC{0,6}") {
+            let mut text = WHOLE.as_bytes().to_vec();
+            let end = (at + length).min(text.len());
+            text.splice(at..end, put.bytes());
+            parse_for_fuzzing(&String::from_utf8_lossy(&text));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
+
+use super::problem::{Place, Problem};
+use plimsoll_core::units::RUN_BYTES_MAX;
+use plimsoll_core::{Allocation, DeviceProfile};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Requests that are kept at a device that is not emulated, if the configuration does not say.
+/// A SATA device queues 32 (NCQ); an NVMe device is close to its rate at 32 random 4 KB reads.
+pub const OUTSTANDING_DEFAULT: u32 = 32;
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The file that it was read from, as it was named.
+    pub file: PathBuf,
+    /// The daemon itself.
+    pub daemon: Daemon,
+    /// Where NBD clients connect; empty if no volume is exported.
+    pub listen: Vec<Listen>,
+    /// Devices in the order of the file; each has at least one pool.
+    pub devices: Vec<Device>,
+    /// Pools, parents before children.
+    pub pools: Vec<Pool>,
+    /// Volumes in the order of the file.
+    pub volumes: Vec<Volume>,
+}
+
+/// The section `[daemon]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Daemon {
+    /// Where `plimsoll status` and its like connect.
+    pub control_socket: PathBuf,
+    /// Where the daemon keeps what its successor needs to clean up.
+    pub state_directory: PathBuf,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// An address that NBD clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub address: ListenAddress,
+    /// Its line; 0 if it is the default.
+    pub line: usize,
+}
+
+/// A Unix socket or a TCP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// The path of the socket.
+    Unix(PathBuf),
+    /// A loopback address; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Unix(path) => write!(out, "unix:{}", path.display()),
+            ListenAddress::Tcp(address) => write!(out, "tcp:{address}"),
+        }
+    }
+}
+
+/// A section `[device.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// The model that it behaves like; `None` for as fast as it is.
+    pub emulate: Option<String>,
+    /// The scheduler, from the registry.
+    pub scheduler: String,
+    /// Decides what the emulation leaves to chance.
+    pub seed: u64,
+    /// What schedulers and admission know of it. `worst_case_runs_per_second` is 0 where nobody knows; then there are
+    /// no percentages and no reserves.
+    pub profile: DeviceProfile,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+impl Device {
+    /// The profile of a device of which nothing is known but what the file says.
+    pub(super) fn unknown_profile(name: &str, worst_case_runs_per_second: f64) -> DeviceProfile {
+        DeviceProfile {
+            name: name.to_owned(),
+            capacity_bytes: u64::MAX,
+            worst_case_runs_per_second,
+            sequential_bytes_per_second: worst_case_runs_per_second * RUN_BYTES_MAX as f64,
+            is_rotational: false,
+            outstanding_max: OUTSTANDING_DEFAULT,
+        }
+    }
+
+    /// Whether percentages and reserves mean something here.
+    pub fn is_worst_case_known(&self) -> bool {
+        self.profile.worst_case_runs_per_second > 0.0
+    }
+}
+
+/// A section `[pool.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Its name; unique in the file.
+    pub name: String,
+    /// The pool that it is in; `None` if it is directly on its device.
+    pub parent: Option<String>,
+    /// The device that it is on, through its parents.
+    pub device: String,
+    /// What it was promised.
+    pub allocation: Allocation,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// A section `[volume.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Its name; unique in the file.
+    pub name: String,
+    /// The pool that its sessions open in.
+    pub pool: String,
+    /// The device that it is on, through its pool.
+    pub device: String,
+    /// A multiple of 4096.
+    pub size_bytes: u64,
+    /// Where its content is.
+    pub backing: Backing,
+    /// Its first byte on the device, a multiple of 4096.
+    pub start_bytes: u64,
+    /// Whether the file says where it starts; otherwise it was packed.
+    pub is_start_fixed: bool,
+    /// Writes are refused.
+    pub is_read_only: bool,
+    /// What its sessions are promised together.
+    pub allocation: Allocation,
+    /// Its NBD export.
+    pub export: Option<Export>,
+    /// Its disk and file system on this machine.
+    pub mount: Option<Mount>,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// Where a volume's content is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// In a file or a block device, by its absolute path.
+    File(PathBuf),
+    /// In memory, gone when the daemon ends.
+    Memory,
+}
+
+impl fmt::Display for Backing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Backing::File(path) => write!(out, "{}", path.display()),
+            Backing::Memory => out.write_str("memory"),
+        }
+    }
+}
+
+/// A section `[volume.NAME.nbd]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// What clients ask for.
+    pub name: String,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// A section `[volume.NAME.mount]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The mount point; `None` exactly if there is no file system.
+    pub path: Option<PathBuf>,
+    /// Which file system.
+    pub filesystem: FileSystem,
+    /// Whether to make the file system where there is none. Never otherwise.
+    pub formats_if_empty: bool,
+    /// Mount options, separated by commas.
+    pub options: String,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// A file system that a volume can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// None: only the loop device.
+    None,
+}
+
+impl FileSystem {
+    /// The names in the file, in the order of the variants.
+    pub const NAMES: &'static [&'static str] = &["ext4", "xfs", "none"];
+
+    /// The one called `name`.
+    pub fn from_name(name: &str) -> Option<FileSystem> {
+        match name {
+            "ext4" => Some(FileSystem::Ext4),
+            "xfs" => Some(FileSystem::Xfs),
+            "none" => Some(FileSystem::None),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for FileSystem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(FileSystem::NAMES[*self as usize])
+    }
+}
+
+impl Configuration {
+    /// The device called `name`.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The pool called `name`.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// The names from below the device to the pool called `name`, joined by `/`.
+    pub fn pool_path(&self, name: &str) -> String {
+        match self.pool(name).and_then(|pool| pool.parent.as_deref()) {
+            Some(parent) => format!("{}/{name}", self.pool_path(parent)),
+            None => name.to_owned(),
+        }
+    }
+
+    /// `problem` as a message with the file's name.
+    pub fn message(&self, problem: &Problem) -> String {
+        format!("{}:{problem}", self.file.display())
+    }
+}

@@ -1,0 +1,284 @@
+//! Reads one table of the file key by key. Whatever nobody asked for is an unknown key.
+//!
+//! Every getter answers `None` both where the key is missing and where its value is wrong; in the second case it has
+//! said so in `problems`. So the caller goes on, and one run finds all errors of a file.
+
+use super::problem::{Place, Problem, quoted};
+use super::suggest;
+use plimsoll_core::units::ParseUnitError;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Bytes of a name at the most; names become parts of file names.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Turns a byte offset into a line.
+pub(super) struct LineIndex {
+    starts: Vec<usize>,
+}
+
+impl LineIndex {
+    /// O(bytes of `text`).
+    pub(super) fn new(text: &str) -> LineIndex {
+        let breaks = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
+        LineIndex { starts: std::iter::once(0).chain(breaks).collect() }
+    }
+
+    /// The line, from 1, that holds the byte at `offset`. O(log lines).
+    pub(super) fn line(&self, offset: usize) -> usize {
+        self.starts.partition_point(|&start| start <= offset)
+    }
+}
+
+/// A table that is being read.
+pub(super) struct Section<'t> {
+    table: &'t DeTable<'t>,
+    lines: &'t LineIndex,
+    place: Place,
+    known: Vec<&'static str>,
+}
+
+impl<'t> Section<'t> {
+    /// The file itself.
+    pub(super) fn root(table: &'t DeTable<'t>, lines: &'t LineIndex) -> Section<'t> {
+        Section::new(table, lines, String::new(), 1)
+    }
+
+    fn new(table: &'t DeTable<'t>, lines: &'t LineIndex, path: String, line: usize) -> Section<'t> {
+        let keys = table.iter().map(|(key, value)| {
+            // A table's own line is that of its header; any other value is found where its key stands.
+            let offset = if value.get_ref().is_table() { value.span().start } else { key.span().start };
+            (key.get_ref().to_string(), lines.line(offset))
+        });
+        Section { table, lines, place: Place { path, line, keys: keys.collect() }, known: Vec::new() }
+    }
+
+    /// Where it stands.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
+        self.known.push(key);
+        self.table.get(key)
+    }
+
+    fn wrong<T>(
+        &self,
+        key: &str,
+        got: String,
+        allowed: impl std::fmt::Display,
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        problems.push(self.place.problem(key, got, allowed));
+        None
+    }
+
+    /// A text; `allowed` says which.
+    pub(super) fn text(&mut self, key: &'static str, allowed: &str, problems: &mut Vec<Problem>) -> Option<&'t str> {
+        match self.value(key)?.get_ref() {
+            DeValue::String(text) => Some(text),
+            other => self.wrong(key, describe(other), allowed, problems),
+        }
+    }
+
+    /// A text that `read` understands; what it answers otherwise is what is allowed.
+    pub(super) fn read<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        problems: &mut Vec<Problem>,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let text = self.text(key, allowed, problems)?;
+        read(text).map_or_else(|allowed| self.wrong(key, quoted(text), allowed, problems), Some)
+    }
+
+    /// A text with a unit that satisfies `is_allowed`; `allowed` says in words what that is.
+    pub(super) fn quantity<T: FromStr<Err = ParseUnitError>>(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        problems: &mut Vec<Problem>,
+        is_allowed: impl FnOnce(&T) -> bool,
+    ) -> Option<T> {
+        self.read(key, allowed, problems, |text| {
+            let value: T = text.parse().map_err(|error: ParseUnitError| error.expected().to_owned())?;
+            if is_allowed(&value) { Ok(value) } else { Err(allowed.to_owned()) }
+        })
+    }
+
+    /// One of several words.
+    pub(super) fn choice(
+        &mut self,
+        key: &'static str,
+        choices: &[&'static str],
+        problems: &mut Vec<Problem>,
+    ) -> Option<&'static str> {
+        let allowed = choices.iter().map(|choice| format!("{choice:?}")).collect::<Vec<_>>().join(", ");
+        self.read(key, &allowed, problems, |text| {
+            let found = choices.iter().find(|&&choice| choice == text).copied();
+            found.ok_or_else(|| format!("{allowed}{}", suggest::hint(text, choices.iter().copied())))
+        })
+    }
+
+    /// `true` or `false`.
+    pub(super) fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<bool> {
+        match self.value(key)?.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            other => self.wrong(key, describe(other), "true or false", problems),
+        }
+    }
+
+    /// A whole number in `range`.
+    pub(super) fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<u64> {
+        let value = self.value(key)?.get_ref();
+        let number = whole_number(value).filter(|number| range.contains(number));
+        number.or_else(|| self.wrong(key, describe(value), format!("{} to {}", range.start(), range.end()), problems))
+    }
+
+    /// A whole number in `range`, or `word`, which answers `Some(None)`.
+    pub(super) fn integer_or_word(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        word: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Option<u64>> {
+        let value = self.value(key)?.get_ref();
+        if value.as_str() == Some(word) {
+            return Some(None);
+        }
+        let number = whole_number(value).filter(|number| range.contains(number));
+        let allowed = format!("{} to {} or {word:?}", range.start(), range.end());
+        number.map(Some).or_else(|| self.wrong(key, describe(value), allowed, problems))
+    }
+
+    /// A list of texts, each with its line.
+    pub(super) fn texts(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Vec<(usize, &'t str)>> {
+        let value = self.value(key)?;
+        let DeValue::Array(items) = value.get_ref() else {
+            return self.wrong(key, describe(value.get_ref()), allowed, problems);
+        };
+        let texts = items.iter().map(|item| match item.get_ref() {
+            DeValue::String(text) => Some((self.lines.line(item.span().start), &**text)),
+            other => self.wrong(key, format!("a list with {}", describe(other)), allowed, problems),
+        });
+        texts.collect()
+    }
+
+    /// A table inside this one.
+    pub(super) fn section(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<Section<'t>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                let line = self.place.line_of(key);
+                Some(Section::new(table, self.lines, self.place.dotted(key), line))
+            }
+            other => self.wrong(key, describe(other), format!("a table: [{}]", self.place.dotted(key)), problems),
+        }
+    }
+
+    /// The tables inside `key`, such as each `[pool.NAME]`, in the order of the file. Those with a name that cannot be
+    /// are left out, and so are those beyond `count_max`.
+    pub(super) fn named_sections(
+        &mut self,
+        key: &'static str,
+        count_max: usize,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(String, Section<'t>)> {
+        let Some(parent) = self.section(key, problems) else { return Vec::new() };
+        let mut entries: Vec<_> = parent.table.iter().collect();
+        entries.sort_by_key(|(name, value)| (name.span().start, value.span().start));
+        if entries.len() > count_max {
+            let (name, _) = entries[count_max];
+            problems.push(Problem {
+                line: self.lines.line(name.span().start),
+                ..parent.place.problem("", format!("{} tables", entries.len()), format!("at most {count_max}"))
+            });
+            entries.truncate(count_max);
+        }
+        let mut sections = Vec::new();
+        for (name, value) in entries {
+            let name = name.get_ref().as_ref();
+            if let Some(allowed) = name_problem(name) {
+                problems.push(parent.place.problem(name, format!("the name {}", quoted(name)), allowed));
+                continue;
+            }
+            match value.get_ref() {
+                DeValue::Table(table) => {
+                    let (path, line) = (parent.place.dotted(name), parent.place.line_of(name));
+                    sections.push((name.to_owned(), Section::new(table, self.lines, path, line)));
+                }
+                other => {
+                    let allowed = format!("a table: [{}]", parent.place.dotted(name));
+                    problems.push(parent.place.problem(name, describe(other), allowed));
+                }
+            }
+        }
+        sections
+    }
+
+    /// Says so if `key` is missing.
+    pub(super) fn require(&self, key: &str, allowed: &str, problems: &mut Vec<Problem>) {
+        if !self.place.has(key) {
+            problems.push(self.place.problem(key, "nothing", allowed));
+        }
+    }
+
+    /// Ends reading: keys that nobody asked for are unknown.
+    pub(super) fn finish(self, problems: &mut Vec<Problem>) -> Place {
+        let known = self.known.iter().copied().collect::<std::collections::BTreeSet<_>>();
+        for (key, _) in self.table.iter().filter(|(key, _)| !known.contains(key.get_ref().as_ref())) {
+            let list = known.iter().copied().collect::<Vec<_>>().join(", ");
+            let key = key.get_ref().as_ref();
+            let hint = suggest::hint(key, known.iter().copied());
+            problems.push(self.place.problem(key, "an unknown key", format!("{list}{hint}")));
+        }
+        self.place
+    }
+}
+
+/// What names of devices, pools and volumes must be, if `name` is not.
+pub fn name_problem(name: &str) -> Option<String> {
+    let is_fine = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && !name.starts_with('.')
+        && !name.chars().any(|c| c == '/' || c.is_control());
+    (!is_fine)
+        .then(|| format!("1 to {NAME_BYTES_MAX} bytes without \"/\" and control characters, not starting with \".\""))
+}
+
+fn whole_number(value: &DeValue<'_>) -> Option<u64> {
+    let number = value.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// A value as a message repeats it.
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => quoted(text),
+        DeValue::Integer(number) => format!("the number {}", shortened(&number.to_string())),
+        DeValue::Float(number) => format!("the number {}", shortened(&number.to_string())),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn shortened(number: &str) -> String {
+    const DIGITS_MAX: usize = 40;
+    if number.len() <= DIGITS_MAX { number.to_owned() } else { format!("{}...", &number[..DIGITS_MAX]) }
+}

@@ -1,0 +1,370 @@
+//! The sections of the file and their keys, one function a section. What only other sections can tell (does the pool
+//! exist, do the reserves fit) is left to [`super::check`].
+
+use super::model::*;
+use super::problem::{Place, Problem};
+use super::reader::Section;
+use super::{Defaults, suggest};
+use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
+use plimsoll_core::{Allocation, ByteCount, Deadlines, DeviceProfile, Priority, Rate, Span};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Component, Path, PathBuf};
+
+/// Devices, pools, volumes and addresses that one daemon serves at the most.
+const DEVICES_MAX: usize = 64;
+const POOLS_MAX: usize = 1024;
+const VOLUMES_MAX: usize = 1024;
+const ADDRESSES_MAX: usize = 64;
+/// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
+const BLOCK_BYTES: u64 = 4096;
+/// Largest offset that a file has on Linux. Bytes.
+const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
+/// `sun_path` of a Unix socket's address, with the zero byte at its end. Bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Longest export name of the NBD protocol. Bytes.
+const EXPORT_NAME_BYTES_MAX: usize = 4096;
+/// What a mount call takes as data: one page. Bytes.
+const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
+const OUTSTANDING_MAX: u64 = 1024;
+const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
+
+const RATE: &str = "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"";
+const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
+const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
+const TIME: &str = "a time above zero, such as \"20ms\"";
+
+/// What the file says, section by section, before the sections were compared with each other.
+pub(super) struct Sections {
+    pub(super) daemon: Daemon,
+    pub(super) listen: Option<Vec<Listen>>,
+    pub(super) devices: Vec<Device>,
+    pub(super) pools: Vec<PoolSection>,
+    pub(super) volumes: Vec<Volume>,
+    /// The names that a pool may be on; `None` if they are not all known.
+    pub(super) device_names: Option<BTreeSet<String>>,
+    /// The names that a pool or a volume may be in; `None` if they are not all known.
+    pub(super) pool_names: Option<BTreeSet<String>>,
+}
+
+/// A `[pool.NAME]` before it is known which device it is on.
+pub(super) struct PoolSection {
+    pub(super) name: String,
+    pub(super) holder: Holder,
+    pub(super) allocation: Allocation,
+    pub(super) place: Place,
+}
+
+/// What a pool is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Device(String),
+    Pool(String),
+}
+
+/// Reads everything. `directory` is what relative paths start from.
+pub(super) fn read(
+    mut file: Section<'_>,
+    directory: &Path,
+    defaults: &Defaults,
+    problems: &mut Vec<Problem>,
+) -> Sections {
+    let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
+    let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
+    let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
+    let devices = devices.into_iter().filter_map(|(name, section)| device(name, section, problems)).collect();
+    let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
+    let pools = pools.into_iter().filter_map(|(name, section)| pool(name, section, problems)).collect();
+    let (volumes, _) = named(&mut file, "volume", VOLUMES_MAX, problems);
+    let volumes =
+        volumes.into_iter().filter_map(|(name, section)| volume(name, section, directory, problems)).collect();
+    let place = file.finish(problems);
+    if !place.has("volume") {
+        problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
+    }
+    Sections { daemon, listen, devices, pools, volumes, device_names, pool_names }
+}
+
+/// The tables in `key` and their names. No names if something is wrong with the list itself: then nobody can say
+/// that a reference is undefined.
+fn named<'t>(
+    file: &mut Section<'t>,
+    key: &'static str,
+    count_max: usize,
+    problems: &mut Vec<Problem>,
+) -> (Vec<(String, Section<'t>)>, Option<BTreeSet<String>>) {
+    let before = problems.len();
+    let sections = file.named_sections(key, count_max, problems);
+    let names = (problems.len() == before).then(|| sections.iter().map(|(name, _)| name.clone()).collect());
+    (sections, names)
+}
+
+fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, problems: &mut Vec<Problem>) -> Daemon {
+    let Some(mut section) = section else {
+        let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
+        return Daemon { control_socket, state_directory, place: Place::default() };
+    };
+    let state_directory =
+        section.read("state_directory", "the path of a directory", problems, |text| path(text, directory));
+    let state_directory = state_directory.unwrap_or_else(|| defaults.state_directory.clone());
+    let control_socket =
+        section.read("control_socket", "the path of a socket", problems, |text| socket(text, directory));
+    let control_socket = control_socket.unwrap_or_else(|| defaults.control_socket());
+    Daemon { control_socket, state_directory, place: section.finish(problems) }
+}
+
+fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err("a path that is not empty and has no control characters".into());
+    }
+    Ok(normal(&directory.join(text)))
+}
+
+/// `path` without `.` and `..`, as it is written: symbolic links are not followed.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = normal.pop(),
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+fn socket(text: &str, directory: &Path) -> Result<PathBuf, String> {
+    let path = path(text, directory)?;
+    match path.as_os_str().len() {
+        ..=SOCKET_PATH_BYTES_MAX => Ok(path),
+        length => Err(format!("a path of at most {SOCKET_PATH_BYTES_MAX} bytes (it has {length})")),
+    }
+}
+
+fn listen(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
+    const ALLOWED: &str = "a list such as [\"unix:/run/plimsoll/nbd.sock\", \"tcp:127.0.0.1:10809\"]";
+    let texts = section.texts("listen", ALLOWED, problems);
+    let mut listen: Vec<Listen> = Vec::new();
+    for (line, text) in texts.iter().flatten().copied() {
+        let refuse = |got: String, allowed: String| Problem { line, ..section.place().problem("listen", got, allowed) };
+        match address(text, directory) {
+            Err(allowed) => problems.push(refuse(super::problem::quoted(text), allowed)),
+            Ok(address) if listen.iter().any(|other| other.address == address && !is_any_port(&address)) => {
+                problems.push(refuse(format!("{text:?} twice"), "each address once".into()));
+            }
+            Ok(_) if listen.len() == ADDRESSES_MAX => {
+                problems.push(refuse("more addresses".into(), format!("at most {ADDRESSES_MAX}")));
+                break;
+            }
+            Ok(address) => listen.push(Listen { address, line }),
+        }
+    }
+    if texts.as_ref().is_some_and(Vec::is_empty) {
+        problems.push(section.place().problem("listen", "an empty list", ALLOWED));
+    }
+    section.finish(problems);
+    texts.is_some().then_some(listen)
+}
+
+fn is_any_port(address: &ListenAddress) -> bool {
+    matches!(address, ListenAddress::Tcp(address) if address.port() == 0)
+}
+
+/// Without encryption, an export is for this machine only.
+fn address(text: &str, directory: &Path) -> Result<ListenAddress, String> {
+    const ALLOWED: &str = "\"unix:PATH\" or \"tcp:ADDRESS:PORT\" with a loopback address such as 127.0.0.1 or [::1]";
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket(path, directory).map(ListenAddress::Unix);
+    }
+    let address = text.strip_prefix("tcp:").and_then(|address| address.parse::<SocketAddr>().ok());
+    let address = address.filter(|address| address.ip().is_loopback());
+    address.map(ListenAddress::Tcp).ok_or_else(|| ALLOWED.to_owned())
+}
+
+fn device(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Device> {
+    let before = problems.len();
+    let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
+    let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
+    let emulate = section.choice("emulate", &models, problems);
+    let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(super::SCHEDULER_DEFAULT);
+    let worst_case = section.quantity(
+        "worst_case",
+        "more than 0 runs/s, such as \"112 runs/s\"",
+        problems,
+        |rate| matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0 && *runs <= WORST_CASE_RUNS_PER_SECOND_MAX),
+    );
+    let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
+    let seed = section.integer("seed", 0..=i64::MAX as u64, problems).unwrap_or(1);
+    let place = section.finish(problems);
+    if problems.len() > before {
+        return None;
+    }
+    let model = emulate.and_then(|emulate| plimsoll_devices::build(emulate, seed));
+    let mut profile = match model {
+        Some(model) => DeviceProfile { name: name.clone(), ..model.profile().clone() },
+        None => Device::unknown_profile(&name, 0.0),
+    };
+    if let Some(Rate::RunsPerSecond(worst_case)) = worst_case {
+        profile.worst_case_runs_per_second = worst_case;
+    }
+    if let Some(outstanding_max) = outstanding_max {
+        profile.outstanding_max = outstanding_max as u32;
+    }
+    Some(Device { name, emulate: emulate.map(str::to_owned), scheduler: scheduler.to_owned(), seed, profile, place })
+}
+
+fn allocation(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Allocation {
+    let reserve = section.quantity("reserve", RATE, problems, |_| true);
+    let limit = section.quantity("limit", "a rate above zero (leave it out for no limit)", problems, |rate: &Rate| {
+        rate.runs_per_second(100.0) > 0.0
+    });
+    let weight = section.integer("weight", u64::from(WEIGHT_MIN)..=u64::from(WEIGHT_MAX), problems);
+    let priority = section.integer_or_word("priority", 0..=7, "idle", problems);
+    let mut deadlines = Deadlines::default();
+    if let Some(mut section) = section.section("deadlines", problems) {
+        let mut time = |key| section.quantity(key, TIME, problems, |span| *span > Span::ZERO);
+        deadlines = Deadlines { read: time("read"), write: time("write"), fsync: time("fsync") };
+        section.finish(problems);
+    }
+    Allocation {
+        reserve: reserve.unwrap_or(Rate::ZERO),
+        limit,
+        weight: weight.map_or(WEIGHT_DEFAULT, |weight| weight as u32),
+        priority: priority
+            .map_or(Priority::default(), |level| level.map_or(Priority::Idle, |level| Priority::Level(level as u8))),
+        deadlines,
+    }
+}
+
+fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<PoolSection> {
+    const ALLOWED: &str = "exactly one of them";
+    let before = problems.len();
+    let device = section.text("device", "the name of a device", problems).map(str::to_owned);
+    let parent = section.text("parent", "the name of a pool", problems).map(str::to_owned);
+    match (section.place().has("device"), section.place().has("parent")) {
+        (true, true) => problems.push(section.place().problem("parent", "both a device and a parent", ALLOWED)),
+        (false, false) => problems.push(section.place().problem("", "neither a device nor a parent", ALLOWED)),
+        _ => {}
+    }
+    let allocation = allocation(&mut section, problems);
+    let place = section.finish(problems);
+    let holder = device.map(Holder::Device).or(parent.map(Holder::Pool))?;
+    (problems.len() == before).then_some(PoolSection { name, holder, allocation, place })
+}
+
+fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Volume> {
+    let before = problems.len();
+    section.require("pool", "the name of a pool", problems);
+    section.require("size", SIZE, problems);
+    let pool = section.text("pool", "the name of a pool", problems).map(str::to_owned);
+    let is_block = |bytes: &ByteCount| bytes.0.is_multiple_of(BLOCK_BYTES) && bytes.0 <= SIZE_BYTES_MAX;
+    let size = section.quantity("size", SIZE, problems, |size: &ByteCount| size.0 > 0 && is_block(size));
+    let start = section.quantity("start", START, problems, is_block);
+    let backing = backing(&mut section, directory, problems);
+    let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
+    let allocation = allocation(&mut section, problems);
+    let export = section.section("nbd", problems).and_then(|section| export(&name, section, problems));
+    let mount = section.section("mount", problems);
+    let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
+    let place = section.finish(problems);
+    let (pool, size, backing) = (pool?, size?, backing?);
+    (problems.len() == before).then_some(Volume {
+        name,
+        pool,
+        device: String::new(),
+        size_bytes: size.0,
+        backing,
+        start_bytes: start.map_or(0, |start| start.0),
+        is_start_fixed: start.is_some(),
+        is_read_only,
+        allocation,
+        export,
+        mount,
+        place,
+    })
+}
+
+fn backing(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Backing> {
+    const ALLOWED: &str = "exactly one of file = \"PATH\" and memory = true";
+    let file = section.read("file", "the path of a file or block device", problems, |text| path(text, directory));
+    let memory = section.boolean("memory", problems);
+    match (section.place().has("file"), memory) {
+        (true, Some(true)) => problems.push(section.place().problem("memory", "both a file and memory", ALLOWED)),
+        (false, None | Some(false)) if section.place().has("memory") == memory.is_some() => {
+            problems.push(section.place().problem("", "neither a file nor memory", ALLOWED));
+        }
+        _ => {}
+    }
+    file.map(Backing::File).or((memory == Some(true)).then_some(Backing::Memory))
+}
+
+fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Export> {
+    const ALLOWED: &str = "1 to 4096 bytes without control characters";
+    let before = problems.len();
+    let name = section.read("export", ALLOWED, problems, |text| {
+        let is_fine = (1..=EXPORT_NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+        if is_fine { Ok(text.to_owned()) } else { Err(ALLOWED.to_owned()) }
+    });
+    let place = section.finish(problems);
+    (problems.len() == before).then(|| Export { name: name.unwrap_or_else(|| volume.to_owned()), place })
+}
+
+fn mount_section(
+    mut section: Section<'_>,
+    is_read_only: bool,
+    backing: Option<&Backing>,
+    problems: &mut Vec<Problem>,
+) -> Option<Mount> {
+    const PATH: &str = "an absolute path, not \"/\"";
+    const OPTIONS: &str = "at most 4095 bytes without control characters";
+    let before = problems.len();
+    let path = section.read("path", PATH, problems, |text| {
+        let path = path(text, Path::new("")).ok().filter(|path| path.is_absolute() && path.parent().is_some());
+        path.ok_or_else(|| PATH.to_owned())
+    });
+    section.require("filesystem", "\"ext4\", \"xfs\", \"none\"", problems);
+    let filesystem = section.choice("filesystem", FileSystem::NAMES, problems).and_then(FileSystem::from_name);
+    let formats_if_empty = section.choice("format", &["if-empty", "never"], problems) == Some("if-empty");
+    let options = section.read("options", OPTIONS, problems, |text| {
+        let is_fine = text.len() <= MOUNT_OPTIONS_BYTES_MAX && !text.chars().any(char::is_control);
+        if is_fine { Ok(text.to_owned()) } else { Err(OPTIONS.to_owned()) }
+    });
+    match filesystem {
+        Some(FileSystem::None) => {
+            for key in ["path", "format", "options"].into_iter().filter(|key| section.place().has(key)) {
+                problems.push(section.place().problem(
+                    key,
+                    "a value without a file system",
+                    "only with \"ext4\" or \"xfs\"",
+                ));
+            }
+        }
+        Some(_) => {
+            section.require("path", PATH, problems);
+            if formats_if_empty && is_read_only {
+                problems.push(section.place().problem("format", "\"if-empty\" on a read-only volume", "\"never\""));
+            }
+            if !formats_if_empty && backing == Some(&Backing::Memory) {
+                let got = if section.place().has("format") { "\"never\"" } else { "nothing" };
+                let got = format!("{got} on a volume in memory, which starts empty");
+                problems.push(section.place().problem("format", got, "\"if-empty\""));
+            }
+        }
+        None => {}
+    }
+    let place = section.finish(problems);
+    let filesystem = filesystem?;
+    let options = options.unwrap_or_default();
+    (problems.len() == before).then_some(Mount { path, filesystem, formats_if_empty, options, place })
+}
+
+/// What a reference to nothing is told: the names there are, and the one that was probably meant.
+pub(super) fn allowed_names(word: &str, names: &BTreeSet<String>) -> String {
+    const NAMES_MAX: usize = 8;
+    let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
+    if names.len() > NAMES_MAX {
+        listed.push("...".into());
+    }
+    let listed = if listed.is_empty() { "none: there is none".to_owned() } else { listed.join(", ") };
+    format!("{listed}{}", suggest::hint(word, names.iter().map(String::as_str)))
+}

@@ -1,0 +1,70 @@
+//! Tables as the commands print them: a header, columns two spaces apart, numbers to the right.
+
+use std::fmt;
+
+/// A table that is filled row by row and then printed.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns. A column whose name starts with `>` is aligned to the right.
+    pub fn new(header: &[&'static str]) -> Table {
+        Table { header: header.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; as many cells as there are columns.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(N, self.header.len(), "a row has a cell for each column");
+        self.rows.push(cells.into());
+    }
+
+    /// Whether no row was added.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn line(&self, out: &mut fmt::Formatter<'_>, cells: &[&str], widths: &[usize]) -> fmt::Result {
+        let mut line = String::new();
+        for ((cell, &width), header) in cells.iter().zip(widths).zip(&self.header) {
+            if header.starts_with('>') {
+                line.push_str(&format!("{cell:>width$}  "));
+            } else {
+                line.push_str(&format!("{cell:<width$}  "));
+            }
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header: Vec<&str> = self.header.iter().map(|name| name.trim_start_matches('>')).collect();
+        let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        self.line(out, &header, &widths)?;
+        for row in &self.rows {
+            self.line(out, &row.iter().map(String::as_str).collect::<Vec<_>>(), &widths)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["pool", ">reserve"]);
+        table.row(["web".into(), "30%".into()]);
+        table.row(["a-long-name".into(), "5 runs/s".into()]);
+        assert_eq!(table.to_string(), "pool          reserve\nweb               30%\na-long-name  5 runs/s\n");
+    }
+}

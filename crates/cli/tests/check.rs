@@ -1,0 +1,114 @@
+//! `plimsoll check` against files that are broken, each with its exact messages beside it, and files that are good.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    files
+}
+
+/// Runs `plimsoll` in `directory`, so that messages name files without their directories.
+fn plimsoll(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(arguments)
+        .current_dir(directory)
+        .env("XDG_RUNTIME_DIR", "/run/user/1000")
+        .output()
+        .unwrap()
+}
+
+/// Lists that grow with the registries are written as `{schedulers}` and `{models}`.
+fn expected(path: &Path) -> String {
+    let quoted = |names: Vec<&str>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let schedulers = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
+    let models = plimsoll_devices::models().iter().map(|entry| entry.name).collect();
+    let text = std::fs::read_to_string(path.with_extension("expected")).expect("each broken file has its .expected");
+    text.replace("{schedulers}", &quoted(schedulers)).replace("{models}", &quoted(models))
+}
+
+#[test]
+fn each_broken_file_gets_its_exact_messages() {
+    let folder = folder("broken");
+    let files = files(&folder);
+    assert!(files.len() >= 50, "only {} broken files", files.len());
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let output = plimsoll(&folder, &["check", name]);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected(&file), "{name}");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(output.stdout.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn every_message_is_one_line_of_the_promised_form() {
+    for file in files(&folder("broken")) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        for line in expected(&file).lines() {
+            let rest = line.strip_prefix(&format!("{name}:")).unwrap_or_else(|| panic!("no file: {line}"));
+            let (number, rest) = rest.split_once(": ").unwrap();
+            assert!(number.parse::<usize>().unwrap() >= 1, "{line}");
+            let (_, rest) = rest.split_once(": got ").unwrap_or_else(|| panic!("no key: {line}"));
+            assert!(rest.contains(", allowed "), "{line}");
+        }
+    }
+}
+
+#[test]
+fn good_files_are_described() {
+    let folder = folder("good");
+    for file in files(&folder) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let output = plimsoll(&folder, &["check", name]);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let state = if rustix::process::geteuid().is_root() { "/run/plimsoll" } else { "/run/user/1000/plimsoll" };
+        let expected = std::fs::read_to_string(file.with_extension("expected")).unwrap();
+        let expected = expected.replace("{folder}", folder.to_str().unwrap()).replace("{state}", state);
+        // How wide a column is depends on how long the path of this folder is.
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&printed), words(&expected), "{name} printed\n{printed}");
+    }
+}
+
+#[test]
+fn json_says_the_same() {
+    let good = plimsoll(&folder("good"), &["check", "--json", "everything.toml"]);
+    let value: serde_json::Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!(value["volumes"][0]["name"], "db");
+    assert_eq!(value["volumes"][2]["start_bytes"], 11_u64 << 30);
+    assert_eq!(value["pools"][2]["parent"], "web");
+    let broken = plimsoll(&folder("broken"), &["check", "--json", "undefined-pool.toml"]);
+    assert_eq!(broken.status.code(), Some(2));
+    let value: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();
+    assert_eq!(value["errors"][0]["line"], 7);
+    assert_eq!(value["errors"][0]["key"], "volume.v.pool");
+}
+
+#[test]
+fn files_that_are_no_text_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let message = |name: &str| {
+        let output = plimsoll(directory.path(), &["check", name]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        message("missing.toml"),
+        "missing.toml:1: file: got No such file or directory (os error 2), allowed a file that can be read\n"
+    );
+    std::fs::write(directory.path().join("bytes.toml"), b"[nbd]\n\xff = 1\n").unwrap();
+    assert_eq!(message("bytes.toml"), "bytes.toml:2: file: got bytes that are not UTF-8, allowed UTF-8\n");
+    std::fs::write(directory.path().join("long.toml"), vec![b'\n'; (4 << 20) + 1]).unwrap();
+    assert_eq!(message("long.toml"), "long.toml:1: file: got a longer file, allowed at most 4 MiB\n");
+    std::fs::write(directory.path().join("deep.toml"), format!("a = {}", "[".repeat(100_000))).unwrap();
+    assert!(message("deep.toml").starts_with("deep.toml:1: file: got \"a = [[[["));
+}

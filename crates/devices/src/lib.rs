@@ -3,7 +3,14 @@
 //! A model knows nothing of threads or clocks. The simulator drives it in virtual time; the brick drives it in real
 //! time and holds each reply back until the model says so, which turns a file or memory into a disk.
 
+pub mod hdd;
+mod random;
+mod validate;
+
+use hdd::{Hdd, parameters};
 use plimsoll_core::{DeviceProfile, Operation, Time};
+
+pub use validate::{ValidationRow, validate};
 
 /// A request as a device sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +63,22 @@ pub struct ModelEntry {
     pub build: fn(seed: u64) -> Box<dyn DeviceModel>,
 }
 
+static MODELS: &[ModelEntry] = &[
+    ModelEntry {
+        name: "hdd.wd-aakx",
+        summary: "500 GB SATA disk at 7200 rpm, 138 MB/s, native command queueing",
+        build: |seed| Box::new(Hdd::new(&parameters::WD_AAKX, seed)),
+    },
+    ModelEntry {
+        name: "hdd.deskstar-120",
+        summary: "120 GB disk at 7200 rpm, 112 random reads per second",
+        build: |seed| Box::new(Hdd::new(&parameters::DESKSTAR_120, seed)),
+    },
+];
+
 /// Every model.
 pub fn models() -> &'static [ModelEntry] {
-    &[]
+    MODELS
 }
 
 /// The model called `name`.

@@ -1,0 +1,81 @@
+//! The drive's own queue: which command goes next.
+//!
+//! The rule is shortest positioning time first: of the commands that the drive looks at, the one whose first sector can
+//! be under the head soonest. It looks at the oldest `window` commands only. The complication is starvation: near
+//! commands that keep coming would hold a far one back for ever, so one that the drive has looked at for too long goes
+//! first. That time counts from when the drive first sees it, or a long queue would turn into first come, first served.
+
+use plimsoll_core::{Span, Time};
+use std::collections::VecDeque;
+
+/// A command as the mechanics see it: sectors instead of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The host's name for it.
+    pub token: u64,
+    /// Whether it writes.
+    pub is_write: bool,
+    /// First sector.
+    pub start: u64,
+    /// The sector after its last one; above `start`.
+    pub end: u64,
+    /// When it came.
+    pub arrived: Time,
+    /// When the drive has decoded it and the arm can start.
+    pub ready: Time,
+}
+
+/// Commands that wait for the mechanics, in order of arrival.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// Each with the time at which it came into the window.
+    commands: VecDeque<(Command, Time)>,
+    window: usize,
+    age_max: Span,
+}
+
+impl Queue {
+    /// An empty queue of a drive that looks at `window` commands, at least 1.
+    pub fn new(window: usize, age_max: Span) -> Queue {
+        Queue { commands: VecDeque::with_capacity(256), window: window.max(1), age_max }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Adds the youngest command.
+    pub fn push(&mut self, command: Command) {
+        self.commands.push_back((command, command.arrived));
+    }
+
+    /// The commands that the drive looks at, oldest first.
+    pub fn window(&self) -> impl Iterator<Item = &Command> {
+        self.commands.iter().take(self.window).map(|(command, _)| command)
+    }
+
+    /// Where in the queue the command stands that goes next at `now`: the oldest if it has been looked at for too long,
+    /// otherwise the one of the window with the least `access_at`, the older of equals. O(window).
+    pub fn next_position(&self, now: Time, access_at: impl Fn(&Command) -> Time) -> Option<usize> {
+        let (_, seen) = self.commands.front()?;
+        if now.since(*seen) >= self.age_max {
+            return Some(0);
+        }
+        self.window().enumerate().min_by_key(|(_, command)| access_at(command)).map(|(position, _)| position)
+    }
+
+    /// Takes the command at `position` of the window out at `now`, so that another comes into the window. O(window).
+    pub fn remove(&mut self, now: Time, position: usize) -> Option<Command> {
+        let (command, _) = self.commands.remove(position)?;
+        if let Some((_, seen)) = self.commands.get_mut(self.window - 1) {
+            *seen = now;
+        }
+        Some(command)
+    }
+}

@@ -1,1 +1,15 @@
-//! placeholder
+//! The data path: volumes on a device, served to tenants through a scheduler.
+//!
+//! ```text
+//!   NBD connection --+                                        +-- memory
+//!   NBD connection --+-- front ends -- scheduler -- backends --+-- file or block device (O_DIRECT)
+//!   FUSE file, loop -+                    |                    +-- optionally held back by a device model
+//!                                 accounts: pools, sessions
+//! ```
+//!
+//! One thread a device owns all of it ([`engine`]): its ring, its scheduler, its volumes and its front ends, so nothing
+//! on the way of a request needs a lock. Whatever other threads want is asked through an [`engine::EngineHandle`].
+
+pub mod backend;
+pub mod engine;
+pub mod nbd;

@@ -1,0 +1,293 @@
+//! A volume in a regular file or on a block device.
+//!
+//! Opened with O_DIRECT where the file system can, so that the page cache neither doubles memory nor hides the device
+//! from the scheduler, and locked against a second daemon for as long as it is open. A request becomes one or more
+//! *steps*, each one operation on the engine's ring; what a step's result means is decided here, without any I/O.
+
+use super::{BLOCK_BYTES_MIN, VolumeConfig, VolumeError, check_size};
+use io_uring::{opcode, squeue, types};
+use plimsoll_core::{Operation, Span, Time};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Zeroes are written this many bytes at a time where the file system cannot make them itself.
+const ZEROES_BYTES: usize = 64 * 1024;
+/// At most one line in the log for each volume in this time, however many requests fail.
+const LOG_INTERVAL: Span = Span::from_secs(1);
+
+#[repr(C, align(4096))]
+struct Zeroes([u8; ZEROES_BYTES]);
+static ZEROES: Zeroes = Zeroes([0; ZEROES_BYTES]);
+
+/// One operation on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileStep {
+    /// Reads into the request's buffer.
+    Read,
+    /// Writes out of it; forced to the device if told so.
+    Write {
+        /// With RWF_DSYNC.
+        is_forced: bool,
+    },
+    /// Makes the file system zero a range, keeping its space.
+    ZeroRange,
+    /// Writes zeroes.
+    WriteZeroes,
+    /// Gives a range back to the file system.
+    PunchHole,
+    /// fdatasync.
+    Sync,
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The work is done.
+    Done,
+    /// Take this step, so many bytes further on.
+    Next(FileStep, u32),
+    /// The work has failed.
+    Failed(Errno),
+}
+
+/// An open file and what its file system has turned out to be able to do.
+pub(crate) struct FileBackend {
+    file: File,
+    volume: String,
+    can_zero_range: bool,
+    failed_logged: Option<Time>,
+}
+
+impl FileBackend {
+    /// The step that starts `operation`.
+    pub(crate) fn first_step(&self, operation: Operation, is_forced: bool) -> FileStep {
+        match operation {
+            Operation::Read => FileStep::Read,
+            Operation::Write => FileStep::Write { is_forced },
+            Operation::Trim => FileStep::PunchHole,
+            Operation::WriteZeroes if self.can_zero_range => FileStep::ZeroRange,
+            Operation::WriteZeroes => FileStep::WriteZeroes,
+            Operation::Flush => FileStep::Sync,
+        }
+    }
+
+    /// The ring operation for `step` on `length` bytes from `offset` of the file, whose bytes are at `data`.
+    pub(crate) fn entry(&self, step: FileStep, offset: u64, length: u32, data: *mut u8) -> squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        let fallocate = |mode: FallocateFlags| {
+            let mode = (mode | FallocateFlags::KEEP_SIZE).bits() as i32;
+            opcode::Fallocate::new(file, u64::from(length)).offset(offset).mode(mode).build()
+        };
+        match step {
+            FileStep::Read => opcode::Read::new(file, data, length).offset(offset).build(),
+            FileStep::Write { is_forced } => {
+                let flags = if is_forced { libc::RWF_DSYNC } else { 0 };
+                opcode::Write::new(file, data, length).offset(offset).rw_flags(flags).build()
+            }
+            FileStep::WriteZeroes => {
+                let length = length.min(ZEROES_BYTES as u32);
+                opcode::Write::new(file, ZEROES.0.as_ptr(), length).offset(offset).build()
+            }
+            FileStep::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
+            FileStep::PunchHole => fallocate(FallocateFlags::PUNCH_HOLE),
+            FileStep::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    /// What follows when `step`, with `left` bytes to go, ended with `result`.
+    pub(crate) fn progress(
+        &mut self,
+        step: FileStep,
+        left: u32,
+        is_forced: bool,
+        result: Result<u32, Errno>,
+    ) -> Progress {
+        let after = |bytes: u32| if is_forced { Progress::Next(FileStep::Sync, bytes) } else { Progress::Done };
+        match (step, result) {
+            (FileStep::Sync, Ok(_)) => Progress::Done,
+            (FileStep::ZeroRange | FileStep::PunchHole, Ok(_)) => after(left),
+            (FileStep::ZeroRange, Err(Errno::OPNOTSUPP)) => {
+                self.can_zero_range = false;
+                Progress::Next(FileStep::WriteZeroes, 0)
+            }
+            // A trim is advice: a file system that cannot follow it has not failed.
+            (FileStep::PunchHole, Err(Errno::OPNOTSUPP)) => Progress::Done,
+            (_, Err(Errno::INTR | Errno::AGAIN)) => Progress::Next(step, 0),
+            (_, Err(errno)) => Progress::Failed(errno),
+            // The file ends before the volume does: somebody truncated it.
+            (_, Ok(0)) => Progress::Failed(Errno::IO),
+            (_, Ok(bytes)) if bytes < left => Progress::Next(step, bytes),
+            (FileStep::WriteZeroes, Ok(bytes)) => after(bytes),
+            (FileStep::Read | FileStep::Write { .. }, Ok(_)) => Progress::Done,
+        }
+    }
+
+    /// Says in the log that a request failed, at most once a second.
+    pub(crate) fn log_failure(&mut self, now: Time, operation: Operation, offset: u64, errno: Errno) {
+        if self.failed_logged.is_some_and(|logged| now.since(logged) < LOG_INTERVAL) {
+            return;
+        }
+        self.failed_logged = Some(now);
+        tracing::error!(volume = self.volume, ?operation, offset, error = %errno, "the backing file failed a request");
+    }
+
+    /// Makes everything durable, waiting for it.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// A file that can be served.
+pub(super) struct Opened {
+    pub(super) backend: FileBackend,
+    pub(super) size_bytes: u64,
+    pub(super) block_bytes: u32,
+}
+
+/// Opens, locks and measures the backing file of a volume.
+pub(super) fn open(
+    config: &VolumeConfig,
+    path: &Path,
+    size_bytes: Option<u64>,
+    creates: bool,
+) -> Result<Opened, VolumeError> {
+    let volume = || config.name.clone();
+    let system = |action: &'static str| {
+        move |source: io::Error| VolumeError::System { volume: volume(), action, path: path.to_owned(), source }
+    };
+    let exists = match std::fs::metadata(path) {
+        Ok(metadata) => {
+            let kind = FileType::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&metadata));
+            if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
+                return Err(VolumeError::Kind { volume: volume(), path: path.to_owned() });
+            }
+            true
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(system("look at")(error)),
+    };
+    let make_bytes = match (exists, creates, size_bytes) {
+        (true, _, _) => None,
+        (false, true, Some(size_bytes)) => Some(size_bytes),
+        (false, _, _) => return Err(VolumeError::Missing { volume: volume(), path: path.to_owned() }),
+    };
+    make_bytes.map_or(Ok(()), |size_bytes| check_size(config, size_bytes))?;
+    let (mut file, is_direct) = open_direct(config, path, !exists).map_err(system("open"))?;
+    lock(config, &file).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => VolumeError::Locked { volume: volume(), path: path.to_owned() },
+        errno => system("lock")(errno.into()),
+    })?;
+    if let Some(size_bytes) = make_bytes {
+        file.set_len(size_bytes).map_err(system("give its size to"))?;
+    }
+    let has_bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
+    let size = size_bytes.unwrap_or(has_bytes);
+    if has_bytes < size {
+        let path = path.to_owned();
+        return Err(VolumeError::TooSmall { volume: volume(), path, got_bytes: has_bytes, expected_bytes: size });
+    }
+    check_size(config, size)?;
+    let mut block_bytes = BLOCK_BYTES_MIN;
+    if is_direct {
+        block_bytes = direct_block_bytes(&file).map_err(system("measure"))?;
+        if !size.is_multiple_of(u64::from(block_bytes)) {
+            set_buffered(&file).map_err(system("switch O_DIRECT off for"))?;
+            block_bytes = BLOCK_BYTES_MIN;
+        }
+    }
+    let backend = FileBackend { file, volume: config.name.clone(), can_zero_range: true, failed_logged: None };
+    Ok(Opened { backend, size_bytes: size, block_bytes })
+}
+
+/// Opens with O_DIRECT, or without where the file system refuses it; says which.
+fn open_direct(config: &VolumeConfig, path: &Path, creates: bool) -> io::Result<(File, bool)> {
+    let mut flags = if config.is_read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
+    if creates {
+        flags |= OFlags::CREATE;
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        Ok(file) => Ok((file.into(), true)),
+        Err(Errno::INVAL) => {
+            tracing::info!(volume = config.name, "no O_DIRECT on this file system: the page cache is used");
+            Ok((rustix::fs::open(path, flags, mode)?.into(), false))
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Locks the open file, shared with other readers if it is read-only; the kernel unlocks it when it is closed.
+fn lock(config: &VolumeConfig, file: &File) -> Result<(), Errno> {
+    let lock = match config.is_read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    rustix::fs::flock(file, lock)
+}
+
+/// The alignment that O_DIRECT asks of this file.
+fn direct_block_bytes(file: &File) -> io::Result<u32> {
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN | StatxFlags::TYPE)?;
+    if StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN) && statx.stx_dio_offset_align > 0 {
+        return Ok(statx.stx_dio_offset_align.max(BLOCK_BYTES_MIN));
+    }
+    match FileType::from_raw_mode(u32::from(statx.stx_mode)) {
+        FileType::BlockDevice => Ok(rustix::fs::ioctl_blksszget(file)?.max(BLOCK_BYTES_MIN)),
+        _ => Ok(BLOCK_BYTES_MIN),
+    }
+}
+
+fn set_buffered(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backend() -> FileBackend {
+        FileBackend {
+            file: tempfile::tempfile().unwrap(),
+            volume: "v".into(),
+            can_zero_range: true,
+            failed_logged: None,
+        }
+    }
+
+    #[test]
+    fn what_follows_a_step() {
+        let mut file = backend();
+        let mut after = |step, left, is_forced, result| file.progress(step, left, is_forced, result);
+        assert_eq!(after(FileStep::Read, 4096, false, Ok(4096)), Progress::Done);
+        assert_eq!(after(FileStep::Read, 4096, false, Ok(512)), Progress::Next(FileStep::Read, 512));
+        assert_eq!(after(FileStep::Read, 4096, false, Ok(0)), Progress::Failed(Errno::IO));
+        let write = FileStep::Write { is_forced: true };
+        assert_eq!(after(write, 512, true, Ok(512)), Progress::Done, "RWF_DSYNC has done it");
+        assert_eq!(after(write, 512, true, Err(Errno::NOSPC)), Progress::Failed(Errno::NOSPC));
+        assert_eq!(after(write, 512, false, Err(Errno::INTR)), Progress::Next(write, 0));
+        assert_eq!(after(FileStep::PunchHole, 512, true, Ok(0)), Progress::Next(FileStep::Sync, 512));
+        assert_eq!(after(FileStep::PunchHole, 512, false, Err(Errno::OPNOTSUPP)), Progress::Done);
+        assert_eq!(after(FileStep::Sync, 0, true, Ok(0)), Progress::Done);
+        assert_eq!(after(FileStep::Sync, 0, true, Err(Errno::IO)), Progress::Failed(Errno::IO));
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_zero_a_range_is_asked_once() {
+        let mut file = backend();
+        assert_eq!(file.first_step(Operation::WriteZeroes, false), FileStep::ZeroRange);
+        let unsupported = file.progress(FileStep::ZeroRange, 1 << 20, true, Err(Errno::OPNOTSUPP));
+        assert_eq!(unsupported, Progress::Next(FileStep::WriteZeroes, 0));
+        assert_eq!(file.first_step(Operation::WriteZeroes, false), FileStep::WriteZeroes);
+        assert_eq!(
+            file.progress(FileStep::WriteZeroes, 1 << 20, true, Ok(65536)),
+            Progress::Next(FileStep::WriteZeroes, 65536)
+        );
+        let last = file.progress(FileStep::WriteZeroes, 65536, true, Ok(65536));
+        assert_eq!(last, Progress::Next(FileStep::Sync, 65536));
+    }
+}

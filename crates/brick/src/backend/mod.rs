@@ -1,0 +1,185 @@
+//! Volumes and what holds their bytes: memory, or a file or block device.
+//!
+//! A volume is opened and checked on the thread of whoever asks for it, so that everything that can be wrong is said
+//! before anybody is served, and slow file systems do not hold up an engine. Then the engine takes it over.
+
+mod file;
+mod memory;
+
+pub(crate) use file::{FileBackend, FileStep, Progress};
+pub(crate) use memory::MemoryBackend;
+
+use plimsoll_core::ByteCount;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Smallest block that volumes advertise, bytes: what every disk and file system can do.
+pub const BLOCK_BYTES_MIN: u32 = 512;
+
+/// Where a volume's bytes are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// In memory, lost at the end.
+    Memory {
+        /// Bytes.
+        size_bytes: u64,
+    },
+    /// In a regular file or on a block device.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Bytes to use of it; `None` for all that there are.
+        size_bytes: Option<u64>,
+        /// Whether to make a sparse file of `size_bytes` if there is none.
+        creates: bool,
+    },
+}
+
+/// What a volume should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// What people call it; unique on its device.
+    pub name: String,
+    /// Path of the pool that its sessions open in.
+    pub pool: String,
+    /// Where its bytes are kept.
+    pub backing: Backing,
+    /// Its first byte on the device, for schedulers and device models, which go by place.
+    pub start_bytes: u64,
+    /// Nobody may write.
+    pub is_read_only: bool,
+}
+
+/// Why a volume cannot be served.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// The system refused something.
+    #[error("volume {volume}: cannot {action} {}: {source}", path.display())]
+    System {
+        /// The volume.
+        volume: String,
+        /// What was tried.
+        action: &'static str,
+        /// The backing file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no such file, and none may be made.
+    #[error("volume {volume}: there is no {}; create it, or allow the volume to do so with a size", path.display())]
+    Missing {
+        /// The volume.
+        volume: String,
+        /// The backing file.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("volume {volume}: {} is neither a regular file nor a block device", path.display())]
+    Kind {
+        /// The volume.
+        volume: String,
+        /// What should be its backing file.
+        path: PathBuf,
+    },
+    /// Another daemon serves it.
+    #[error("volume {volume}: {} is locked by another process", path.display())]
+    Locked {
+        /// The volume.
+        volume: String,
+        /// The backing file.
+        path: PathBuf,
+    },
+    /// Smaller than it should be.
+    #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]
+    TooSmall {
+        /// The volume.
+        volume: String,
+        /// The backing file.
+        path: PathBuf,
+        /// Bytes that it has.
+        got_bytes: u64,
+        /// Bytes that the volume should have.
+        expected_bytes: u64,
+    },
+    /// A size that cannot be served.
+    #[error(
+        "volume {volume}: a size of {size_bytes} bytes is out of range, allowed are multiples of {BLOCK_BYTES_MIN} from {BLOCK_BYTES_MIN} to 2^62"
+    )]
+    Size {
+        /// The volume.
+        volume: String,
+        /// What it would have.
+        size_bytes: u64,
+    },
+}
+
+/// A volume that was opened and checked.
+pub struct Volume {
+    config: VolumeConfig,
+    info: VolumeInfo,
+    pub(crate) backend: Backend,
+}
+
+/// What a front end may know of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// What people call it.
+    pub name: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Offsets and lengths are multiples of this many bytes; a power of two, at least [`BLOCK_BYTES_MIN`].
+    pub block_bytes: u32,
+    /// Nobody may write.
+    pub is_read_only: bool,
+}
+
+pub(crate) enum Backend {
+    Memory(MemoryBackend),
+    File(FileBackend),
+}
+
+impl Volume {
+    /// Opens what `config` asks for and checks that it can be served.
+    ///
+    /// # Errors
+    /// Everything that [`VolumeError`] names.
+    pub fn open(config: VolumeConfig) -> Result<Volume, VolumeError> {
+        let (backend, size_bytes, block_bytes) = match &config.backing {
+            Backing::Memory { size_bytes } => {
+                check_size(&config, *size_bytes)?;
+                let backend = MemoryBackend::new(*size_bytes).map_err(|source| VolumeError::System {
+                    volume: config.name.clone(),
+                    action: "reserve memory for",
+                    path: "memory".into(),
+                    source,
+                })?;
+                (Backend::Memory(backend), *size_bytes, BLOCK_BYTES_MIN)
+            }
+            Backing::File { path, size_bytes, creates } => {
+                let opened = file::open(&config, path, *size_bytes, *creates)?;
+                (Backend::File(opened.backend), opened.size_bytes, opened.block_bytes)
+            }
+        };
+        let info = VolumeInfo { name: config.name.clone(), size_bytes, block_bytes, is_read_only: config.is_read_only };
+        Ok(Volume { config, info, backend })
+    }
+
+    /// What was asked for.
+    pub fn config(&self) -> &VolumeConfig {
+        &self.config
+    }
+
+    /// What came of it.
+    pub fn info(&self) -> &VolumeInfo {
+        &self.info
+    }
+}
+
+fn check_size(config: &VolumeConfig, size_bytes: u64) -> Result<(), VolumeError> {
+    let is_whole = size_bytes.is_multiple_of(u64::from(BLOCK_BYTES_MIN));
+    match is_whole && (1..=1 << 62).contains(&size_bytes) {
+        true => Ok(()),
+        false => Err(VolumeError::Size { volume: config.name.clone(), size_bytes }),
+    }
+}

@@ -1,0 +1,175 @@
+//! What administrators do to an engine: pools, volumes, and the scheduler itself, changed while requests go on.
+
+use super::core::{Core, VolumeSeat};
+use super::error::EngineError;
+use super::status::{EmulationStatus, EngineStatus, VolumeStatus};
+use crate::backend::{Backend, Volume};
+use plimsoll_core::account::AccountError;
+use plimsoll_core::{Account, AccountId, AccountKind, AccountTree, Allocation, Scheduler, Time};
+
+impl Core {
+    /// Opens an account and tells the scheduler.
+    pub(super) fn open_account(
+        &mut self,
+        parent: AccountId,
+        name: &str,
+        kind: AccountKind,
+        allocation: Allocation,
+    ) -> Result<AccountId, AccountError> {
+        let id = self.tree.open(parent, name, kind, allocation)?;
+        self.meters.opened(self.now, id);
+        self.scheduler.account_opened(self.now, self.tree.get(id).expect("just opened"));
+        Ok(id)
+    }
+
+    /// Closes an account that has nothing under way and tells the scheduler.
+    pub(super) fn close_account(&mut self, id: AccountId) -> Result<(), AccountError> {
+        let parent = self.tree.get(id).and_then(|account| account.parent).unwrap_or(AccountId::ROOT);
+        self.tree.close(id)?;
+        self.scheduler.account_closed(self.now, id);
+        self.meters.closed(id, parent);
+        Ok(())
+    }
+
+    /// The pool called `path`; the root for the empty path.
+    pub(super) fn pool(&self, path: &str) -> Result<AccountId, EngineError> {
+        if path.is_empty() {
+            return Ok(AccountId::ROOT);
+        }
+        let pool = self.tree.find(path).filter(|account| account.kind == AccountKind::Pool);
+        pool.map(|account| account.id).ok_or_else(|| EngineError::UnknownPool { path: path.to_owned() })
+    }
+
+    /// Opens a pool at `path`, whose parent is open.
+    pub(super) fn open_pool(&mut self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.pool(parent)?;
+        self.open_account(parent, name, AccountKind::Pool, allocation)?;
+        Ok(())
+    }
+
+    /// Changes what the account at `path` was promised.
+    pub(super) fn change_account(&mut self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
+        let account = self.tree.find(path).ok_or_else(|| EngineError::UnknownPool { path: path.to_owned() })?;
+        let changed = self.tree.change(account.id, allocation)?;
+        self.scheduler.account_changed(self.now, changed);
+        Ok(())
+    }
+
+    /// Closes the pool at `path`, unless it has members or a volume would open sessions in it.
+    pub(super) fn close_pool(&mut self, path: &str) -> Result<(), EngineError> {
+        let pool = self.pool(path)?;
+        let user = self.volumes.iter().find(|(_, seat)| seat.volume.config().pool == path);
+        if let Some((_, seat)) = user {
+            let volume = seat.volume.info().name.clone();
+            return Err(EngineError::PoolInUse { path: path.to_owned(), volume });
+        }
+        Ok(self.close_account(pool)?)
+    }
+
+    /// The place of the volume called `name`.
+    pub(super) fn volume(&self, name: &str) -> Result<u32, EngineError> {
+        let found = self.volumes.iter().find(|(_, seat)| seat.volume.info().name == name);
+        found.map(|(index, _)| index).ok_or_else(|| EngineError::UnknownVolume { name: name.to_owned() })
+    }
+
+    /// Takes a volume over, if its name and its place are free and its pool is open.
+    pub(super) fn add_volume(&mut self, volume: Volume) -> Result<(), EngineError> {
+        let (name, start) = (volume.info().name.clone(), volume.config().start_bytes);
+        self.pool(&volume.config().pool)?;
+        let end = start.saturating_add(volume.info().size_bytes);
+        let capacity_bytes = self.tree.device().capacity_bytes;
+        if end > capacity_bytes {
+            return Err(EngineError::BeyondDevice { volume: name, end_bytes: end, capacity_bytes });
+        }
+        for (_, VolumeSeat { volume: other, .. }) in self.volumes.iter() {
+            if other.info().name == name {
+                return Err(EngineError::VolumeExists { name });
+            }
+            let (other_start, other_size) = (other.config().start_bytes, other.info().size_bytes);
+            if start < other_start + other_size && other_start < end {
+                return Err(EngineError::Overlap { volume: name, other: other.info().name.clone() });
+            }
+        }
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0 });
+        Ok(())
+    }
+
+    /// Gives up a volume that nobody uses, after making it durable.
+    pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), EngineError> {
+        let index = self.volume(name)?;
+        let front_ends = self.volumes[index].front_ends;
+        if front_ends > 0 {
+            return Err(EngineError::VolumeInUse { name: name.to_owned(), front_ends });
+        }
+        self.sync_volume(index)?;
+        self.volumes.remove(index);
+        Ok(())
+    }
+
+    /// Makes a volume durable, waiting for it: only for volumes that nobody uses any more.
+    pub(super) fn sync_volume(&self, index: u32) -> Result<(), EngineError> {
+        let volume = &self.volumes[index].volume;
+        match &volume.backend {
+            Backend::File(file) if !volume.info().is_read_only => {
+                file.sync().map_err(|source| EngineError::Sync { volume: volume.info().name.clone(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts another scheduler in charge. Requests that wait move over in the order in which they came; those at the
+    /// device complete without it.
+    pub(super) fn switch_scheduler(&mut self, name: &str) -> Result<(), EngineError> {
+        let mut scheduler = build_scheduler(name, &self.tree, self.now)?;
+        let mut queued: Vec<_> = self.pieces.iter().filter(|(_, piece)| piece.dispatched_by.is_none()).collect();
+        queued.sort_unstable_by_key(|(_, piece)| piece.sequence);
+        for (index, piece) in queued {
+            let request = &self.requests[piece.request];
+            let volume_start = self.volumes[request.volume].volume.config().start_bytes;
+            scheduler.request_added(self.now, piece.block_request(index, request, volume_start));
+        }
+        self.scheduler = scheduler;
+        self.scheduler_number += 1;
+        Ok(())
+    }
+
+    /// A snapshot of everything.
+    pub(super) fn status(&mut self) -> EngineStatus {
+        self.meters.tick(self.now);
+        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends })| VolumeStatus {
+            name: volume.info().name.clone(),
+            pool: volume.config().pool.clone(),
+            size_bytes: volume.info().size_bytes,
+            start_bytes: volume.config().start_bytes,
+            is_read_only: volume.info().is_read_only,
+            front_ends: *front_ends,
+        });
+        EngineStatus {
+            device: self.tree.device().name.clone(),
+            scheduler: self.scheduler.name().to_owned(),
+            uptime_ns: self.now.since(Time::ZERO).as_nanos(),
+            overload_ns: self.scheduler.overload().as_nanos(),
+            emulation: self.emulation.as_ref().map(|emulation| EmulationStatus {
+                lateness_ns_p99: emulation.lateness_p99().as_nanos(),
+                is_late: emulation.is_late(),
+            }),
+            requests_under_way: self.requests.len(),
+            volumes: volumes.collect(),
+            accounts: self.meters.status(self.now, &self.tree),
+        }
+    }
+}
+
+/// A scheduler called `name` that knows every account of `tree`, parents before children.
+pub(super) fn build_scheduler(name: &str, tree: &AccountTree, now: Time) -> Result<Box<dyn Scheduler>, EngineError> {
+    let mut scheduler = plimsoll_schedulers::build(name, tree.device()).ok_or_else(|| {
+        let known = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        EngineError::UnknownScheduler { name: name.to_owned(), known }
+    })?;
+    let mut accounts: Vec<&Account> = tree.iter().collect();
+    // Numbers are used again, so a child may have a lower one than its parent.
+    accounts.sort_by_key(|account| std::iter::successors(account.parent, |&id| tree.get(id)?.parent).count());
+    accounts.into_iter().for_each(|account| scheduler.account_opened(now, account));
+    Ok(scheduler)
+}

@@ -1,0 +1,259 @@
+//! The way of a request: from a front end through the scheduler to a backend and back.
+//!
+//! ```text
+//!   submit --cut--> pieces --> scheduler --next--> dispatch --+--> memory: at once
+//!                                                             +--> file: an operation on the ring   } a piece waits
+//!                                                             +--> device model: a time to wait for } for both
+//!   finished <-- the last piece <-- scheduler.request_completed <-- piece_done
+//! ```
+//!
+//! Everything is O(1) for each piece beside what the scheduler and the model do, and allocates nothing once the tables
+//! have grown to the largest number of requests under way.
+
+use super::clock::Clock;
+use super::emulation::Emulation;
+use super::front_end::{Finished, Submission, VolumeBytes};
+use super::meter::Meters;
+use super::port::Seat;
+use super::request::{Piece, Request, Waits, check};
+use super::ring::{Owner, Ring};
+use super::slab::Slab;
+use crate::backend::{Backend, Progress, Volume};
+use plimsoll_core::{AccountTree, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
+use plimsoll_devices::DeviceRequest;
+use rustix::io::Errno;
+
+/// A volume at work.
+pub(super) struct VolumeSeat {
+    pub(super) volume: Volume,
+    /// Connections and mounts.
+    pub(super) front_ends: u32,
+}
+
+/// All of an engine but its front ends.
+pub(crate) struct Core {
+    pub(super) ring: Ring,
+    pub(super) clock: Clock,
+    /// When this turn began.
+    pub(super) now: Time,
+    pub(super) scheduler: Box<dyn Scheduler>,
+    /// How many schedulers there were before this one.
+    pub(super) scheduler_number: u32,
+    /// When the scheduler wants to be asked again.
+    pub(super) ask_again: Option<Time>,
+    pub(super) emulation: Option<Emulation>,
+    pub(super) tree: AccountTree,
+    pub(super) meters: Meters,
+    pub(super) volumes: Slab<VolumeSeat>,
+    pub(super) requests: Slab<Request>,
+    pub(super) pieces: Slab<Piece>,
+    pub(super) pieces_so_far: u64,
+    /// Requests that are done, with their front ends, not yet handed out.
+    pub(super) finished: Vec<(u32, Finished)>,
+}
+
+impl Core {
+    /// Where the bytes of a volume in memory are.
+    pub(super) fn volume_bytes(&self, volume: u32, offset: u64, length: u32) -> Option<VolumeBytes> {
+        match &self.volumes[volume].volume.backend {
+            Backend::Memory(memory) => Some(memory.bytes(offset, length)),
+            Backend::File(_) => None,
+        }
+    }
+
+    /// Takes a request from the front end at `seat`.
+    pub(super) fn submit(&mut self, seat: &Seat, submission: Submission) {
+        if let Err(errno) = check(&seat.info, &submission) {
+            let Submission { token, operation, length, payload, .. } = submission;
+            let finished = Finished { token, operation, length, result: Err(errno), payload };
+            self.finished.push((seat.index, finished));
+            return;
+        }
+        let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
+        let index = self.requests.insert(request);
+        self.add_pieces(index);
+    }
+
+    fn add_pieces(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        let volume_start = self.volumes[request.volume].volume.config().start_bytes;
+        while let Some((start, length)) = request.cut() {
+            let piece = Piece::new(index, start, length, self.pieces_so_far);
+            self.pieces_so_far += 1;
+            let number = self.pieces.insert(piece);
+            let block = self.pieces[number].block_request(number, request, volume_start);
+            self.meters.piece_queued(request.session);
+            self.scheduler.request_added(self.now, block);
+        }
+    }
+
+    /// Gives the devices everything that the scheduler lets go now.
+    pub(super) fn pump(&mut self) {
+        self.ask_again = loop {
+            match self.scheduler.next(self.now) {
+                Dispatch::Now(block) => self.dispatch(block.id.0 as u32),
+                Dispatch::NotBefore(time) => break Some(time),
+                Dispatch::Nothing => break None,
+            }
+        };
+    }
+
+    fn dispatch(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
+        let request = &self.requests[piece.request];
+        piece.dispatched_by = Some(self.scheduler_number);
+        piece.dispatched = self.now;
+        self.meters.piece_dispatched(request.session);
+        if request.is_abandoned {
+            piece.error = Some(Errno::CANCELED);
+            return self.piece_done(index);
+        }
+        let VolumeSeat { volume, .. } = &mut self.volumes[request.volume];
+        if let Some(emulation) = &mut self.emulation {
+            let offset = volume.config().start_bytes + request.offset + u64::from(piece.start);
+            emulation.submit(
+                self.now,
+                DeviceRequest {
+                    token: u64::from(index),
+                    operation: request.operation,
+                    offset,
+                    length: piece.length,
+                    is_forced: request.is_forced,
+                },
+            );
+            piece.waits.for_model = true;
+        }
+        match &mut volume.backend {
+            Backend::Memory(memory) => {
+                let offset = request.offset + u64::from(piece.start);
+                match (request.operation, request.payload.as_ptr()) {
+                    (Operation::Write, Some(source)) => {
+                        // SAFETY: `check` found the payload to hold the whole request, of which this is a piece, and a
+                        // write's payload is a buffer, never the volume itself.
+                        unsafe { memory.write(offset, source.add(piece.start as usize), piece.length) }
+                    }
+                    (Operation::Trim | Operation::WriteZeroes, _) => memory.zero(offset, piece.length),
+                    // A read is answered out of the volume; a flush has nothing to do.
+                    (Operation::Read | Operation::Flush | Operation::Write, _) => {}
+                }
+                if !piece.waits.for_model {
+                    self.piece_done(index);
+                }
+            }
+            Backend::File(file) => {
+                piece.step = file.first_step(request.operation, request.is_forced);
+                piece.waits.for_backend = true;
+                self.push_step(index);
+            }
+        }
+    }
+
+    /// Puts the step of a piece on the ring.
+    fn push_step(&mut self, index: u32) {
+        let piece = &self.pieces[index];
+        let request = &self.requests[piece.request];
+        let Backend::File(file) = &self.volumes[request.volume].volume.backend else {
+            unreachable!("only files have steps")
+        };
+        let start = piece.start + piece.done_bytes;
+        let data = match request.payload.as_ptr() {
+            // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
+            Some(data) => unsafe { data.add(start as usize).cast_mut() },
+            None => std::ptr::null_mut(),
+        };
+        let offset = request.offset + u64::from(start);
+        let entry = file.entry(piece.step, offset, piece.length - piece.done_bytes, data);
+        // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, or are
+        // static; the file is open as long as the volume, which is not removed while a front end is attached.
+        unsafe { self.ring.push(entry, Owner::Piece(index)) }
+    }
+
+    /// The step of a piece has ended.
+    pub(super) fn step_completed(&mut self, index: u32, result: Result<u32, Errno>) {
+        let piece = &mut self.pieces[index];
+        let request = &self.requests[piece.request];
+        let Backend::File(file) = &mut self.volumes[request.volume].volume.backend else {
+            unreachable!("only files have steps")
+        };
+        match file.progress(piece.step, piece.length - piece.done_bytes, request.is_forced, result) {
+            Progress::Next(step, bytes) => {
+                piece.step = step;
+                piece.done_bytes += bytes;
+                return self.push_step(index);
+            }
+            Progress::Failed(errno) => {
+                let offset = request.offset + u64::from(piece.start + piece.done_bytes);
+                file.log_failure(self.now, request.operation, offset, errno);
+                piece.error = Some(errno);
+            }
+            Progress::Done => {}
+        }
+        piece.waits.for_backend = false;
+        if !piece.waits.for_model {
+            self.piece_done(index);
+        }
+    }
+
+    /// Lets go of every piece that the emulated device has done by now.
+    pub(super) fn complete_emulated(&mut self) {
+        while let Some(token) = self.emulation.as_mut().and_then(|emulation| emulation.complete(self.now)) {
+            let index = token as u32;
+            let piece = &mut self.pieces[index];
+            piece.waits.for_model = false;
+            if piece.waits == (Waits { for_backend: false, for_model: false }) {
+                self.piece_done(index);
+            }
+        }
+    }
+
+    fn piece_done(&mut self, index: u32) {
+        let piece = self.pieces.remove(index).expect("a piece is done once");
+        let request = &mut self.requests[piece.request];
+        let runs = u64::from(piece.length).div_ceil(plimsoll_core::units::RUN_BYTES_MAX).max(1);
+        self.meters.piece_completed(request.session, runs, piece.length);
+        // A scheduler that was switched on after the dispatch never had this piece.
+        if piece.dispatched_by == Some(self.scheduler_number) {
+            let completion = Completion {
+                id: RequestId(u64::from(index)),
+                session: request.session,
+                service: self.now.since(piece.dispatched),
+                succeeded: piece.error.is_none(),
+            };
+            self.scheduler.request_completed(self.now, &completion);
+        }
+        request.pieces -= 1;
+        if let Some(errno) = piece.error {
+            request.error.get_or_insert(errno);
+            request.cut_no_more();
+        }
+        self.add_pieces(piece.request);
+        if self.requests[piece.request].pieces == 0 {
+            self.request_done(piece.request);
+        }
+    }
+
+    fn request_done(&mut self, index: u32) {
+        let request = self.requests.remove(index).expect("a request is done once");
+        let Request { front_end, token, operation, length, payload, error, .. } = request;
+        let latency = self.now.since(request.arrived);
+        self.meters.request_completed(request.session, operation, latency, error.is_none());
+        let result = error.map_or(Ok(()), Err);
+        self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+    }
+
+    /// Marks the requests of a front end as wanted by nobody. O(requests).
+    pub(super) fn abandon(&mut self, front_end: u32) {
+        for index in 0..self.requests.places() as u32 {
+            if let Some(request) = self.requests.get_mut(index).filter(|request| request.front_end == front_end) {
+                request.is_abandoned = true;
+                request.cut_no_more();
+            }
+        }
+    }
+
+    /// When the engine must wake up even if nothing happens.
+    pub(super) fn wake_at(&self) -> Option<Time> {
+        let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
+        [self.ask_again, emulated].into_iter().flatten().min()
+    }
+}

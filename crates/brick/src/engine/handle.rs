@@ -1,0 +1,239 @@
+//! How other threads talk to an engine.
+//!
+//! A handle sends closures through a queue and wakes the engine's ring; the engine runs them between two turns and sends
+//! back what they return. Nothing is shared, so nothing is locked.
+
+use super::error::EngineError;
+use super::front_end::FrontEnd;
+use super::status::EngineStatus;
+use super::turn::Engine;
+use crate::backend::Volume;
+use plimsoll_core::{Allocation, DeviceProfile, Span};
+use plimsoll_devices::DeviceModel;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// How late the slowest hundredth of an emulated device's replies may be, when nobody says: an eighth of a revolution of
+/// a 7200 rpm disk, so that positioning times stay recognisable.
+pub const LATENESS_BOUND_DEFAULT: Span = Span::from_millis(1);
+/// How long front ends may take to answer what is under way when they are stopped, when nobody says.
+pub const GRACE_DEFAULT: Span = Span::from_secs(5);
+
+/// What an engine should be.
+pub struct EngineConfig {
+    /// The device, as its scheduler and its accounts see it.
+    pub profile: DeviceProfile,
+    /// Name of the scheduler in the registry.
+    pub scheduler: String,
+    /// The model that replies are held back by; `None` for a real device.
+    pub model: Option<Box<dyn DeviceModel>>,
+    /// More lateness than this is reported.
+    pub lateness_bound: Span,
+    /// The processor that the thread is bound to; `None` for any.
+    pub processor: Option<usize>,
+}
+
+impl EngineConfig {
+    /// A real device with `scheduler`, on any processor.
+    pub fn new(profile: DeviceProfile, scheduler: &str) -> EngineConfig {
+        let lateness_bound = LATENESS_BOUND_DEFAULT;
+        EngineConfig { profile, scheduler: scheduler.to_owned(), model: None, lateness_bound, processor: None }
+    }
+
+    /// A device that behaves like `model`, with `scheduler`.
+    pub fn emulated(model: Box<dyn DeviceModel>, scheduler: &str) -> EngineConfig {
+        let profile = model.profile().clone();
+        EngineConfig { model: Some(model), ..EngineConfig::new(profile, scheduler) }
+    }
+}
+
+/// The session that a front end opens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionConfig {
+    /// What people call it; a number is appended, so that several can have the same.
+    pub name: String,
+    /// What it is promised out of its pool.
+    pub allocation: Allocation,
+}
+
+/// A front end's number on its engine; used again after it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttachmentId(pub(super) u32);
+
+/// What the engine's thread is to do between two turns.
+pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
+
+struct Shared {
+    commands: Option<Sender<Command>>,
+    wake: Arc<OwnedFd>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Shared {
+    /// The engine stops when its last handle is gone.
+    fn drop(&mut self) {
+        self.commands = None;
+        wake(&self.wake);
+    }
+}
+
+fn wake(eventfd: &OwnedFd) {
+    // An eventfd that is full or whose reader is gone needs no more waking.
+    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+}
+
+/// A running engine. Clones are cheap; when the last one is gone, the engine stops by itself.
+#[derive(Clone)]
+pub struct EngineHandle {
+    shared: Arc<Shared>,
+}
+
+/// Starts the thread of a device.
+///
+/// # Errors
+/// There is no such scheduler, or the system has no ring, thread or processor for it.
+pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
+    let system = |action| move |source| EngineError::System { action, source };
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    let eventfd = rustix::event::eventfd(0, flags).map_err(|errno| system("make an eventfd")(errno.into()))?;
+    let eventfd = Arc::new(eventfd);
+    let (commands, received) = channel();
+    let (started, has_started) = sync_channel(1);
+    let eventfd_of_thread = eventfd.clone();
+    let thread = std::thread::Builder::new().name(format!("engine-{}", config.profile.name));
+    let thread = thread.spawn(move || match Engine::new(config, received, eventfd_of_thread) {
+        Ok(engine) => {
+            let _ = started.send(Ok(()));
+            engine.run();
+        }
+        Err(error) => drop(started.send(Err(error))),
+    });
+    let thread = thread.map_err(system("start a thread"))?;
+    let handle = EngineHandle {
+        shared: Arc::new(Shared { commands: Some(commands), wake: eventfd, thread: Mutex::new(Some(thread)) }),
+    };
+    has_started.recv().unwrap_or(Err(EngineError::Stopped))?;
+    Ok(handle)
+}
+
+impl EngineHandle {
+    /// Has the engine's thread run `work` and waits for its answer.
+    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Engine) -> T + Send + 'static) -> Result<T, EngineError> {
+        let (answer, answered) = sync_channel(1);
+        let command: Command = Box::new(move |engine| drop(answer.send(work(engine))));
+        let commands = self.shared.commands.as_ref().expect("only dropping takes it");
+        commands.send(command).map_err(|_| EngineError::Stopped)?;
+        wake(&self.shared.wake);
+        answered.recv().map_err(|_| EngineError::Stopped)
+    }
+
+    /// Takes a volume over. Its pool must be open.
+    ///
+    /// # Errors
+    /// Its name or a part of its place is taken, it ends beyond the device, or its pool is not open.
+    pub fn add_volume(&self, volume: Volume) -> Result<(), EngineError> {
+        self.call(move |engine| engine.core.add_volume(volume))?
+    }
+
+    /// Makes a volume durable and closes it.
+    ///
+    /// # Errors
+    /// Somebody is attached to it (see [`stop_volume`](Self::stop_volume)), or it could not be made durable.
+    pub fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
+        let name = name.to_owned();
+        self.call(move |engine| engine.core.remove_volume(&name))?
+    }
+
+    /// Asks everybody who is attached to a volume to finish, and cuts them off after `grace`. Does not wait for it.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn stop_volume(&self, name: &str, grace: Span) -> Result<(), EngineError> {
+        let name = name.to_owned();
+        self.call(move |engine| engine.stop_volume(&name, grace))?
+    }
+
+    /// Attaches a front end to a volume, with a session of its own in the volume's pool.
+    ///
+    /// # Errors
+    /// There is no such volume, admission refuses the session, or memory for its buffers. The front end is dropped then.
+    pub fn attach(
+        &self,
+        volume: &str,
+        session: SessionConfig,
+        front_end: Box<dyn FrontEnd>,
+    ) -> Result<AttachmentId, EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.attach(&volume, session, front_end))?
+    }
+
+    /// Asks a front end to finish, and cuts it off after `grace`. Does not wait for it; one that is gone is no error.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn detach(&self, attachment: AttachmentId, grace: Span) -> Result<(), EngineError> {
+        self.call(move |engine| engine.stop_front_end(attachment.0, grace))
+    }
+
+    /// Opens a pool; its path is names joined by `/`, all but the last of pools that are open.
+    ///
+    /// # Errors
+    /// Its parent is not open, its name is taken, or its reserve does not fit: the error says by how much.
+    pub fn open_pool(&self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
+        let path = path.to_owned();
+        self.call(move |engine| engine.core.open_pool(&path, allocation))?
+    }
+
+    /// Changes what a pool or session was promised, from the next request on.
+    ///
+    /// # Errors
+    /// There is none at `path`, or the reserve does not fit: the error says by how much.
+    pub fn change_account(&self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
+        let path = path.to_owned();
+        self.call(move |engine| engine.core.change_account(&path, allocation))?
+    }
+
+    /// Closes a pool.
+    ///
+    /// # Errors
+    /// It has members or a volume belongs to it.
+    pub fn close_pool(&self, path: &str) -> Result<(), EngineError> {
+        let path = path.to_owned();
+        self.call(move |engine| engine.core.close_pool(&path))?
+    }
+
+    /// Puts another scheduler in charge; requests that wait move over.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn switch_scheduler(&self, name: &str) -> Result<(), EngineError> {
+        let name = name.to_owned();
+        self.call(move |engine| engine.core.switch_scheduler(&name))?
+    }
+
+    /// What the engine says about itself.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn status(&self) -> Result<EngineStatus, EngineError> {
+        self.call(|engine| engine.core.status())
+    }
+
+    /// Stops the engine: nobody is heard any more, what is under way is finished and answered, at most for `grace`; then
+    /// volumes are made durable and closed. Waits for all of it.
+    ///
+    /// # Errors
+    /// A volume could not be made durable, or the engine has stopped before.
+    pub fn shutdown(&self, grace: Span) -> Result<(), EngineError> {
+        let (answer, answered) = channel();
+        self.call(move |engine| engine.shut_down(grace, Some(answer)))?;
+        let result = answered.recv().unwrap_or(Err(EngineError::Stopped));
+        let thread = self.shared.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        result
+    }
+}

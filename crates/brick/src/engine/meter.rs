@@ -1,0 +1,263 @@
+//! What each account got: counts, rates and latencies.
+//!
+//! Requests are recorded in their session only, in O(1) and without allocating; pools are summed when somebody asks. A
+//! session that closes leaves its sums to its pool.
+
+use super::status::{AccountStatus, LatencyStatus};
+use hdrhistogram::Histogram;
+use plimsoll_core::{AccountId, AccountTree, Operation, Span, Time};
+
+/// Latencies are recorded from a microsecond up to this; longer ones count as this.
+const LATENCY_MAX: Span = Span::from_secs(1000);
+/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram.
+const LATENCY_DIGITS: u8 = 2;
+/// Rates are measured over windows of this length.
+const RATE_WINDOW: Span = Span::from_secs(1);
+
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, LATENCY_MAX.as_nanos(), LATENCY_DIGITS).expect("constant bounds are valid")
+}
+
+/// What one account got.
+#[derive(Clone)]
+struct Meter {
+    requests: u64,
+    runs: u64,
+    bytes: u64,
+    failed: u64,
+    /// Pieces in the scheduler.
+    queued: u32,
+    /// Pieces at the device.
+    in_flight: u32,
+    read_ns: Histogram<u64>,
+    write_ns: Histogram<u64>,
+    flush_ns: Histogram<u64>,
+    opened: Time,
+    window_runs: u64,
+    window_bytes: u64,
+    runs_per_second: f64,
+    bytes_per_second: f64,
+}
+
+impl Meter {
+    fn new(now: Time) -> Meter {
+        Meter {
+            requests: 0,
+            runs: 0,
+            bytes: 0,
+            failed: 0,
+            queued: 0,
+            in_flight: 0,
+            read_ns: latencies(),
+            write_ns: latencies(),
+            flush_ns: latencies(),
+            opened: now,
+            window_runs: 0,
+            window_bytes: 0,
+            runs_per_second: 0.0,
+            bytes_per_second: 0.0,
+        }
+    }
+
+    /// Adds what `other` got and has under way.
+    fn add(&mut self, other: &Meter) {
+        self.requests += other.requests;
+        self.runs += other.runs;
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+        self.queued += other.queued;
+        self.in_flight += other.in_flight;
+        self.runs_per_second += other.runs_per_second;
+        self.bytes_per_second += other.bytes_per_second;
+        let pairs = [
+            (&mut self.read_ns, &other.read_ns),
+            (&mut self.write_ns, &other.write_ns),
+            (&mut self.flush_ns, &other.flush_ns),
+        ];
+        for (own, others) in pairs {
+            own.add(others).expect("all have the same bounds");
+        }
+    }
+
+    /// Takes over what a closed member got; what it had got within this window counts in this window.
+    fn inherit(&mut self, member: &Meter) {
+        self.add(member);
+        self.window_runs += member.window_runs;
+        self.window_bytes += member.window_bytes;
+        self.runs_per_second -= member.runs_per_second;
+        self.bytes_per_second -= member.bytes_per_second;
+    }
+}
+
+/// The meters of a device's accounts.
+pub(crate) struct Meters {
+    meters: Vec<Option<Box<Meter>>>,
+    window_start: Time,
+}
+
+impl Meters {
+    pub(crate) fn new(now: Time) -> Meters {
+        Meters { meters: vec![Some(Box::new(Meter::new(now)))], window_start: now }
+    }
+
+    pub(crate) fn opened(&mut self, now: Time, account: AccountId) {
+        if self.meters.len() <= account.index() {
+            self.meters.resize_with(account.index() + 1, || None);
+        }
+        self.meters[account.index()] = Some(Box::new(Meter::new(now)));
+    }
+
+    pub(crate) fn closed(&mut self, account: AccountId, parent: AccountId) {
+        if let Some(member) = self.meters[account.index()].take() {
+            self.of(parent).inherit(&member);
+        }
+    }
+
+    fn of(&mut self, account: AccountId) -> &mut Meter {
+        self.meters[account.index()].as_mut().expect("an account is metered as long as it is open")
+    }
+
+    /// A piece went into the scheduler.
+    pub(crate) fn piece_queued(&mut self, account: AccountId) {
+        self.of(account).queued += 1;
+    }
+
+    /// A piece went from the scheduler to the device.
+    pub(crate) fn piece_dispatched(&mut self, account: AccountId) {
+        let meter = self.of(account);
+        meter.queued -= 1;
+        meter.in_flight += 1;
+    }
+
+    /// The device has done a piece.
+    pub(crate) fn piece_completed(&mut self, account: AccountId, runs: u64, bytes: u32) {
+        let meter = self.of(account);
+        meter.in_flight -= 1;
+        meter.runs += runs;
+        meter.bytes += u64::from(bytes);
+    }
+
+    /// A request is done.
+    pub(crate) fn request_completed(
+        &mut self,
+        account: AccountId,
+        operation: Operation,
+        latency: Span,
+        succeeded: bool,
+    ) {
+        let meter = self.of(account);
+        meter.requests += 1;
+        meter.failed += u64::from(!succeeded);
+        let latencies = match operation {
+            Operation::Read => &mut meter.read_ns,
+            Operation::Write | Operation::Trim | Operation::WriteZeroes => &mut meter.write_ns,
+            Operation::Flush => &mut meter.flush_ns,
+        };
+        latencies.saturating_record(latency.as_nanos());
+    }
+
+    /// Begins a new window of the rates if this one is over. O(accounts), once a second.
+    pub(crate) fn tick(&mut self, now: Time) {
+        let window = now.since(self.window_start);
+        if window < RATE_WINDOW {
+            return;
+        }
+        self.window_start = now;
+        for meter in self.meters.iter_mut().flatten() {
+            meter.runs_per_second = (meter.runs - meter.window_runs) as f64 / window.as_secs_f64();
+            meter.bytes_per_second = (meter.bytes - meter.window_bytes) as f64 / window.as_secs_f64();
+            (meter.window_runs, meter.window_bytes) = (meter.runs, meter.bytes);
+        }
+    }
+
+    /// What every open account got, pools with all that their members did. O(accounts x depth).
+    pub(crate) fn status(&self, now: Time, tree: &AccountTree) -> Vec<AccountStatus> {
+        let mut sums: Vec<Option<Meter>> = self.meters.iter().map(|meter| Some((**meter.as_ref()?).clone())).collect();
+        for account in tree.iter() {
+            let own = self.meters[account.id.index()].as_ref().expect("an open account is metered");
+            let ancestors = std::iter::successors(account.parent, |&id| tree.get(id)?.parent);
+            for ancestor in ancestors {
+                sums[ancestor.index()].as_mut().expect("parents are open").add(own);
+            }
+        }
+        let statuses = tree.iter().map(|account| {
+            let sum = sums[account.id.index()].as_ref().expect("an open account is metered");
+            let open_for = now.since(sum.opened).as_secs_f64().max(1e-9);
+            AccountStatus {
+                path: tree.path(account.id),
+                kind: account.kind,
+                allocation: account.allocation,
+                requests: sum.requests,
+                runs: sum.runs,
+                bytes: sum.bytes,
+                failed: sum.failed,
+                queued: sum.queued,
+                in_flight: sum.in_flight,
+                runs_per_second: sum.runs_per_second,
+                bytes_per_second: sum.bytes_per_second,
+                runs_per_second_since_open: sum.runs as f64 / open_for,
+                bytes_per_second_since_open: sum.bytes as f64 / open_for,
+                read_latency: LatencyStatus::of(&sum.read_ns),
+                write_latency: LatencyStatus::of(&sum.write_ns),
+                flush_latency: LatencyStatus::of(&sum.flush_ns),
+            }
+        });
+        statuses.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::{AccountKind, Allocation, DeviceProfile};
+
+    fn tree() -> (AccountTree, AccountId, AccountId) {
+        let mut tree = AccountTree::new(DeviceProfile {
+            name: "disk".into(),
+            capacity_bytes: 1 << 30,
+            worst_case_runs_per_second: 100.0,
+            sequential_bytes_per_second: 1e8,
+            is_rotational: true,
+            outstanding_max: 10,
+        });
+        let pool = tree.open(AccountId::ROOT, "web", AccountKind::Pool, Allocation::default()).unwrap();
+        let session = tree.open(pool, "db", AccountKind::Session, Allocation::default()).unwrap();
+        (tree, pool, session)
+    }
+
+    fn one_read(meters: &mut Meters, session: AccountId, latency: Span) {
+        meters.piece_queued(session);
+        meters.piece_dispatched(session);
+        meters.piece_completed(session, 1, 4096);
+        meters.request_completed(session, Operation::Read, latency, true);
+    }
+
+    #[test]
+    fn pools_have_the_sum_of_their_members_also_of_those_that_closed() {
+        let (mut tree, pool, session) = tree();
+        let mut meters = Meters::new(Time::ZERO);
+        meters.opened(Time::ZERO, pool);
+        meters.opened(Time::ZERO, session);
+        (0..10).for_each(|_| one_read(&mut meters, session, Span::from_millis(2)));
+        meters.piece_queued(session);
+        let at = Time::ZERO + Span::from_secs(2);
+        meters.tick(at);
+        let status = meters.status(at, &tree);
+        let paths: Vec<_> = status.iter().map(|account| account.path.as_str()).collect();
+        assert_eq!(paths, ["disk", "web", "web/db"]);
+        for account in &status {
+            assert_eq!((account.requests, account.bytes, account.queued, account.in_flight), (10, 40960, 1, 0));
+            assert_eq!((account.runs_per_second, account.runs_per_second_since_open), (5.0, 5.0));
+            assert!(account.read_latency.p50_ns.abs_diff(2_000_000) < 20_000);
+            assert_eq!(account.write_latency.count, 0);
+        }
+        one_read(&mut meters, session, Span::from_millis(1));
+        meters.of(session).queued = 0;
+        tree.close(session).unwrap();
+        meters.closed(session, pool);
+        let status = meters.status(at, &tree);
+        assert_eq!(status.iter().map(|account| account.requests).collect::<Vec<_>>(), [11, 11]);
+        meters.tick(at + Span::from_secs(1));
+        assert_eq!(meters.status(at, &tree)[1].runs_per_second, 1.0, "what a member did before it closed counts");
+    }
+}

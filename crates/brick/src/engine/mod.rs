@@ -1,0 +1,53 @@
+//! The engine: one thread that owns a device, its scheduler, its volumes and whoever is attached to them.
+//!
+//! ```text
+//!            other threads                                    the engine's thread
+//!   EngineHandle --- closures, eventfd ---> turn: +--------------------------------------------------+
+//!                                                 | ring --> front ends --> scheduler --> backends   |
+//!                                                 |  ^  receive, send           |         model      |
+//!                                                 |  +---- one system call <----+ not before, due at |
+//!                                                 +--------------------------------------------------+
+//! ```
+//!
+//! Because one thread owns all, a request meets no lock and no atomic on its way. Because that thread has one ring for
+//! sockets and files, a turn takes one system call however many requests it moves: under load one receive brings many
+//! requests, and one send carries many replies.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`front_end`] | the contract with NBD connections and FUSE mounts |
+//! | `port` | what a front end can do |
+//! | `buffer` | a front end's buffers |
+//! | `turn` | the thread's loop; front ends come and go |
+//! | `core` | the way of a request: scheduler, backends, device model |
+//! | `request` | requests and the pieces that they are cut into |
+//! | `administration` | pools, volumes, switching the scheduler |
+//! | `meter`, [`status`] | what each account got |
+//! | `emulation` | a device model in real time |
+//! | `handle` | how other threads talk to it |
+//! | `ring`, `slab`, `clock` | io_uring, a table, the time |
+
+mod administration;
+mod buffer;
+mod clock;
+mod core;
+mod emulation;
+mod error;
+pub mod front_end;
+mod handle;
+mod meter;
+mod port;
+mod request;
+mod ring;
+mod slab;
+pub mod status;
+mod turn;
+
+pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
+pub use error::EngineError;
+pub use front_end::{Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
+pub use handle::{
+    AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
+};
+pub use port::Port;
+pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};

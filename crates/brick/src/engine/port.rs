@@ -1,0 +1,109 @@
+//! What a front end can do on its engine.
+
+use super::buffer::{Arena, Buffer};
+use super::core::Core;
+use super::front_end::{Payload, Submission};
+use super::ring::Owner;
+use crate::backend::VolumeInfo;
+use io_uring::squeue;
+use plimsoll_core::{AccountId, Time};
+
+/// Where a front end sits: what the engine knows of it.
+pub(crate) struct Seat {
+    /// Its number.
+    pub(crate) index: u32,
+    /// The volume that it serves.
+    pub(crate) volume: u32,
+    pub(crate) info: VolumeInfo,
+    /// The account that its requests are charged to.
+    pub(crate) session: AccountId,
+    pub(crate) arena: Arena,
+    /// Its operations on the ring.
+    pub(crate) operations: u32,
+    /// Its requests under way.
+    pub(crate) requests: u32,
+    /// It heard something in this turn.
+    pub(crate) is_touched: bool,
+}
+
+/// A front end's access to its engine, for the length of one call.
+pub struct Port<'call> {
+    pub(super) core: &'call mut Core,
+    pub(super) seat: &'call mut Seat,
+}
+
+impl Port<'_> {
+    /// The time at which this turn began.
+    pub fn now(&self) -> Time {
+        self.core.now
+    }
+
+    /// The volume that the front end serves.
+    pub fn volume(&self) -> &VolumeInfo {
+        &self.seat.info
+    }
+
+    /// A buffer for `bytes` bytes of data, if the front end has one left.
+    pub fn take_buffer(&mut self, bytes: u32) -> Option<Buffer> {
+        self.seat.arena.take(bytes)
+    }
+
+    /// Takes a buffer back.
+    pub fn give_buffer(&mut self, buffer: Buffer) {
+        self.seat.arena.give(buffer);
+    }
+
+    /// Takes back what a finished request carried.
+    pub fn give_payload(&mut self, payload: Payload) {
+        if let Payload::Buffer { buffer, .. } = payload {
+            self.seat.arena.give(buffer);
+        }
+    }
+
+    /// Room for the bytes that a read of `length` bytes from `offset` will bring: a buffer, or their place in a volume
+    /// that lies in memory. `None` if the front end has no buffer left; a read that lies outside of the volume gets
+    /// [`Payload::None`] and will fail.
+    pub fn take_read_payload(&mut self, offset: u64, length: u32) -> Option<Payload> {
+        let is_inside = offset.checked_add(length.into()).is_some_and(|end| end <= self.seat.info.size_bytes);
+        if !is_inside {
+            return Some(Payload::None);
+        }
+        match self.core.volume_bytes(self.seat.volume, offset, length) {
+            Some(bytes) => Some(Payload::Volume(bytes)),
+            None => self.seat.arena.take(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
+        }
+    }
+
+    /// Hands a request to the engine, which answers with [`FrontEnd::request_completed`](super::FrontEnd::request_completed)
+    /// later, never before this returns. What the volume cannot do (beyond its end, not on its blocks, a write to one
+    /// that is read-only, a payload that does not fit) is answered with an error.
+    pub fn submit(&mut self, submission: Submission) {
+        self.seat.requests += 1;
+        self.core.submit(self.seat, submission);
+    }
+
+    /// Puts an operation of the front end's own on the ring, which answers with
+    /// [`FrontEnd::ring_completed`](super::FrontEnd::ring_completed).
+    ///
+    /// `tag` is the front end's name for it, below 2^24; one tag may be under way once at a time.
+    ///
+    /// # Safety
+    /// Every address and descriptor in `entry` stays valid, and what the kernel writes to stays unused, until the
+    /// operation completes. The engine helps: it keeps the front end until all of its operations have.
+    pub unsafe fn push(&mut self, entry: squeue::Entry, tag: u32) {
+        self.seat.operations += 1;
+        // SAFETY: the caller's promise.
+        unsafe { self.core.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
+    }
+
+    /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.
+    pub fn cancel(&mut self, tag: u32) {
+        self.core.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
+    }
+
+    /// Says that nobody waits for the front end's requests any more: those that have not reached a backend need not.
+    /// They complete all the same, as `ECANCELED`.
+    pub fn abandon_requests(&mut self) {
+        self.core.abandon(self.seat.index);
+    }
+}

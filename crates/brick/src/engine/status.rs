@@ -1,0 +1,116 @@
+//! What an engine says about itself: one snapshot, made on its thread, for the control plane.
+
+use hdrhistogram::Histogram;
+use plimsoll_core::{AccountKind, Allocation};
+use serde::{Deserialize, Serialize};
+
+/// Latencies of one kind of request, nanoseconds from the submission by the front end to its completion, to two digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// How many requests.
+    pub count: u64,
+    /// Half were at most this slow.
+    pub p50_ns: u64,
+    /// 99 of 100 were at most this slow.
+    pub p99_ns: u64,
+    /// 999 of 1000 were at most this slow.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+impl LatencyStatus {
+    pub(crate) fn of(latencies_ns: &Histogram<u64>) -> LatencyStatus {
+        LatencyStatus {
+            count: latencies_ns.len(),
+            p50_ns: latencies_ns.value_at_quantile(0.5),
+            p99_ns: latencies_ns.value_at_quantile(0.99),
+            p999_ns: latencies_ns.value_at_quantile(0.999),
+            max_ns: latencies_ns.max(),
+        }
+    }
+}
+
+/// What one account was promised and what it got; a pool with all that its members got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountStatus {
+    /// Names from below the root, joined by `/`; the device's name for the root.
+    pub path: String,
+    /// Pool or session.
+    pub kind: AccountKind,
+    /// What it was promised.
+    pub allocation: Allocation,
+    /// Requests completed since it opened.
+    pub requests: u64,
+    /// Runs completed.
+    pub runs: u64,
+    /// Bytes of the runs completed, trimmed and zeroed ones too.
+    pub bytes: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Pieces of requests that wait in the scheduler.
+    pub queued: u32,
+    /// Pieces of requests at the device.
+    pub in_flight: u32,
+    /// Rate over the last whole second.
+    pub runs_per_second: f64,
+    /// Rate over the last whole second.
+    pub bytes_per_second: f64,
+    /// Rate since it opened.
+    pub runs_per_second_since_open: f64,
+    /// Rate since it opened.
+    pub bytes_per_second_since_open: f64,
+    /// Reads.
+    pub read_latency: LatencyStatus,
+    /// Writes, trims and write-zeroes.
+    pub write_latency: LatencyStatus,
+    /// Flushes.
+    pub flush_latency: LatencyStatus,
+}
+
+/// How true the emulation of a device was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulationStatus {
+    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds.
+    pub lateness_ns_p99: u64,
+    /// That is more than the bound: figures measured here say something about this machine, not about the device.
+    pub is_late: bool,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Path of the pool that its sessions open in.
+    pub pool: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// First byte on the device.
+    pub start_bytes: u64,
+    /// Nobody may write.
+    pub is_read_only: bool,
+    /// Connections and mounts.
+    pub front_ends: u32,
+}
+
+/// An engine: one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Name of the device.
+    pub device: String,
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// Since the engine started, nanoseconds.
+    pub uptime_ns: u64,
+    /// By how much promises had to be stretched because the device was slower than what was promised on it, nanoseconds.
+    pub overload_ns: u64,
+    /// `None` where the device is a real one.
+    pub emulation: Option<EmulationStatus>,
+    /// Requests under way, all of them.
+    pub requests_under_way: usize,
+    /// Volumes, in the order in which they were added.
+    pub volumes: Vec<VolumeStatus>,
+    /// Accounts, by number; the root, which stands for the device, first.
+    pub accounts: Vec<AccountStatus>,
+}

@@ -1,0 +1,345 @@
+//! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
+
+use super::administration::build_scheduler;
+use super::buffer::Arena;
+use super::clock::Clock;
+use super::core::{Core, VolumeSeat};
+use super::emulation::Emulation;
+use super::error::EngineError;
+use super::front_end::FrontEnd;
+use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionConfig};
+use super::meter::Meters;
+use super::port::{Port, Seat};
+use super::ring::{Completed, Owner, Ring};
+use super::slab::Slab;
+use plimsoll_core::{AccountKind, AccountTree, Span, Time};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+/// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+/// Requests and pieces that fit before the tables grow.
+const REQUESTS_EXPECTED: usize = 1024;
+/// The scheduler that lets everything go at once, for the end.
+const SCHEDULER_OF_THE_END: &str = "noop";
+
+/// A front end and its seat.
+struct Attached {
+    seat: Seat,
+    front_end: Box<dyn FrontEnd>,
+    /// When it is cut off; set once it was asked to stop.
+    cut_at: Option<Time>,
+}
+
+/// A device with all that belongs to it. See the [module's text](super).
+pub(super) struct Engine {
+    pub(super) core: Core,
+    front_ends: Slab<Attached>,
+    /// How many sessions there were.
+    sessions: u64,
+    /// Front ends that heard something in this turn.
+    touched: Vec<u32>,
+    /// Front ends that may be through.
+    leaving: Vec<u32>,
+    /// When the first of those who were asked to stop is cut off.
+    next_cut: Option<Time>,
+    completed: Vec<Completed>,
+    commands: Receiver<Command>,
+    wake: Arc<OwnedFd>,
+    is_ending: bool,
+    ended: Vec<Sender<Result<(), EngineError>>>,
+}
+
+impl Engine {
+    /// Makes an engine for this thread.
+    pub(super) fn new(
+        config: EngineConfig,
+        commands: Receiver<Command>,
+        wake: Arc<OwnedFd>,
+    ) -> Result<Engine, EngineError> {
+        let EngineConfig { profile, scheduler, model, lateness_bound, processor } = config;
+        let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
+        if let Some(processor) = processor {
+            let mut processors = rustix::thread::CpuSet::new();
+            processors.set(processor);
+            rustix::thread::sched_setaffinity(None, &processors).map_err(system("bind to the processor"))?;
+        }
+        rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS)).map_err(system("set the timer slack"))?;
+        let clock = Clock::start();
+        let now = clock.now();
+        let tree = AccountTree::new(profile);
+        let core = Core {
+            ring: Ring::new().map_err(|source| EngineError::Ring { source })?,
+            clock,
+            now,
+            scheduler: build_scheduler(&scheduler, &tree, now)?,
+            scheduler_number: 0,
+            ask_again: None,
+            emulation: model.map(|model| Emulation::new(model, lateness_bound)),
+            tree,
+            meters: Meters::new(now),
+            volumes: Slab::with_capacity(0),
+            requests: Slab::with_capacity(REQUESTS_EXPECTED),
+            pieces: Slab::with_capacity(REQUESTS_EXPECTED),
+            pieces_so_far: 0,
+            finished: Vec::with_capacity(REQUESTS_EXPECTED),
+        };
+        Ok(Engine {
+            core,
+            front_ends: Slab::with_capacity(0),
+            sessions: 0,
+            touched: Vec::new(),
+            leaving: Vec::new(),
+            next_cut: None,
+            completed: Vec::with_capacity(REQUESTS_EXPECTED),
+            commands,
+            wake,
+            is_ending: false,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Runs until it was told to end and everybody is gone.
+    pub(super) fn run(mut self) {
+        self.core.ring.watch(self.wake.as_raw_fd());
+        let failure = loop {
+            self.turn();
+            if self.is_ending && self.front_ends.len() == 0 {
+                break None;
+            }
+            let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
+            if let Err(source) = self.core.ring.submit_and_wait(timeout) {
+                break Some(EngineError::Ring { source });
+            }
+        };
+        let mut result = failure.map_or(Ok(()), Err);
+        if let Err(error) = &result {
+            // The kernel may still hold addresses of buffers: nothing that it could write to may be freed.
+            tracing::error!(%error, "the engine's ring has failed");
+        }
+        let volumes: Vec<u32> = self.core.volumes.iter().map(|(index, _)| index).collect();
+        for volume in volumes {
+            if let Err(error) = self.core.sync_volume(volume) {
+                tracing::error!(%error, "at the end");
+                result = Err(error);
+            }
+        }
+        match result {
+            Err(EngineError::Ring { .. }) => std::mem::forget((self.core, self.front_ends)),
+            _ => drop(self.core),
+        }
+        for answer in self.ended {
+            let _ = answer.send(std::mem::replace(&mut result, Ok(())));
+        }
+    }
+
+    fn turn(&mut self) {
+        self.core.now = self.core.clock.now();
+        let mut completed = std::mem::take(&mut self.completed);
+        self.core.ring.drain(&mut completed);
+        for completed in completed.drain(..) {
+            match completed.owner {
+                Owner::Piece(index) => self.core.step_completed(index, completed.result),
+                Owner::FrontEnd(index, tag) => self.with(index, |front_end, port| {
+                    if !completed.has_more {
+                        port.seat.operations -= 1;
+                    }
+                    front_end.ring_completed(port, tag, completed.result, completed.has_more);
+                }),
+                Owner::Wake => self.woken(completed.has_more),
+                Owner::Nobody => {}
+            }
+        }
+        self.completed = completed;
+        self.core.complete_emulated();
+        self.core.meters.tick(self.core.now);
+        self.cut_overdue();
+        loop {
+            self.core.pump();
+            if !self.hand_out() && !self.end_turn() {
+                break;
+            }
+        }
+        self.dismiss_finished();
+    }
+
+    /// Calls a front end, if it is still there, and remembers that it heard something.
+    fn with(&mut self, index: u32, call: impl FnOnce(&mut dyn FrontEnd, &mut Port<'_>)) {
+        let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else {
+            return;
+        };
+        if !std::mem::replace(&mut seat.is_touched, true) {
+            self.touched.push(index);
+        }
+        call(&mut **front_end, &mut Port { core: &mut self.core, seat });
+    }
+
+    /// Hands out the requests that are done; says whether there were any.
+    fn hand_out(&mut self) -> bool {
+        let mut finished = std::mem::take(&mut self.core.finished);
+        let has_any = !finished.is_empty();
+        for (index, finished) in finished.drain(..) {
+            self.with(index, |front_end, port| {
+                port.seat.requests -= 1;
+                front_end.request_completed(port, finished);
+            });
+        }
+        // Requests that were refused meanwhile have come into a new list.
+        finished.append(&mut self.core.finished);
+        self.core.finished = finished;
+        has_any
+    }
+
+    /// Tells everybody who heard something that the turn is over; says whether new work came of it.
+    fn end_turn(&mut self) -> bool {
+        let pieces_before = self.core.pieces_so_far;
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else { continue };
+            seat.is_touched = false;
+            front_end.turn_ended(&mut Port { core: &mut self.core, seat });
+            if front_end.is_finished() {
+                self.leaving.push(index);
+            }
+        }
+        self.touched = touched;
+        self.core.pieces_so_far != pieces_before || !self.core.finished.is_empty()
+    }
+
+    /// Drops the front ends that want nothing any more and have nothing under way, and closes their sessions.
+    fn dismiss_finished(&mut self) {
+        while let Some(index) = self.leaving.pop() {
+            let is_through = self.front_ends.get(index).is_some_and(|Attached { seat, front_end, .. }| {
+                front_end.is_finished() && seat.operations == 0 && seat.requests == 0
+            });
+            if !is_through {
+                continue;
+            }
+            let Some(Attached { seat, front_end, .. }) = self.front_ends.remove(index) else { continue };
+            drop(front_end);
+            self.core.volumes[seat.volume].front_ends -= 1;
+            if let Err(error) = self.core.close_account(seat.session) {
+                tracing::error!(%error, "a session could not be closed");
+            }
+        }
+    }
+
+    /// Seats a front end and lets it start.
+    pub(super) fn attach(
+        &mut self,
+        volume: &str,
+        session: SessionConfig,
+        front_end: Box<dyn FrontEnd>,
+    ) -> Result<AttachmentId, EngineError> {
+        if self.is_ending {
+            return Err(EngineError::Stopped);
+        }
+        let volume = self.core.volume(volume)?;
+        let arena = Arena::new(front_end.buffer_classes())
+            .map_err(|source| EngineError::System { action: "reserve buffers", source })?;
+        let config = self.core.volumes[volume].volume.config();
+        let pool = self.core.pool(&config.pool)?;
+        self.sessions += 1;
+        let name = format!("{}#{}", session.name, self.sessions);
+        let account = self.core.open_account(pool, &name, AccountKind::Session, session.allocation)?;
+        let VolumeSeat { volume: of_seat, front_ends } = &mut self.core.volumes[volume];
+        *front_ends += 1;
+        let seat = Seat {
+            index: 0,
+            volume,
+            info: of_seat.info().clone(),
+            session: account,
+            arena,
+            operations: 0,
+            requests: 0,
+            is_touched: false,
+        };
+        let index = self.front_ends.insert(Attached { seat, front_end, cut_at: None });
+        self.front_ends[index].seat.index = index;
+        self.with(index, |front_end, port| front_end.started(port));
+        Ok(AttachmentId(index))
+    }
+
+    /// Asks a front end to finish within `grace`.
+    pub(super) fn stop_front_end(&mut self, index: u32, grace: Span) {
+        let cut_at = self.core.now + grace;
+        let Some(attached) = self.front_ends.get_mut(index) else { return };
+        let is_sooner = attached.cut_at.is_none_or(|before| cut_at < before);
+        if is_sooner {
+            attached.cut_at = Some(cut_at);
+            self.next_cut = Some(self.next_cut.map_or(cut_at, |before| before.min(cut_at)));
+        }
+        self.with(index, |front_end, port| front_end.stop(port));
+    }
+
+    /// Asks everybody who is attached to a volume to finish within `grace`.
+    pub(super) fn stop_volume(&mut self, name: &str, grace: Span) -> Result<(), EngineError> {
+        let volume = self.core.volume(name)?;
+        self.stop_all(grace, |seat| seat.volume == volume);
+        Ok(())
+    }
+
+    fn stop_all(&mut self, grace: Span, is_meant: impl Fn(&Seat) -> bool) {
+        let meant = self.front_ends.iter().filter(|(_, attached)| is_meant(&attached.seat));
+        let meant: Vec<u32> = meant.map(|(index, _)| index).collect();
+        meant.into_iter().for_each(|index| self.stop_front_end(index, grace));
+    }
+
+    /// Ends the engine, within `grace` if nothing hangs, and answers when it is over.
+    pub(super) fn shut_down(&mut self, grace: Span, answer: Option<Sender<Result<(), EngineError>>>) {
+        self.ended.extend(answer);
+        self.is_ending = true;
+        self.stop_all(grace, |_| true);
+    }
+
+    /// Cuts off those whose grace is over.
+    fn cut_overdue(&mut self) {
+        let now = self.core.now;
+        if self.next_cut.is_none_or(|cut_at| now < cut_at) {
+            return;
+        }
+        let overdue = self.front_ends.iter().filter(|(_, attached)| attached.cut_at.is_some_and(|at| at <= now));
+        let overdue: Vec<u32> = overdue.map(|(index, _)| index).collect();
+        for index in overdue {
+            self.front_ends[index].cut_at = None;
+            self.with(index, |front_end, port| {
+                front_end.cut(port);
+                port.abandon_requests();
+            });
+        }
+        self.next_cut = self.front_ends.iter().filter_map(|(_, attached)| attached.cut_at).min();
+        if self.is_ending
+            && let Err(error) = self.core.switch_scheduler(SCHEDULER_OF_THE_END)
+        {
+            tracing::error!(%error, "requests that a limit holds back delay the end");
+        }
+    }
+
+    /// Other threads want something.
+    fn woken(&mut self, is_still_watched: bool) {
+        // The count says nothing that the queue does not.
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        if !is_still_watched {
+            self.core.ring.watch(self.wake.as_raw_fd());
+        }
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => command(self),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    if !self.is_ending {
+                        self.shut_down(GRACE_DEFAULT, None);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// When the engine must wake up even if nothing happens.
+    fn wake_at(&self) -> Option<Time> {
+        [self.core.wake_at(), self.next_cut].into_iter().flatten().min()
+    }
+}

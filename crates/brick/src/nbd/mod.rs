@@ -1,0 +1,50 @@
+//! Network block device (NBD): the front end that virtual machines, `qemu-img`, fio and libnbd speak.
+//!
+//! A connection has two phases. In the *handshake* the client asks for an export by name and both sides agree on what
+//! they can do; it is rare, and runs on a short-lived thread. In *transmission* 28-byte requests come in and replies go
+//! out in any order; it is all there is afterwards, and runs on the ring of the device's thread.
+//!
+//! ```text
+//!   client                     Listener (control plane)                 device's thread (data path)
+//!     | connect ---------------> accept
+//!     | <-- greeting, options -> Handshake ----- OwnedFd, Negotiated ----> requests and replies ([`wire`])
+//! ```
+//!
+//! The protocol itself is *sans-io*: [`wire`], [`option`], [`handshake`] and [`replies`] turn bytes into values and
+//! values into bytes and never touch a socket, so that the same code is fed by a ring, by a blocking socket, by a
+//! property test one byte at a time, and by a fuzzer.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`error`] | what closes a connection, and what a reply can say |
+//! | [`export`] | what a client is told about a volume |
+//! | [`wire`] | requests and replies of the transmission phase |
+//! | [`option`] | options and their replies of the handshake |
+//! | [`handshake`] | the server's half of the handshake, a state machine |
+//! | [`address`] | where a server listens
+//! | [`listener`] | sockets, threads and deadlines around the handshake |
+//! | [`replies`] | the client's half of transmission, a state machine |
+//! | [`client`] | a blocking client with pipelining |
+//!
+//! Facts are those of the NBD protocol specification (`doc/proto.md` of the reference implementation), which its
+//! authors put into the public domain. Not offered: TLS, block status, extended headers; asked for one of them, the
+//! server answers "unsupported" and goes on.
+
+pub mod address;
+pub mod client;
+pub mod error;
+pub mod export;
+pub mod handshake;
+pub mod listener;
+pub mod option;
+pub mod replies;
+mod socket;
+pub mod wire;
+
+pub use address::Address;
+pub use client::Client;
+pub use error::{Errno, ProtocolError};
+pub use export::{ExportInfo, SharedExports};
+pub use handshake::{Handshake, Negotiated};
+pub use listener::{Listener, Peer};
+pub use wire::{Command, CommandFlags, Request};

@@ -10,6 +10,8 @@
 //! One thread a device owns all of it ([`engine`]): its ring, its scheduler, its volumes and its front ends, so nothing
 //! on the way of a request needs a lock. Whatever other threads want is asked through an [`engine::EngineHandle`].
 
+pub mod attach;
 pub mod backend;
 pub mod engine;
+pub mod fuse;
 pub mod nbd;

@@ -1,0 +1,234 @@
+//! From a volume to a mounted file system, and back.
+//!
+//! ```text
+//!   attach:  FUSE file --> loop device --> look into it --> format if empty --> mount
+//!   detach:  FUSE file <-- loop device <----------------------------------- unmount
+//! ```
+//!
+//! Each step is noted in the state directory before it is done ([`state`]), and undone from the notes, by the
+//! daemon itself or by its successor ([`teardown`]).
+//!
+//! All of this runs on a control thread and never on the engine's: from the FUSE mount on, every step does I/O that
+//! the engine has to answer. For the same reason [`Attachment::detach`] comes before the engine stops.
+//!
+//! It takes root: mount(2), the loop driver.
+
+pub mod content;
+mod error;
+pub mod file_system;
+mod loop_control;
+mod loop_device;
+pub mod mount_table;
+pub mod state;
+mod teardown;
+pub mod thread_setup;
+
+pub use content::Content;
+pub use error::AttachError;
+pub use file_system::{FileSystemKind, FileSystemPlan, Format};
+pub use state::StateDirectory;
+pub use teardown::TeardownStep;
+
+use crate::fuse::wire::PAYLOAD_BYTES_MAX;
+use mount_table::MountTable;
+use plimsoll_core::Span;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountFlags;
+use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
+use state::MountNote;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use teardown::Server;
+
+/// Bytes of a loop device's blocks where nothing asks for smaller ones: every I/O is then aligned for any disk.
+const LOOP_BLOCK_BYTES: u32 = 4096;
+const FUSE_DEVICE: &str = "/dev/fuse";
+
+/// A volume that is to become a block device, and perhaps a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachPlan {
+    /// The volume's name: letters, digits, `-`, `_`, `.`.
+    pub volume: String,
+    /// Bytes; a multiple of 4096.
+    pub size_bytes: u64,
+    /// Smallest I/O that the volume takes, in bytes: 512 to 4096.
+    pub block_bytes: u32,
+    /// The file system that it has or gets; `None` leaves it at the block device.
+    pub file_system: Option<FileSystemPlan>,
+}
+
+/// Opens the state directory for this daemon and undoes what a predecessor left attached, as after a kill -9. A volume
+/// of which something could not be undone stays noted and cannot be attached.
+///
+/// # Errors
+/// A living daemon owns the directory, it cannot be written, or its state file is not ours.
+pub fn recover(state_directory: &Path) -> Result<(Arc<StateDirectory>, Vec<TeardownStep>), AttachError> {
+    let (state, left_over) = StateDirectory::open(state_directory)?;
+    let mut steps = Vec::new();
+    for (volume, notes) in &left_over {
+        let first = steps.len();
+        teardown::tear_down(volume, notes, &state.disk_path(volume), Server::Dead, &mut steps);
+        if steps[first..].iter().all(|step| !step.is_left_over) {
+            state.forget(volume)?;
+        }
+    }
+    Ok((Arc::new(state), steps))
+}
+
+/// A volume whose FUSE file is mounted, and what was built on it since. Dropping it detaches it.
+#[derive(Debug)]
+pub struct Attachment {
+    state: Arc<StateDirectory>,
+    plan: AttachPlan,
+    loop_number: Option<u32>,
+    is_attached: bool,
+}
+
+impl Attachment {
+    /// Mounts the volume's FUSE file. The descriptor is for the engine, which must serve it before
+    /// [`build`](Self::build) is called; it is non-blocking.
+    ///
+    /// # Errors
+    /// FUSE is missing, the kernel refuses (not root), or the volume is attached already.
+    pub fn mount_disk(state: &Arc<StateDirectory>, plan: AttachPlan) -> Result<(Attachment, OwnedFd), AttachError> {
+        state.begin(&plan.volume)?;
+        // From here on a drop undoes whatever was done.
+        let attachment = Attachment { state: Arc::clone(state), plan, loop_number: None, is_attached: true };
+        let volume = &attachment.plan.volume;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let open = rustix::fs::open(FUSE_DEVICE, flags, Mode::empty());
+        let connection = open.map_err(io::Error::from).map_err(AttachError::file("open", FUSE_DEVICE))?;
+        let disk = attachment.disk_path();
+        let make_file = OpenOptions::new().create(true).truncate(false).write(true).open(&disk);
+        make_file.map_err(AttachError::file("make", &disk))?;
+
+        let source = state.marked_name(volume);
+        let note = MountNote { kind: "fuse".to_owned(), source: source.clone(), target: disk.clone(), id: None };
+        state.note(volume, |notes| notes.fuse = Some(note))?;
+        let options = format!(
+            "fd={},rootmode=100600,user_id={},group_id={},max_read={PAYLOAD_BYTES_MAX}",
+            connection.as_raw_fd(),
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw()
+        );
+        let options = CString::new(options).map_err(io::Error::from).map_err(AttachError::step(volume, "mount"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount(source.as_str(), &disk, "fuse", flags, options.as_c_str())
+            .map_err(AttachError::step(volume, format!("mount FUSE on {}", disk.display())))?;
+        let id = mount_id(&disk);
+        state.note(volume, |notes| notes.fuse.iter_mut().for_each(|note| note.id = id))?;
+        Ok((attachment, connection))
+    }
+
+    /// Makes a block device of the FUSE file and mounts its file system, if the plan has one. Blocks until the engine
+    /// answers.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; what was built stays until [`detach`](Self::detach) or the drop.
+    pub fn build(&mut self) -> Result<(), AttachError> {
+        let disk = self.disk_path();
+        let file = OpenOptions::new().read(true).write(true).open(&disk).map_err(AttachError::file("open", &disk))?;
+        let got = file.metadata().map_err(AttachError::file("ask", &disk))?.len();
+        let AttachPlan { volume, size_bytes: expected, .. } = &self.plan;
+        if got != *expected {
+            return Err(AttachError::Size { volume: volume.clone(), got, expected: *expected });
+        }
+        let content = Content::of(&file, got).map_err(AttachError::file("read", &disk))?;
+        let needs_format = match &self.plan.file_system {
+            Some(file_system) => file_system.needs_format(volume, content)?,
+            None => false,
+        };
+        let number = self.attach_loop_device(&file, content)?;
+        self.loop_number = Some(number);
+        self.mount_file_system(&loop_device::device_path(number), needs_format)
+    }
+
+    fn attach_loop_device(&self, file: &File, content: Content) -> Result<u32, AttachError> {
+        let AttachPlan { volume, block_bytes, .. } = &self.plan;
+        let loop_block_bytes = LOOP_BLOCK_BYTES.min(content.block_bytes_max().unwrap_or(LOOP_BLOCK_BYTES));
+        if loop_block_bytes < *block_bytes {
+            let (volume, found) = (volume.clone(), content.to_string());
+            return Err(AttachError::Blocks { volume, found, block_bytes: *block_bytes });
+        }
+        let name = self.state.marked_name(volume);
+        loop_device::attach(volume, &self.disk_path(), file, loop_block_bytes, &name, |note| {
+            self.state.note(volume, |notes| notes.loop_device = Some(note))
+        })
+    }
+
+    fn mount_file_system(&mut self, device: &Path, needs_format: bool) -> Result<(), AttachError> {
+        let volume = &self.plan.volume;
+        let Some(file_system) = &mut self.plan.file_system else { return Ok(()) };
+        if needs_format {
+            file_system.make(device)?;
+        }
+        let target = &mut file_system.target;
+        std::fs::create_dir_all(&target).map_err(AttachError::file("make", target.as_path()))?;
+        // The kernel's table of mounts has the path without links.
+        *target = target.canonicalize().map_err(AttachError::file("find", target.as_path()))?;
+        let kind = file_system.kind.name();
+        let source = device.display().to_string();
+        let note = MountNote { kind: kind.to_owned(), source, target: file_system.target.clone(), id: None };
+        self.state.note(volume, |notes| notes.file_system = Some(note))?;
+        let step = || format!("mount {kind} on {} (the kernel's log may say why)", file_system.target.display());
+        file_system.mount(device).map_err(|error| AttachError::step(volume, step())(error))?;
+        let id = mount_id(&file_system.target);
+        self.state.note(volume, |notes| notes.file_system.iter_mut().for_each(|note| note.id = id))
+    }
+
+    /// Where the volume's FUSE file is mounted.
+    pub fn disk_path(&self) -> PathBuf {
+        self.state.disk_path(&self.plan.volume)
+    }
+
+    /// The block device, once [`build`](Self::build) has made it.
+    pub fn device_path(&self) -> Option<PathBuf> {
+        self.loop_number.map(loop_device::device_path)
+    }
+
+    /// Undoes everything, in the right order, and says what was done. The engine must still serve the volume: the file
+    /// system's last writes go through it. Doing it again does nothing.
+    pub fn detach(&mut self) -> Vec<TeardownStep> {
+        let mut steps = Vec::new();
+        if !std::mem::take(&mut self.is_attached) {
+            return steps;
+        }
+        let volume = &self.plan.volume;
+        let notes = self.state.notes(volume);
+        teardown::tear_down(volume, &notes, &self.disk_path(), Server::Alive, &mut steps);
+        self.loop_number = None;
+        // What is left over stays noted, so that a successor tries again.
+        let forgotten = if steps.iter().any(|step| step.is_left_over) { Ok(()) } else { self.state.forget(volume) };
+        if let Err(error) = forgotten {
+            tracing::warn!("{error}");
+        }
+        steps
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        for step in self.detach() {
+            tracing::info!("{step}");
+        }
+    }
+}
+
+/// The kernel's number for the mount at `path`.
+fn mount_id(path: &Path) -> Option<u64> {
+    MountTable::read().ok()?.on_top_at(path).map(|mount| mount.id)
+}
+
+/// Waits; only for what the kernel gives no event for.
+fn pause(span: Span) {
+    let nanoseconds = span.as_nanos();
+    let mut left =
+        Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 };
+    while let NanosleepRelativeResult::Interrupted(remaining) = nanosleep(&left) {
+        left = remaining;
+    }
+}

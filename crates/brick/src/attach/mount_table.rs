@@ -1,0 +1,145 @@
+//! The kernel's table of mounts, `/proc/self/mountinfo`: who is mounted where, and is that ours?
+//!
+//! One line a mount (proc_pid_mountinfo(5)):
+//!
+//! ```text
+//!   36 35 7:3 / /mnt/a rw,noatime shared:1 - ext4 /dev/loop3 rw,discard
+//!   id    device  target                     type source
+//! ```
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel tells it.
+const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The kernel's number for it; used again after it is gone.
+    pub id: u64,
+    /// Major and minor number of the device, or of the file system where it has no device.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// The file system's type.
+    pub kind: String,
+    /// What is mounted: a device, or what the file system calls itself.
+    pub source: String,
+}
+
+/// Every mount that this process sees, lowest first.
+#[derive(Clone, Debug, Default)]
+pub struct MountTable {
+    mounts: Vec<Mount>,
+}
+
+impl MountTable {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn read() -> io::Result<MountTable> {
+        Ok(MountTable::parse(&std::fs::read(MOUNT_TABLE)?))
+    }
+
+    /// Reads the kernel's text; a line that is not as documented is passed over.
+    pub fn parse(text: &[u8]) -> MountTable {
+        MountTable { mounts: text.split(|byte| *byte == b'\n').filter_map(parse_line).collect() }
+    }
+
+    /// The mount that `path` leads to: the last one there, which hides what was mounted before.
+    pub fn on_top_at(&self, path: &Path) -> Option<&Mount> {
+        self.mounts.iter().rev().find(|mount| mount.target == path)
+    }
+
+    /// Every mount, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter()
+    }
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = text(fields.next()?)?.parse().ok()?;
+    let (_parent, device, _root) = (fields.next()?, text(fields.next()?)?, fields.next()?);
+    let target = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let _options = fields.next()?;
+    fields.by_ref().find(|field| *field == b"-")?;
+    let kind = text(fields.next()?)?.to_owned();
+    let source = String::from_utf8(unescape(fields.next()?)).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    Some(Mount { id, device: (major.parse().ok()?, minor.parse().ok()?), target, kind, source })
+}
+
+fn text(field: &[u8]) -> Option<&str> {
+    std::str::from_utf8(field).ok()
+}
+
+/// Undoes the kernel's `\040` for space, `\011` for tab, `\012` for newline, `\134` for backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = match after {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] if first == b'\\' => {
+                plain.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                tail
+            }
+            _ => {
+                plain.push(first);
+                after
+            }
+        };
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TABLE: &[u8] = b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+        40 27 0:41 / /run/plimsoll/my\\040disk rw,nosuid shared:7 master:1 - fuse plimsoll:a\\134b rw,user_id=0\n\
+        41 27 7:3 / /mnt/a rw - ext4 /dev/loop3 rw\n\
+        42 27 7:4 / /mnt/a rw - xfs /dev/loop4 rw\n\
+        not a line\n43 27 7 / /x rw - ext4 /dev/loop5 rw\n44 27 7:5 / /y rw\n";
+
+    #[test]
+    fn lines_are_read_and_broken_ones_passed_over() {
+        let table = MountTable::parse(TABLE);
+        assert_eq!(table.iter().map(|mount| mount.id).collect::<Vec<_>>(), [27, 40, 41, 42]);
+        let fuse = table.on_top_at(Path::new("/run/plimsoll/my disk")).unwrap();
+        let expected = (40, (0, 41), "fuse", "plimsoll:a\\b");
+        assert_eq!((fuse.id, fuse.device, fuse.kind.as_str(), fuse.source.as_str()), expected);
+    }
+
+    #[test]
+    fn the_mount_on_top_is_the_last_one() {
+        let table = MountTable::parse(TABLE);
+        assert_eq!(table.on_top_at(Path::new("/mnt/a")).map(|mount| mount.id), Some(42));
+        assert_eq!(table.on_top_at(Path::new("/mnt")), None);
+    }
+
+    #[test]
+    fn the_kernel_and_we_agree_on_the_root() {
+        let table = MountTable::read().unwrap();
+        assert!(table.on_top_at(Path::new("/")).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            MountTable::parse(&text);
+        }
+
+        #[test]
+        fn escaped_text_comes_back(plain in proptest::collection::vec(1u8..=255, 0..40)) {
+            let escaped: Vec<u8> = plain.iter().flat_map(|byte| format!("\\{byte:03o}").into_bytes()).collect();
+            prop_assert_eq!(unescape(&escaped), plain);
+        }
+    }
+}

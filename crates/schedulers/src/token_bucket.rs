@@ -14,7 +14,7 @@ use plimsoll_core::{Rate, Span, Time};
 /// How much faster than promised a reserve fills. Completions scatter around dispatches by tens of milliseconds on a
 /// disk; 5 % in hand keeps every single second's completions at what was promised. Where everything is reserved and the
 /// device has nothing in hand, all reserves share the shortfall alike (`Zygaria::overload`), so nobody loses by it.
-const RESERVE_HEADROOM: f64 = 1.05;
+pub const RESERVE_HEADROOM: f64 = 1.05;
 /// What an account that was served late and then briefly had nothing to ask may still claim afterwards.
 const RESERVE_CATCH_UP_MAX: Span = Span::from_millis(250);
 /// By how much a late dispatch may be made up for under a limit: 0.2 % of a second, well inside the 2 % that a limit

@@ -27,7 +27,7 @@
 
 use crate::min_tree::{ABSENT, MinTree};
 use crate::request_queues::{Queue, RequestQueues};
-use crate::token_bucket::{LimitBucket, ReserveBucket};
+use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
 use crate::water_level::WaterLevel;
 use plimsoll_core::account::Account;
 use plimsoll_core::units::RUN_BYTES_MAX;
@@ -37,31 +37,24 @@ use plimsoll_core::{Scheduler, Span, Time};
 /// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals of
 /// one second or so" (section 1).
 const LATENESS_MAX: Span = Span::from_secs(1);
+/// The part of the time by which deadlines come early because of the reserves' headroom: as much may be lost unharmed.
+const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
 
-/// The keys of an account in its pool's three trees.
-struct Keys {
-    deadline: u64,
-    level: u64,
-    waiting: u64,
-}
+/// The keys of an account in its pool's three trees: deadline, level, waiting.
+type Keys = [u64; 3];
+const DEADLINE: usize = 0;
+const LEVEL: usize = 1;
+const WAITING: usize = 2;
 
 /// What a pool knows of the accounts in it.
 #[derive(Default)]
 struct Members {
     slots: Vec<AccountId>,
     free_slots: Vec<u32>,
-    deadline: MinTree,
-    level: MinTree,
-    waiting: MinTree,
+    keys: MinTree<3>,
 }
 
 impl Members {
-    fn set(&mut self, slot: u32, keys: &Keys) {
-        self.deadline.set(slot as usize, keys.deadline);
-        self.level.set(slot as usize, keys.level);
-        self.waiting.set(slot as usize, keys.waiting);
-    }
-
     fn join(&mut self, account: AccountId) -> u32 {
         if let Some(slot) = self.free_slots.pop() {
             self.slots[slot as usize] = account;
@@ -69,11 +62,12 @@ impl Members {
         }
         self.slots.push(account);
         let slot = (self.slots.len() - 1) as u32;
-        self.set(slot, &Keys { deadline: ABSENT, level: ABSENT, waiting: ABSENT });
+        self.keys.set(slot as usize, [ABSENT; 3]);
         slot
     }
 }
 
+#[repr(align(64))]
 struct Node {
     parent: Option<AccountId>,
     /// Its place in the parent's trees.
@@ -96,7 +90,9 @@ impl Node {
     fn keys(&self, now: Time) -> Keys {
         let (member_deadline, member_waiting, is_ready) = match &self.members {
             None => (ABSENT, ABSENT, !self.queue.is_empty()),
-            Some(members) => (members.deadline.min_key(), members.waiting.min_key(), members.level.min_key() != ABSENT),
+            Some(members) => {
+                (members.keys.min_key(DEADLINE), members.keys.min_key(WAITING), members.keys.min_key(LEVEL) != ABSENT)
+            }
         };
         let release = self.limit.release();
         let is_held = release > now;
@@ -107,10 +103,10 @@ impl Node {
             (true, false) => member_waiting.max(release.as_nanos()),
         };
         if is_held || !is_ready {
-            return Keys { deadline: ABSENT, level: ABSENT, waiting };
+            return [ABSENT, ABSENT, waiting];
         }
         let deadline = self.reserve.deadline().as_nanos().min(member_deadline);
-        Keys { deadline, level: self.level.key(self.weight_log2), waiting }
+        [deadline, self.level.key(self.weight_log2), waiting]
     }
 }
 
@@ -131,7 +127,10 @@ pub struct Zygaria {
     outstanding: u32,
     outstanding_max: u32,
     run: Option<Run>,
-    /// By how much the clock of deadlines was set back.
+    /// By how much the clock of deadlines was set back in all, and when last.
+    set_back: Span,
+    set_back_at: Time,
+    /// The part of it that broke promises: the rest only used up the headroom of the reserves.
     overload: Span,
 }
 
@@ -145,6 +144,8 @@ impl Zygaria {
             outstanding: 0,
             outstanding_max: device.outstanding_max.max(1),
             run: None,
+            set_back: Span::ZERO,
+            set_back_at: Time::ZERO,
             overload: Span::ZERO,
         }
     }
@@ -159,14 +160,14 @@ impl Zygaria {
 
     /// The time that deadlines are compared with.
     fn deadline_clock(&self, now: Time) -> Time {
-        now.saturating_sub(self.overload)
+        now.saturating_sub(self.set_back)
     }
 
     /// Writes the keys of `id`, and of everyone above it, into the trees.
     fn refresh(&mut self, now: Time, mut id: AccountId) {
         while let Some(parent) = self.node(id).parent {
             let (slot, keys) = (self.node(id).slot, self.node(id).keys(now));
-            self.members_mut(parent).set(slot, &keys);
+            self.members_mut(parent).keys.set(slot as usize, keys);
             id = parent;
         }
     }
@@ -179,13 +180,16 @@ impl Zygaria {
     fn release_due(&mut self, now: Time, pool: AccountId) {
         loop {
             let members = self.members_mut(pool);
-            let Some((slot, _)) = members.waiting.min().filter(|&(_, at)| at <= now.as_nanos()) else { return };
+            if members.keys.min_key(WAITING) > now.as_nanos() {
+                return;
+            }
+            let Some((slot, _)) = members.keys.min(WAITING) else { return };
             let member = members.slots[slot];
             if self.node(member).members.is_some() {
                 self.release_due(now, member);
             }
             let keys = self.node(member).keys(now);
-            self.members_mut(pool).set(slot as u32, &keys);
+            self.members_mut(pool).keys.set(slot, keys);
         }
     }
 
@@ -194,8 +198,8 @@ impl Zygaria {
         let due_by = self.deadline_clock(now).as_nanos();
         let mut id = AccountId::ROOT;
         while let Some(members) = &self.node(id).members {
-            let due = members.deadline.min().filter(|&(_, deadline)| deadline <= due_by);
-            let (slot, _) = due.or_else(|| members.level.min())?;
+            let order = if members.keys.min_key(DEADLINE) <= due_by { DEADLINE } else { LEVEL };
+            let (slot, _) = members.keys.min(order)?;
             id = members.slots[slot];
         }
         Some(id)
@@ -204,14 +208,25 @@ impl Zygaria {
     /// Sets the clock of deadlines back if even the earliest has waited too long. Waiting for a limit, one's own or a
     /// pool's, does not count: that is nobody else's business.
     fn absorb_overload(&mut self, now: Time) {
-        let (mut id, mut waits_since) = (AccountId::ROOT, Time::MAX);
-        let mut released = Time::ZERO;
-        while let Some((slot, deadline)) = self.node(id).members.as_ref().and_then(|members| members.deadline.min()) {
-            id = self.node(id).members.as_ref().expect("has a member").slots[slot];
-            waits_since = waits_since.min(Time::from_nanos(deadline) + self.overload);
+        let due_long_ago = self.deadline_clock(now).saturating_sub(LATENESS_MAX).as_nanos();
+        let (mut id, mut deadline, mut released) = (AccountId::ROOT, u64::MAX, Time::ZERO);
+        while let Some(members) = &self.node(id).members {
+            let Some((slot, earliest)) = members.keys.min(DEADLINE).filter(|&(_, at)| at < due_long_ago) else { break };
+            deadline = deadline.min(earliest);
+            id = members.slots[slot];
             released = released.max(self.node(id).limit.release());
         }
-        self.overload += now.since(waits_since.max(released)).saturating_sub(LATENESS_MAX);
+        if id == AccountId::ROOT {
+            return;
+        }
+        let waits_since = released.max(Time::from_nanos(deadline) + self.set_back);
+        let excess = now.since(waits_since).saturating_sub(LATENESS_MAX);
+        let headroom = Span::from_secs_f64(now.since(self.set_back_at).as_secs_f64() * RESERVE_HEADROOM_PART);
+        if excess > Span::ZERO {
+            self.overload += excess.saturating_sub(headroom);
+            self.set_back += excess;
+            self.set_back_at = now;
+        }
     }
 
     fn dispatch(&mut self, now: Time, session: AccountId) -> BlockRequest {
@@ -232,7 +247,7 @@ impl Zygaria {
 
     /// Takes the cost out of the buckets of `session` and of everyone above it.
     fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64) {
-        let (clock, overload) = (self.deadline_clock(now), self.overload);
+        let (clock, set_back) = (self.deadline_clock(now), self.set_back);
         let (mut id, mut release) = (session, Time::ZERO);
         while let Some(parent) = self.node(id).parent {
             let node = self.node_mut(id);
@@ -244,7 +259,7 @@ impl Zygaria {
             }
             id = parent;
         }
-        self.node_mut(session).reserve.not_before(release.saturating_sub(overload));
+        self.node_mut(session).reserve.not_before(release.saturating_sub(set_back));
         self.refresh(now, session);
     }
 
@@ -307,7 +322,7 @@ impl Scheduler for Zygaria {
         let Some(node) = self.nodes[account.index()].take() else { return };
         if let Some(parent) = node.parent {
             let members = self.members_mut(parent);
-            members.set(node.slot, &Keys { deadline: ABSENT, level: ABSENT, waiting: ABSENT });
+            members.keys.set(node.slot as usize, [ABSENT; 3]);
             members.free_slots.push(node.slot);
         }
     }
@@ -345,7 +360,7 @@ impl Scheduler for Zygaria {
         self.absorb_overload(now);
         match self.choose(now) {
             Some(session) => Dispatch::Now(self.dispatch(now, session)),
-            None => match self.members_mut(AccountId::ROOT).waiting.min() {
+            None => match self.members_mut(AccountId::ROOT).keys.min(WAITING) {
                 Some((_, at)) => Dispatch::NotBefore(Time::from_nanos(at)),
                 None => Dispatch::Nothing,
             },

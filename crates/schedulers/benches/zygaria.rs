@@ -1,0 +1,94 @@
+//! What a decision costs: one request added and one dispatched and completed, at 10 to 100,000 sessions.
+//!
+//! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks, and
+//! each request finds its session idle, so that activation and deactivation are part of the cost.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use plimsoll_core::*;
+use plimsoll_schedulers::zygaria::Zygaria;
+use std::hint::black_box;
+
+const SESSIONS_PER_POOL: usize = 100;
+/// Virtual time between two requests: 100,000 a second.
+const GAP: Span = Span::from_micros(10);
+
+fn device() -> DeviceProfile {
+    DeviceProfile {
+        name: "nvme".into(),
+        capacity_bytes: 1 << 40,
+        worst_case_runs_per_second: 200_000.0,
+        sequential_bytes_per_second: 3e9,
+        is_rotational: false,
+        outstanding_max: 64,
+    }
+}
+
+/// A scheduler and its sessions, a hundred to a pool; a third has a reserve, a third a limit that seldom holds.
+fn open(sessions: usize) -> (Zygaria, Vec<AccountId>) {
+    let device = device();
+    let mut scheduler = Zygaria::new(&device);
+    let root = AccountTree::new(device);
+    scheduler.account_opened(Time::ZERO, root.get(AccountId::ROOT).unwrap());
+    let mut number = 0;
+    let mut open = |parent, kind, allocation| {
+        number += 1;
+        let id = AccountId(number);
+        let account = Account { id, parent: Some(parent), name: number.to_string(), kind, allocation };
+        scheduler.account_opened(Time::ZERO, &account);
+        id
+    };
+    let mut ids = Vec::new();
+    for _ in 0..sessions.div_ceil(SESSIONS_PER_POOL) {
+        let pool = open(AccountId::ROOT, AccountKind::Pool, Allocation::default());
+        for session in 0..SESSIONS_PER_POOL.min(sessions) {
+            let part = 100_000.0 / sessions as f64;
+            let mut allocation = Allocation::default();
+            match session % 3 {
+                0 => allocation.reserve = Rate::RunsPerSecond(part / 2.0),
+                1 => allocation.limit = Some(Rate::RunsPerSecond(part * 3.0)),
+                _ => {}
+            }
+            ids.push(open(pool, AccountKind::Session, allocation));
+        }
+    }
+    (scheduler, ids)
+}
+
+/// One request through the scheduler: added, whatever is due dispatched, and completed.
+fn turn(scheduler: &mut Zygaria, now: Time, number: u64, session: AccountId) {
+    let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 40);
+    scheduler.request_added(now, BlockRequest::new(RequestId(number), session, Operation::Read, offset, 4096, now));
+    if let Dispatch::Now(request) = black_box(scheduler.next(now)) {
+        let completion = Completion { id: request.id, session: request.session, service: GAP, succeeded: true };
+        scheduler.request_completed(now, &completion);
+    }
+}
+
+fn benches(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("zygaria/add+dispatch+complete");
+    group.throughput(Throughput::Elements(1));
+    for sessions in [10, 1_000, 10_000, 100_000] {
+        for (name, stride, queued) in [("all_active", 1, 1), ("one_percent", 100.min(sessions), 0)] {
+            let (mut scheduler, ids) = open(sessions);
+            let asking: Vec<_> = ids.iter().copied().step_by(stride).collect();
+            let (mut now, mut number) = (Time::ZERO, 0u64);
+            for &session in asking.iter().filter(|_| queued > 0) {
+                number += 1;
+                let request = BlockRequest::new(RequestId(number), session, Operation::Read, number << 20, 4096, now);
+                scheduler.request_added(now, request);
+            }
+            group.bench_function(BenchmarkId::new(name, sessions), |bencher| {
+                bencher.iter(|| {
+                    number += 1;
+                    now += GAP;
+                    let spread = (number as usize).wrapping_mul(7919) % asking.len();
+                    turn(&mut scheduler, now, number, asking[spread]);
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group! { name = all; config = Criterion::default().sample_size(30); targets = benches }
+criterion_main!(all);

@@ -110,9 +110,12 @@ proptest! {
     }
 }
 
+/// What a server sends, from the three cookies.
+type Lie = fn([u64; 3]) -> Vec<u8>;
+
 #[test]
 fn a_server_that_lies_is_caught() {
-    let lies: &[(&str, fn([u64; 3]) -> Vec<u8>)] = &[
+    let lies: &[(&str, Lie)] = &[
         ("belongs to no request", |_| simple_reply(0, Ok(())).to_vec()),
         ("belongs to no request", |[_, _, write]| [simple_reply(write, Ok(())); 2].concat()),
         ("outside of what was asked for", |[first, ..]| data_chunk(first, true, 999, &[0; 10])),

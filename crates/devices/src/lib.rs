@@ -3,12 +3,18 @@
 //! A model knows nothing of threads or clocks. The simulator drives it in virtual time; the brick drives it in real
 //! time and holds each reply back until the model says so, which turns a file or memory into a disk.
 
+pub mod flash;
 pub mod hdd;
+pub mod nvram;
+pub mod raid;
 mod random;
 mod validate;
 
+use flash::Flash;
 use hdd::{Hdd, parameters};
+use nvram::Nvram;
 use plimsoll_core::{DeviceProfile, Operation, Time};
+use raid::Raid1e;
 
 pub use validate::{ValidationRow, validate};
 
@@ -45,7 +51,8 @@ pub trait DeviceModel: Send {
     fn profile(&self) -> &DeviceProfile;
     /// Takes a request at `now`.
     fn submit(&mut self, now: Time, request: DeviceRequest);
-    /// When the next request will be done; `None` if there is none.
+    /// When to call [`complete`](DeviceModel::complete) next: when the next request will be done, or earlier if that
+    /// depends on something that happens first inside a device made of several. `None` if no request is outstanding.
     fn next_completion(&self) -> Option<Time>;
     /// The earliest request that is done by `now`, if any.
     fn complete(&mut self, now: Time) -> Option<Finished>;
@@ -73,6 +80,36 @@ static MODELS: &[ModelEntry] = &[
         name: "hdd.deskstar-120",
         summary: "120 GB disk at 7200 rpm, 112 random reads per second",
         build: |seed| Box::new(Hdd::new(&parameters::DESKSTAR_120, seed)),
+    },
+    ModelEntry {
+        name: "hdd.15k-sas",
+        summary: "450 GB SAS disk at 15000 rpm, 204 MB/s",
+        build: |seed| Box::new(Hdd::new(&parameters::SAS_15K, seed)),
+    },
+    ModelEntry {
+        name: "ssd.x25-m",
+        summary: "80 GB SATA solid-state drive, 35 K random reads and 6.6 K random writes per second",
+        build: |seed| Box::new(Flash::new(&flash::X25_M, seed)),
+    },
+    ModelEntry {
+        name: "ssd.x25-e",
+        summary: "32 GB SATA solid-state drive, 35 K random reads and 3.3 K random writes per second",
+        build: |seed| Box::new(Flash::new(&flash::X25_E, seed)),
+    },
+    ModelEntry {
+        name: "nvme",
+        summary: "1.6 TB NVMe solid-state drive, 740 K random reads per second, 3 GB/s",
+        build: |seed| Box::new(Flash::new(&flash::NVME, seed)),
+    },
+    ModelEntry {
+        name: "raid1e-5",
+        summary: "mirrored striping over five SATA disks at 7200 rpm",
+        build: |seed| Box::new(Raid1e::new(&raid::RAID1E_5, seed)),
+    },
+    ModelEntry {
+        name: "nvram-log",
+        summary: "8 GB of battery-backed memory behind PCIe 3.0",
+        build: |_| Box::new(Nvram::new(&nvram::NVRAM_LOG)),
     },
 ];
 

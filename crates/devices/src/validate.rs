@@ -9,6 +9,8 @@ use plimsoll_core::{Operation, Span, Time};
 
 /// By how much, as a fraction, a model may differ from the device.
 const MARGIN: f64 = 0.05;
+/// The first part of the requests, one in so many, is not counted: until then write buffers fill.
+const WARM_FRACTION: u32 = 4;
 /// Seed of the workloads and of the models.
 const SEED: u64 = 1;
 
@@ -63,7 +65,7 @@ impl Workload {
         Workload { operation, pattern: Pattern::Sequential, length, outstanding, requests }
     }
 
-    /// Requests per second; the first tenth is not counted.
+    /// Requests per second, once it is warm.
     fn run(&self, device: &mut dyn DeviceModel) -> f64 {
         let mut random = Random::new(SEED);
         let slots = device.profile().capacity_bytes / u64::from(self.length);
@@ -80,17 +82,19 @@ impl Workload {
         };
         (0..self.outstanding).for_each(|_| submit(device, Time::ZERO));
         let (mut now, mut measured_from) = (Time::ZERO, Time::ZERO);
-        let warm = self.requests / 10;
-        for completed in 0..self.requests {
-            if completed == warm {
-                measured_from = now;
-            }
-            now = device.next_completion().unwrap_or(now);
-            if device.complete(now).is_some() {
+        let (mut completed, warm) = (0, self.requests / WARM_FRACTION);
+        while completed < self.requests {
+            let Some(next) = device.next_completion() else { break };
+            now = next;
+            while device.complete(now).is_some() {
+                completed += 1;
+                if completed == warm {
+                    measured_from = now;
+                }
                 submit(device, now);
             }
         }
-        f64::from(self.requests - warm) / now.since(measured_from).max(Span::from_nanos(1)).as_secs_f64()
+        f64::from(completed - warm) / now.since(measured_from).max(Span::from_nanos(1)).as_secs_f64()
     }
 }
 
@@ -98,69 +102,123 @@ impl Workload {
 struct Known {
     model: &'static str,
     figure: &'static str,
-    unit: &'static str,
     value: f64,
     source: &'static str,
     workload: Workload,
-    /// What one request per second is in the unit of the figure.
-    unit_per_request: f64,
+}
+
+impl Known {
+    /// The unit of the figure, and what one request per second is in it.
+    fn unit(&self) -> (&'static str, f64) {
+        match self.workload.pattern {
+            Pattern::Random => ("IOPS", 1.0),
+            Pattern::Sequential => ("MB/s", f64::from(self.workload.length) / 1e6),
+        }
+    }
+}
+
+const fn known(
+    model: &'static str,
+    figure: &'static str,
+    value: f64,
+    source: &'static str,
+    workload: Workload,
+) -> Known {
+    Known { model, figure, value, source, workload }
 }
 
 const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write;
-const MEGABYTE: f64 = 1e6;
-const KIB_128: u32 = 128 << 10;
+const RANDOM_READ_1: Workload = Workload::random(READ, 4096, 1, 4_000);
+const RANDOM_READ_32: Workload = Workload::random(READ, 4096, 32, 20_000);
+const RANDOM_WRITE_32: Workload = Workload::random(WRITE, 4096, 32, 20_000);
+const STREAM_READ_1: Workload = Workload::sequential(READ, 128 << 10, 1, 4_000);
+const STREAM_READ_4: Workload = Workload::sequential(READ, 128 << 10, 4, 4_000);
+const STREAM_WRITE_4: Workload = Workload::sequential(WRITE, 128 << 10, 4, 4_000);
+/// Four lanes of PCIe 3.0 at 8 GT/s, 128 of 130 bits, packets of 256 bytes with 26 bytes around them; MB/s.
+const PCIE_3_X4: f64 = 8e3 * 4.0 / 8.0 * 128.0 / 130.0 * 256.0 / 282.0;
 
 static KNOWN: &[Known] = &[
-    Known {
-        model: "hdd.wd-aakx",
-        figure: "sequential read, 128 KiB, 1 outstanding",
-        unit: "MB/s",
-        value: 138.0,
-        source: "split-level paper, figure 14",
-        workload: Workload::sequential(READ, KIB_128, 1, 3_000),
-        unit_per_request: KIB_128 as f64 / MEGABYTE,
-    },
-    Known {
-        model: "hdd.wd-aakx",
-        figure: "sequential write, 128 KiB, 4 outstanding",
-        unit: "MB/s",
-        value: 138.0,
-        source: "split-level paper, figure 14",
-        workload: Workload::sequential(WRITE, KIB_128, 4, 3_000),
-        unit_per_request: KIB_128 as f64 / MEGABYTE,
-    },
-    Known {
-        model: "hdd.wd-aakx",
-        figure: "random read, 4 KiB, 1 outstanding",
-        unit: "IOPS",
-        value: 1e3 / (8.9 + 60e3 / 7200.0 / 2.0),
-        source: "data sheet: 1 / (average seek + half a revolution)",
-        workload: Workload::random(READ, 4096, 1, 4_000),
-        unit_per_request: 1.0,
-    },
-    Known {
-        model: "hdd.deskstar-120",
-        figure: "random read, 1 KiB, 10 outstanding",
-        unit: "IOPS",
-        value: 112.0,
-        source: "Zygaria paper, section 5",
-        workload: Workload::random(READ, 1024, 10, 4_000),
-        unit_per_request: 1.0,
-    },
-    Known {
-        model: "hdd.deskstar-120",
-        figure: "sequential read, 128 KiB, 1 outstanding",
-        unit: "MB/s",
-        value: 56.0,
-        source: "specification: sustained data rate",
-        workload: Workload::sequential(READ, KIB_128, 1, 3_000),
-        unit_per_request: KIB_128 as f64 / MEGABYTE,
-    },
+    known("hdd.wd-aakx", "sequential read", 138.0, "split-level paper, figure 14", STREAM_READ_1),
+    known("hdd.wd-aakx", "sequential write, 4 outstanding", 138.0, "as reads: the same heads", STREAM_WRITE_4),
+    known(
+        "hdd.wd-aakx",
+        "random read, 1 outstanding",
+        1e3 / (8.9 + 25.0 / 6.0),
+        "data sheet: average seek + half a revolution",
+        RANDOM_READ_1,
+    ),
+    known(
+        "hdd.deskstar-120",
+        "random read of 1 KiB, 10 outstanding",
+        112.0,
+        "Zygaria paper, section 5",
+        Workload::random(READ, 1024, 10, 4_000),
+    ),
+    known("hdd.deskstar-120", "sequential read", 56.0, "specification: sustained data rate", STREAM_READ_1),
+    known("hdd.15k-sas", "sequential read", 204.0, "product manual: sustainable rate", STREAM_READ_1),
+    known(
+        "hdd.15k-sas",
+        "random read, 1 outstanding",
+        1e3 / (3.4 + 2.0),
+        "product manual: average seek + half a revolution",
+        RANDOM_READ_1,
+    ),
+    known("ssd.x25-m", "random read, 32 outstanding", 35_000.0, "data sheet", RANDOM_READ_32),
+    known("ssd.x25-m", "random write, 32 outstanding", 6_600.0, "data sheet", RANDOM_WRITE_32),
+    known("ssd.x25-m", "sequential read, 4 outstanding", 250.0, "data sheet", STREAM_READ_4),
+    known("ssd.x25-m", "sequential write, 4 outstanding", 70.0, "data sheet", STREAM_WRITE_4),
+    known("ssd.x25-e", "random read, 32 outstanding", 35_000.0, "data sheet", RANDOM_READ_32),
+    known("ssd.x25-e", "random write, 32 outstanding", 3_300.0, "data sheet", RANDOM_WRITE_32),
+    known("ssd.x25-e", "random read, 1 outstanding", 1e6 / 75.0, "data sheet: latency 75 us", RANDOM_READ_1),
+    known("ssd.x25-e", "sequential read, 4 outstanding", 250.0, "data sheet", STREAM_READ_4),
+    known("ssd.x25-e", "sequential write, 4 outstanding", 170.0, "data sheet", STREAM_WRITE_4),
+    known(
+        "nvme",
+        "random read, 256 outstanding",
+        740_000.0,
+        "product brief",
+        Workload::random(READ, 4096, 256, 100_000),
+    ),
+    known(
+        "nvme",
+        "sequential read, 32 outstanding",
+        3_000.0,
+        "product brief",
+        Workload::sequential(READ, 128 << 10, 32, 10_000),
+    ),
+    known(
+        "raid1e-5",
+        "random read, 50 outstanding",
+        5.0 * 128.0,
+        "5 times hdd.wd-aakx with 10 outstanding",
+        Workload::random(READ, 4096, 50, 10_000),
+    ),
+    known(
+        "raid1e-5",
+        "random write, 50 outstanding",
+        2.5 * 115.0,
+        "2.5 times hdd.wd-aakx: each is written twice",
+        Workload::random(WRITE, 4096, 50, 10_000),
+    ),
+    known(
+        "raid1e-5",
+        "sequential read",
+        2.5 * 138.0,
+        "2.5 times hdd.wd-aakx: every other row is a copy",
+        STREAM_READ_1,
+    ),
+    known(
+        "nvram-log",
+        "sequential write, 8 outstanding",
+        PCIE_3_X4,
+        "PCIe 3.0: four lanes less the packets' headers",
+        Workload::sequential(WRITE, 64 << 10, 8, 10_000),
+    ),
 ];
 
 /// Requests for which the worst case is measured.
-const WORST_CASE_REQUESTS: u32 = 4_000;
+const WORST_CASE_REQUESTS: u32 = 8_000;
 
 /// What the profile promises, beside what the model does: random requests of 4 KiB, as many outstanding as the profile
 /// says, reads or writes, whichever are slower.
@@ -187,8 +245,9 @@ pub fn validate(model_name: &str) -> Vec<ValidationRow> {
     let Some(entry) = crate::models().iter().find(|entry| entry.name == model_name) else { return Vec::new() };
     let figures = KNOWN.iter().filter(|known| known.model == model_name).filter_map(|known| {
         let mut device = build(known.model, SEED)?;
-        let measured = known.workload.run(&mut *device) * known.unit_per_request;
-        let Known { model, figure, unit, value, source, .. } = *known;
+        let (unit, unit_per_request) = known.unit();
+        let measured = known.workload.run(&mut *device) * unit_per_request;
+        let Known { model, figure, value, source, .. } = *known;
         Some(ValidationRow { model, figure, unit, known: value, measured, source, margin: MARGIN })
     });
     figures.chain(worst_case(entry.name)).collect()

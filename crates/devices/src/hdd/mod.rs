@@ -17,7 +17,7 @@
 //! Three things bypass the arm: a read whose data is in the buffer, a write that the volatile cache takes, and trims
 //! and zeroing, which are only noted. Rules where they meet the arm:
 //!
-//! - After a read the drive reads on ([`read_buffer`]) until another command needs the arm.
+//! - After a read the drive reads on (`read_buffer.rs`) until another command needs the arm.
 //! - A forced write goes to the platters. Without a write cache every write does.
 //! - A flush drains the write cache before anything else is done.
 //! - The cache drains by itself while no command waits; a write for which there is no room waits for a drain, and takes
@@ -26,11 +26,13 @@
 //! Offsets beyond the capacity wrap around; a request that crosses the end stops there. Nothing here panics on what a
 //! host sends.
 
-pub mod geometry;
+mod geometry;
 pub mod parameters;
-pub mod queue;
-pub mod read_buffer;
-pub mod write_cache;
+mod queue;
+mod read_buffer;
+#[cfg(test)]
+mod tests;
+mod write_cache;
 
 use crate::{DeviceModel, DeviceRequest, Finished};
 use geometry::{Geometry, Place, SECTOR_BYTES, SeekCurve};
@@ -201,7 +203,6 @@ impl Hdd {
             self.extend_stream(at, command.end);
             if let Some(stream) = &self.buffer.stream {
                 let reached = stream.reaches(&self.geometry, command.end);
-                self.free_at = self.free_at.max(reached);
                 return reached.max(at + self.cable(command.end - command.start));
             }
         }
@@ -233,8 +234,15 @@ impl Hdd {
         } else {
             self.serve_read(at, command)
         };
+        self.served(command.token, done);
+    }
+
+    /// Ends what the arm did for the host. Nothing is decided before `done`, so nothing that is decided later can be done
+    /// earlier.
+    fn served(&mut self, token: u64, done: Time) {
+        self.free_at = self.free_at.max(done);
         self.serving_until = self.free_at;
-        self.finish(command.token, done);
+        self.finish(token, done);
     }
 
     /// Writes one piece of the cache to the platters.
@@ -245,25 +253,30 @@ impl Hdd {
         }
     }
 
+    /// Writes pieces of the cache to the platters until `is_enough`.
+    fn drain(&mut self, at: Time, is_enough: impl Fn(&WriteCache) -> bool) {
+        let mut sectors = 0;
+        while !is_enough(&self.cache) {
+            self.destage(at);
+            sectors += self.sectors_leaving;
+            self.sectors_leaving = sectors;
+        }
+    }
+
     /// Serves what waits for the cache.
     fn serve_blocked(&mut self, at: Time, blocked: Blocked) {
         match blocked {
             Blocked::Flush { token, ready } => {
-                while !self.cache.is_clean() {
-                    self.destage(at);
-                }
-                self.finish(token, self.free_at.max(ready));
+                self.drain(at, WriteCache::is_clean);
+                self.served(token, self.free_at.max(ready));
             }
             Blocked::Write(command) => {
                 let sectors = command.end - command.start;
-                while !self.cache.has_room(sectors, 0) {
-                    self.destage(at);
-                }
+                self.drain(at, |cache| cache.has_room(sectors, 0));
                 self.cache.insert(command.start, command.end);
-                self.finish(command.token, self.free_at.max(command.ready) + self.cable(sectors));
+                self.served(command.token, self.free_at.max(command.ready + self.cable(sectors)));
             }
         }
-        self.serving_until = self.free_at;
     }
 
     /// Decides what the arm, free at `at`, does next for the host; whether there was anything.

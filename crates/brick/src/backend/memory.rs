@@ -29,8 +29,6 @@ impl MemoryBackend {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory that exists.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
-        // SAFETY: the range is the mapping just made. A refusal only means small pages.
-        let _ = unsafe { madvise(base, size, Advice::LinuxHugepage) };
         Ok(MemoryBackend { base: NonNull::new(base.cast()).expect("mmap never answers with null"), size })
     }
 

@@ -32,6 +32,7 @@
 
 pub mod address;
 pub mod client;
+pub mod driver;
 pub mod error;
 pub mod export;
 pub mod handshake;
@@ -43,6 +44,7 @@ pub mod wire;
 
 pub use address::Address;
 pub use client::Client;
+pub use driver::NbdConnection;
 pub use error::{Errno, ProtocolError};
 pub use export::{ExportInfo, SharedExports};
 pub use handshake::{Handshake, Negotiated};

@@ -1,0 +1,336 @@
+//! The transmission phase of one connection, on the ring of its device's thread.
+//!
+//! ```text
+//!   socket --one large receive--> inbox --every request in it--> engine
+//!   socket <--one vectored send-- outbox <--replies as they come-- engine
+//! ```
+//!
+//! Nothing is sent or received by a system call of its own. A receive brings whatever the client has sent, often dozens
+//! of requests; replies that complete while a send is under way join the next one. Bytes of large writes go straight
+//! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go out
+//! of the buffer that the disk read into, or out of a volume in memory.
+//!
+//! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers; when either is used up, or
+//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and the
+//! client waits. Nobody else notices.
+//!
+//! **Ends.** A disconnect, the end of the stream or a stop: what is under way is answered, then the connection closes.
+//! Bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk need not.
+
+mod inbox;
+mod outbox;
+
+use super::error::Errno;
+use super::export::{ExportInfo, Features};
+use super::handshake::Negotiated;
+use super::wire::{self, Command, CommandFlags, Request};
+use crate::backend::VolumeInfo;
+use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
+use inbox::{Inbox, Next};
+use outbox::Outbox;
+use plimsoll_core::Operation;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno as SystemErrno;
+use rustix::net::{Shutdown, shutdown, sockopt};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Requests of one connection under way at the most. QEMU and the kernel's client use up to 128, fio what it is told.
+pub const REQUESTS_MAX: usize = 256;
+/// Replies without data that may wait, bytes, before no more requests are heard.
+pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
+/// Room asked for in the socket for each direction, bytes: two dozen requests of 32 KiB; the kernel may give less.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+/// Buffers of a connection: as many small ones as it may have requests, one of the largest size that the protocol allows.
+const BUFFER_CLASSES: &[BufferClass] = &[
+    BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
+    BufferClass { bytes: 64 << 10, count: 64 },
+    BufferClass { bytes: 1 << 20, count: 16 },
+    BufferClass { bytes: PAYLOAD_BYTES_MAX, count: 1 },
+];
+
+/// Names of its operations on the ring.
+const TAG_RECEIVE: u32 = 0;
+const TAG_SEND: u32 = 1;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Requests are heard.
+    Open,
+    /// No more are heard; those under way are answered.
+    Closing,
+    /// Nothing is answered any more.
+    Broken,
+}
+
+/// What is remembered of a request for its reply.
+#[derive(Clone, Copy)]
+struct Asked {
+    cookie: u64,
+    offset: u64,
+}
+
+/// One NBD connection after its handshake.
+pub struct NbdConnection {
+    socket: OwnedFd,
+    negotiated: Negotiated,
+    phase: Phase,
+    inbox: Inbox,
+    outbox: Outbox,
+    asked: Box<[Asked; REQUESTS_MAX]>,
+    /// Places of `asked` that are free.
+    free: Vec<u8>,
+}
+
+/// What NBD clients are told about a volume.
+pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
+    ExportInfo {
+        name: volume.name.clone(),
+        description: String::new(),
+        size_bytes: volume.size_bytes,
+        is_read_only: volume.is_read_only,
+        minimum_block_bytes: volume.block_bytes,
+        preferred_block_bytes: volume.block_bytes.max(4096),
+        maximum_block_bytes: PAYLOAD_BYTES_MAX,
+        features: Features {
+            flush: true,
+            force_unit_access: true,
+            trim: true,
+            write_zeroes: true,
+            fast_zero: false,
+            cache: false,
+            // All connections of a volume share one backend, whose flush covers everything that completed before.
+            multi_connection: true,
+            rotational: is_rotational,
+        },
+    }
+}
+
+impl NbdConnection {
+    /// A connection whose handshake is over and whose socket holds nothing of it any more.
+    pub fn new(socket: OwnedFd, negotiated: Negotiated) -> NbdConnection {
+        let nothing = Asked { cookie: 0, offset: 0 };
+        NbdConnection {
+            socket,
+            negotiated,
+            phase: Phase::Open,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            asked: Box::new([nothing; REQUESTS_MAX]),
+            free: (0..=u8::MAX).rev().collect(),
+        }
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Takes what the inbox holds, request by request, as long as there is room.
+    fn take_requests(&mut self, port: &mut Port<'_>) {
+        while self.phase == Phase::Open && !self.outbox.is_full() {
+            let request = match self.inbox.next() {
+                Ok(Next::Request(request)) => request,
+                Ok(Next::Write(request, payload)) => {
+                    self.submit(port, &request, Operation::Write, payload);
+                    continue;
+                }
+                Ok(Next::MoreBytes) => return,
+                Err(error) => {
+                    tracing::info!(volume = port.volume().name, %error, "an NBD client was disconnected");
+                    return self.break_off(port);
+                }
+            };
+            if !self.begin(port, request) {
+                return self.inbox.put_back(request);
+            }
+        }
+    }
+
+    /// Begins to carry a request out; says no if there is no room for it now.
+    fn begin(&mut self, port: &mut Port<'_>, request: Request) -> bool {
+        if let Err(errno) = request.check(&self.negotiated.export) {
+            self.inbox.skip(request.payload_bytes());
+            self.refuse(&request, errno);
+            return true;
+        }
+        // A write under way has no place yet, but will need one.
+        if self.free.is_empty() {
+            return false;
+        }
+        let operation = match request.command {
+            Command::Disconnect => {
+                self.phase = Phase::Closing;
+                return true;
+            }
+            Command::Write => {
+                let Some(buffer) = port.take_buffer(request.length) else { return false };
+                self.inbox.receive_payload(request, buffer);
+                return true;
+            }
+            Command::Read => {
+                let Some(payload) = port.take_read_payload(request.offset, request.length) else { return false };
+                self.submit(port, &request, Operation::Read, payload);
+                return true;
+            }
+            Command::Flush => Operation::Flush,
+            Command::Trim => Operation::Trim,
+            Command::WriteZeroes => Operation::WriteZeroes,
+            Command::Cache | Command::Unknown(_) => {
+                self.refuse(&request, Errno::InvalidArgument);
+                return true;
+            }
+        };
+        self.submit(port, &request, operation, Payload::None);
+        true
+    }
+
+    fn submit(&mut self, port: &mut Port<'_>, request: &Request, operation: Operation, payload: Payload) {
+        let place = self.free.pop().expect("a request is begun only if a place is free");
+        self.asked[usize::from(place)] = Asked { cookie: request.cookie, offset: request.offset };
+        port.submit(Submission {
+            token: u64::from(place),
+            operation,
+            offset: request.offset,
+            length: request.length,
+            is_forced: request.flags.contains(CommandFlags::FUA),
+            payload,
+        });
+    }
+
+    fn refuse(&mut self, request: &Request, errno: Errno) {
+        if request.command == Command::Read && self.negotiated.structured_replies {
+            self.outbox.push(&wire::error_chunk(request.cookie, true, errno), None);
+        } else {
+            self.outbox.push(&wire::simple_reply(request.cookie, Err(errno)), None);
+        }
+    }
+
+    /// Closes at once.
+    fn break_off(&mut self, port: &mut Port<'_>) {
+        if self.phase == Phase::Broken {
+            return;
+        }
+        self.phase = Phase::Broken;
+        // Ends what is on the ring too. An error means that the socket has ended already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.outbox.discard(port);
+        port.abandon_requests();
+        self.hear_no_more(port);
+    }
+
+    /// Gives up the receive that is under way and what was received in part.
+    fn hear_no_more(&mut self, port: &mut Port<'_>) {
+        match self.inbox.is_receiving() {
+            true => port.cancel(TAG_RECEIVE),
+            false => self.inbox.discard(port),
+        }
+    }
+
+    fn received(&mut self, port: &mut Port<'_>, result: Result<u32, SystemErrno>) {
+        self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
+        if self.phase != Phase::Open {
+            return self.inbox.discard(port);
+        }
+        match result {
+            // The client is gone, or has shut down its sending half and waits for replies.
+            Ok(0) => {
+                self.phase = Phase::Closing;
+                self.inbox.discard(port);
+            }
+            Ok(_) | Err(SystemErrno::INTR | SystemErrno::AGAIN) => self.take_requests(port),
+            Err(error) => {
+                tracing::debug!(volume = port.volume().name, %error, "an NBD connection failed");
+                self.break_off(port);
+            }
+        }
+    }
+
+    fn sent(&mut self, port: &mut Port<'_>, result: Result<u32, SystemErrno>) {
+        if let Err(error) = self.outbox.sent(port, result)
+            && self.phase != Phase::Broken
+        {
+            tracing::debug!(volume = port.volume().name, %error, "an NBD connection failed");
+            self.break_off(port);
+        }
+    }
+}
+
+impl FrontEnd for NbdConnection {
+    fn buffer_classes(&self) -> &[BufferClass] {
+        BUFFER_CLASSES
+    }
+
+    fn started(&mut self, port: &mut Port<'_>) {
+        // The ring waits by itself; a descriptor that does not block would make it answer "try again" instead.
+        let blocking = fcntl_getfl(&self.socket).and_then(|flags| fcntl_setfl(&self.socket, flags - OFlags::NONBLOCK));
+        if let Err(error) = blocking {
+            tracing::info!(volume = port.volume().name, %error, "an NBD socket cannot be used");
+            return self.break_off(port);
+        }
+        // Smaller buffers than asked for are slower, not wrong.
+        let _ = sockopt::set_socket_send_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_socket_recv_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
+        // Fails on Unix sockets, which send at once anyway.
+        let _ = sockopt::set_tcp_nodelay(&self.socket, true);
+    }
+
+    fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, SystemErrno>, _has_more: bool) {
+        match tag {
+            TAG_RECEIVE => self.received(port, result),
+            _ => self.sent(port, result),
+        }
+    }
+
+    fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
+        let Finished { token, operation, length, result, payload } = finished;
+        let place = token as u8;
+        self.free.push(place);
+        if self.phase == Phase::Broken {
+            return port.give_payload(payload);
+        }
+        let Asked { cookie, offset } = self.asked[usize::from(place)];
+        let is_chunked = operation == Operation::Read && self.negotiated.structured_replies;
+        let result = result.map_err(|errno| Errno::from_system(errno.raw_os_error()));
+        match (result, is_chunked) {
+            (Ok(()), true) => {
+                let header = wire::offset_data_chunk(cookie, true, offset, length);
+                return self.outbox.push(&header, Some((payload, length)));
+            }
+            (Ok(()), false) if operation == Operation::Read => {
+                return self.outbox.push(&wire::simple_reply(cookie, Ok(())), Some((payload, length)));
+            }
+            (Err(errno), true) => self.outbox.push(&wire::error_chunk(cookie, true, errno), None),
+            (result, _) => self.outbox.push(&wire::simple_reply(cookie, result), None),
+        }
+        port.give_payload(payload);
+    }
+
+    fn turn_ended(&mut self, port: &mut Port<'_>) {
+        self.take_requests(port);
+        if self.phase == Phase::Broken {
+            return;
+        }
+        self.outbox.send(port, self.socket.as_raw_fd());
+        if self.phase == Phase::Open && !self.outbox.is_full() {
+            self.inbox.receive(port, self.descriptor());
+        }
+    }
+
+    fn stop(&mut self, port: &mut Port<'_>) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closing;
+            self.hear_no_more(port);
+        }
+    }
+
+    fn cut(&mut self, port: &mut Port<'_>) {
+        self.break_off(port);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.phase != Phase::Open
+            && self.free.len() == REQUESTS_MAX
+            && !self.inbox.is_receiving()
+            && self.outbox.is_empty()
+    }
+}

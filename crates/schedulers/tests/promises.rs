@@ -261,3 +261,22 @@ fn an_idle_hour_earns_no_burst() {
         assert!(rate >= 0.95 * 45.0, "the one that stayed keeps its reserve: {rate} in second {second}");
     }
 }
+
+#[test]
+fn waiting_for_ones_own_limit_is_not_owed_afterwards() {
+    let device = Metronome::new(4);
+    let mut tree = AccountTree::new(device.profile.clone());
+    let held = Allocation { limit: Some(Rate::DevicePercent(50.0)), ..reserve(50.0) };
+    let held_id = tree.open(AccountId::ROOT, "held", AccountKind::Session, held).unwrap();
+    let other_id = tree.open(AccountId::ROOT, "other", AccountKind::Session, reserve(45.0)).unwrap();
+    let mut host = BlockHost::new((zygaria().build)(&device.profile), Box::new(device), &tree);
+    host.add_tenant(Workload::greedy(held_id, DISK, 64), 1);
+    host.add_tenant(Workload::greedy(other_id, DISK, 64), 2);
+    host.run_until(at(600.0));
+    host.scheduler().account_changed(at(600.0), tree.change(held_id, reserve(50.0)).unwrap());
+    let served = host.run_until(at(620.0));
+    for second in 600..619 {
+        let rate = completed(&served, 1, f64::from(second), 1.0);
+        assert!(rate >= 45.0, "ten minutes at a limit must not be made up for: {rate} of 45 in second {second}");
+    }
+}

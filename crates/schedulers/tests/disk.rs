@@ -1,0 +1,92 @@
+//! The promises on a disk: the 7200 rpm drive of the Zygaria paper, with its own queue that orders as it likes.
+
+use plimsoll_core::*;
+use plimsoll_schedulers::build;
+use plimsoll_sim::block::{BlockHost, Served};
+use plimsoll_sim::workload::Workload;
+
+const DISK: &str = "hdd.deskstar-120";
+const SECONDS: u64 = 60;
+const GREEDY_TENANTS: usize = 4;
+
+fn at(seconds: u64) -> Time {
+    Time::ZERO + Span::from_secs(seconds)
+}
+
+/// Runs tenants with these allocations, each in a pool of its own, random reads over the whole disk.
+fn run(scheduler: &str, allocations: &[Allocation], depth: u32, seed: u64) -> (DeviceProfile, Vec<Served>) {
+    let device = plimsoll_devices::build(DISK, seed).unwrap();
+    let profile = device.profile().clone();
+    let mut tree = AccountTree::new(profile.clone());
+    let sessions: Vec<_> = allocations
+        .iter()
+        .enumerate()
+        .map(|(number, &allocation)| {
+            let pool = tree.open(AccountId::ROOT, &number.to_string(), AccountKind::Pool, allocation).unwrap();
+            tree.open(pool, "session", AccountKind::Session, Allocation::default()).unwrap()
+        })
+        .collect();
+    let mut host = BlockHost::new(build(scheduler, &profile).unwrap(), device, &tree);
+    for (number, session) in sessions.into_iter().enumerate() {
+        host.add_tenant(Workload::greedy(session, 0..profile.capacity_bytes, depth), seed * 100 + number as u64);
+    }
+    (profile, host.run_until(at(SECONDS)))
+}
+
+fn per_second(served: &[Served], tenant: usize, time: impl Fn(&Served) -> Time) -> Vec<f64> {
+    let mut counts = vec![0.0; SECONDS as usize + 1];
+    for one in served.iter().filter(|one| one.tenant == tenant) {
+        counts[time(one).as_secs_f64() as usize] += 1.0;
+    }
+    counts.truncate(SECONDS as usize);
+    counts
+}
+
+fn reserve(percent: f64) -> Allocation {
+    Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
+}
+
+#[test]
+fn a_reserve_of_30_percent_holds_in_every_second_against_four_greedy_tenants() {
+    for seed in 1..=10 {
+        for greedy_depth in [16, 64] {
+            let mut allocations = vec![reserve(30.0)];
+            allocations.extend([Allocation::default(); GREEDY_TENANTS]);
+            let (profile, served) = run("zygaria", &allocations, greedy_depth, seed);
+            let promised = 0.3 * profile.worst_case_runs_per_second;
+            for (second, rate) in per_second(&served, 0, |one| one.completed).into_iter().enumerate().skip(1) {
+                assert!(rate >= 0.95 * promised, "seed {seed}: {rate} of {promised:.1} in second {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_scheduler_the_same_tenant_gets_its_share_of_the_queue_only() {
+    let (profile, served) = run("noop", &[Allocation::default(); GREEDY_TENANTS + 1], 16, 1);
+    let rate = served.iter().filter(|one| one.tenant == 0).count() as f64 / SECONDS as f64;
+    assert!(rate < 0.25 * profile.worst_case_runs_per_second, "{rate}");
+}
+
+#[test]
+fn a_limit_of_40_percent_holds_in_every_second() {
+    for seed in 1..=10 {
+        let limited = Allocation { limit: Some(Rate::DevicePercent(40.0)), ..Allocation::default() };
+        let (profile, served) = run("zygaria", &[limited], 16, seed);
+        let limit = 0.4 * profile.worst_case_runs_per_second;
+        for (second, rate) in per_second(&served, 0, |one| one.dispatched).into_iter().enumerate() {
+            assert!(rate <= 1.02 * limit, "seed {seed}: {rate} of {limit:.1} in second {second}");
+        }
+        let mean = served.len() as f64 / SECONDS as f64;
+        assert!(mean >= 0.98 * limit, "and it is used: {mean} of {limit:.1}");
+    }
+}
+
+#[test]
+fn one_tenant_alone_uses_the_device_as_noop_does() {
+    for depth in [1, 4, 10, 32] {
+        let served = |scheduler| run(scheduler, &[reserve(30.0)], depth, 1).1.len() as f64;
+        let (zygaria, noop) = (served("zygaria"), served("noop"));
+        assert!(zygaria >= 0.98 * noop, "depth {depth}: {zygaria} against {noop}");
+    }
+}

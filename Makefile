@@ -1,0 +1,47 @@
+# Plimsoll. `make demo` shows the main job, `make test` tests everything; both set up what they need and say what.
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+CARGO ?= cargo
+
+.PHONY: help setup build demo test lint unit acceptance bench bench-peers fuzz soak clean
+
+help: ## Lists the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Installs Debian packages and Rust where they are missing (names them; without root only says so)
+	@scripts/setup.sh
+
+build: setup ## Builds the plimsoll command: target/release/plimsoll
+	$(CARGO) build --release --bin plimsoll
+
+demo: build ## Two tenants on one slow disk, without and with Plimsoll; draws demo.svg (about 1 minute and the build)
+	target/release/plimsoll demo --out demo.svg
+
+test: setup lint unit ## All tests (about 10 minutes on two cores)
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --quiet
+
+acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 6 minutes)
+	bench/acceptance.sh
+
+bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)
+	$(CARGO) bench --workspace
+	@if [ "$$(id -u)" = 0 ]; then bench/fuse-loop.sh; else echo "not run: bench/fuse-loop.sh needs root"; fi
+
+bench-peers: build ## Compares with nbdkit and qemu-nbd (about 5 minutes; installs them)
+	@scripts/setup.sh peers
+	bench-peers/run.sh
+
+fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
+	@for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do fuzz/run.sh $$target $(or $(SECONDS_EACH),60) || exit 1; done
+
+soak: build ## Load, kill -9 and restart, verified, for SOAK_MINUTES (default 10)
+	bench/soak.sh $(or $(SOAK_MINUTES),10)
+
+clean: ## Removes what was built
+	$(CARGO) clean

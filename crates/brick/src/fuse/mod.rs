@@ -11,5 +11,9 @@
 //! the speed are in our hands: `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request),
 //! `FOPEN_PARALLEL_DIRECT_WRITES` (without it writes queue up at the inode's lock) and where a write's payload lands.
 
+mod device;
+pub mod driver;
 pub mod reply;
 pub mod wire;
+
+pub use driver::FuseConnection;

@@ -19,8 +19,10 @@ pub const REPLY_BYTES_MAX: usize = REPLY_HEADER_BYTES + 104;
 /// Requests that the kernel keeps with us at once: two full queues of a loop device (hardware depth 128).
 pub const BACKGROUND_REQUESTS_MAX: u16 = 256;
 
-/// The kernel's page, the unit of `max_pages`; FUSE requests are cut by it on every machine that we build for.
-const PAGE_BYTES: u32 = 4096;
+/// Pages that one request may touch, as many as the kernel allows without a sysctl (`FUSE_MAX_MAX_PAGES` before 6.12,
+/// since then `fs.fuse.max_pages_limit`). Four times what the largest payload fills, because memory that does not begin
+/// on a page, or comes in small pieces, touches more: a request would then be cut short in the middle of a block.
+const PAGES_MAX: u16 = 256;
 /// How long the kernel may keep attributes: 136 years, since nobody but we change the size.
 const ATTRIBUTES_VALID_SECONDS: u64 = u32::MAX as u64;
 /// The file's handle; there is one file, so the value means nothing.
@@ -129,7 +131,6 @@ impl Reply {
             return Err(WireError::Version { unique, major, minor, flags });
         }
         const BODY: usize = REPLY_HEADER_BYTES;
-        const MAX_PAGES: u16 = (PAYLOAD_BYTES_MAX / PAGE_BYTES) as u16;
         Ok(Reply::done(unique)
             .body(64)
             .u32(BODY, PROTOCOL_MAJOR)
@@ -139,7 +140,7 @@ impl Reply {
             .u16(BODY + 18, BACKGROUND_REQUESTS_MAX)
             .u32(BODY + 20, PAYLOAD_BYTES_MAX)
             .u32(BODY + 24, 1)
-            .u16(BODY + 28, MAX_PAGES)
+            .u16(BODY + 28, PAGES_MAX)
             .sealed(0))
     }
 

@@ -96,6 +96,8 @@ pub struct Completion {
     pub id: RequestId,
     /// The session that submitted it.
     pub session: AccountId,
+    /// Runs that it took ([`BlockRequest::runs`]).
+    pub runs: u64,
     /// How long the device had it: from dispatch to completion.
     pub service: crate::time::Span,
     /// Whether the device carried it out.

@@ -49,11 +49,18 @@ fn crates_depend_on_lower_floors_only() {
     let floors: BTreeMap<_, _> = FLOORS.iter().copied().collect();
     for entry in fs::read_dir(root().join("crates")).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();
-        let floor = floors.get(&*name).unwrap_or_else(|| panic!("{name} has no floor: name it in ARCHITECTURE.md and here"));
+        let floor =
+            floors.get(&*name).unwrap_or_else(|| panic!("{name} has no floor: name it in ARCHITECTURE.md and here"));
         let manifest: toml::Table = read(&entry.path().join("Cargo.toml")).parse().unwrap();
-        for dependency in manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(|t| t.keys()) {
+        for dependency in
+            manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(|t| t.keys())
+        {
             let Some(below) = dependency.strip_prefix("plimsoll-") else { continue };
-            assert!(floors[below] < *floor, "{name} (floor {floor}) may not depend on {below} (floor {})", floors[below]);
+            assert!(
+                floors[below] < *floor,
+                "{name} (floor {floor}) may not depend on {below} (floor {})",
+                floors[below]
+            );
         }
     }
 }
@@ -76,14 +83,17 @@ fn every_scheduler_has_a_page_and_every_page_a_scheduler() {
 #[test]
 fn every_promise_names_a_test_that_exists() {
     let mut promises = 0;
-    for line in read(&root().join("PROMISES.md")).lines().filter(|line| line.starts_with("| ") && !line.contains("---")).skip(1) {
+    for line in
+        read(&root().join("PROMISES.md")).lines().filter(|line| line.starts_with("| ") && !line.contains("---")).skip(1)
+    {
         let proof = line.trim_end_matches('|').rsplit('|').next().unwrap().trim();
         promises += 1;
         if proof.starts_with("*not yet tested*") || proof.starts_with("`make ") || proof.starts_with("`bench") {
             continue;
         }
         for test in proof.split("<br>") {
-            let (file, function) = test.trim().trim_matches('`').split_once(": ").unwrap_or_else(|| panic!("no test in: {line}"));
+            let (file, function) =
+                test.trim().trim_matches('`').split_once(": ").unwrap_or_else(|| panic!("no test in: {line}"));
             let text = read(&root().join(file));
             assert!(text.contains(&format!("fn {function}(")), "{file} has no test {function}");
         }

@@ -59,7 +59,8 @@ fn turn(scheduler: &mut Zygaria, now: Time, number: u64, session: AccountId) {
     let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 40);
     scheduler.request_added(now, BlockRequest::new(RequestId(number), session, Operation::Read, offset, 4096, now));
     if let Dispatch::Now(request) = black_box(scheduler.next(now)) {
-        let completion = Completion { id: request.id, session: request.session, service: GAP, succeeded: true };
+        let (id, session) = (request.id, request.session);
+        let completion = Completion { id, session, runs: request.runs(), service: GAP, succeeded: true };
         scheduler.request_completed(now, &completion);
     }
 }

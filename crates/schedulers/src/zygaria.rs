@@ -19,6 +19,9 @@
 //! A deadline below a pool counts as the pool's own, so the earliest of session and pool holds (section 4.3). A pool
 //! that is due itself, with no due member, serves its lowest. Weights (not in the paper) divide the average.
 //!
+//! What is at the device is out of the scheduler's hands, so it is bounded: in requests, and while several sessions are
+//! active also in runs.
+//!
 //! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
 //! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
 //! [`overload`](Scheduler::overload) says by how much.
@@ -125,6 +128,7 @@ pub struct Zygaria {
     queues: RequestQueues,
     device_runs_per_second: f64,
     outstanding: u32,
+    outstanding_runs: u64,
     outstanding_max: u32,
     run: Option<Run>,
     /// By how much the clock of deadlines was set back in all, and when last.
@@ -142,6 +146,7 @@ impl Zygaria {
             queues: RequestQueues::default(),
             device_runs_per_second: device.worst_case_runs_per_second,
             outstanding: 0,
+            outstanding_runs: 0,
             outstanding_max: device.outstanding_max.max(1),
             run: None,
             set_back: Span::ZERO,
@@ -242,6 +247,7 @@ impl Zygaria {
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
         self.outstanding += 1;
+        self.outstanding_runs += request.runs();
         request
     }
 
@@ -261,6 +267,13 @@ impl Zygaria {
         }
         self.node_mut(session).reserve.not_before(release.saturating_sub(set_back));
         self.refresh(now, session);
+    }
+
+    /// Whether the device holds so many runs that others would wait long behind one more of `session`. Ten requests of
+    /// 4 KiB are a tenth of a second on a disk, ten of 256 KiB most of one. Who is alone may fill the device with requests.
+    fn would_crowd(&self, session: AccountId) -> bool {
+        let is_alone = self.node(session).active == self.node(AccountId::ROOT).active;
+        self.outstanding_runs >= u64::from(self.outstanding_max) && !is_alone
     }
 
     /// The session whose run is under way, if its next request goes with it.
@@ -359,6 +372,7 @@ impl Scheduler for Zygaria {
         self.release_due(now, AccountId::ROOT);
         self.absorb_overload(now);
         match self.choose(now) {
+            Some(session) if self.would_crowd(session) => Dispatch::Nothing,
             Some(session) => Dispatch::Now(self.dispatch(now, session)),
             None => match self.members_mut(AccountId::ROOT).keys.min(WAITING) {
                 Some((_, at)) => Dispatch::NotBefore(Time::from_nanos(at)),
@@ -369,6 +383,7 @@ impl Scheduler for Zygaria {
 
     fn request_completed(&mut self, now: Time, completion: &Completion) {
         self.outstanding -= 1;
+        self.outstanding_runs -= completion.runs;
         let clock = self.deadline_clock(now);
         let mut above = Some(completion.session);
         while let Some(id) = above {

@@ -134,7 +134,8 @@ impl Host {
         }
         let request = self.at_device.swap_remove(which % self.at_device.len());
         let service = self.now.since(request.arrived);
-        let completion = Completion { id: request.id, session: request.session, service, succeeded: true };
+        let (id, session, runs) = (request.id, request.session, request.runs());
+        let completion = Completion { id, session, runs, service, succeeded: true };
         self.scheduler.request_completed(self.now, &completion);
     }
 
@@ -211,7 +212,8 @@ proptest! {
             let mut host = Host::new(entry, &device, &tree);
             for event in &events {
                 host.run(&mut tree, &sessions, std::slice::from_ref(event))?;
-                let has_room = (host.at_device.len() as u32) < outstanding_max;
+                let runs: u64 = host.at_device.iter().map(BlockRequest::runs).sum();
+                let has_room = runs < u64::from(outstanding_max);
                 prop_assert!(
                     !(host.last_answer_was_nothing && has_room && matches!(event, Event::Ask)) || host.queued.is_empty(),
                     "{}: {} wait, {} at the device", entry.name, host.queued.len(), host.at_device.len()

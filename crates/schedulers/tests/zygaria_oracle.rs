@@ -208,7 +208,7 @@ proptest! {
                 }
                 Step::Complete(which) if !at_device.is_empty() => {
                     let (id, session) = at_device.swap_remove(which % at_device.len());
-                    let completion = Completion { id, session, service: Span::ZERO, succeeded: true };
+                    let completion = Completion { id, session, runs: 1, service: Span::ZERO, succeeded: true };
                     zygaria.request_completed(now, &completion);
                     oracle.complete(now, session);
                 }

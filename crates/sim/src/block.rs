@@ -163,7 +163,8 @@ impl BlockHost {
         self.free.push(id.0);
         self.completed += 1;
         let service: Span = at.since(entry.dispatched);
-        let completion = Completion { id, session: entry.request.session, service, succeeded: true };
+        let (session, runs) = (entry.request.session, entry.request.runs());
+        let completion = Completion { id, session, runs, service, succeeded: true };
         self.scheduler.request_completed(self.now, &completion);
         self.served.push(Served {
             tenant: entry.tenant,

@@ -216,6 +216,7 @@ impl Core {
             let completion = Completion {
                 id: RequestId(u64::from(index)),
                 session: request.session,
+                runs,
                 service: self.now.since(piece.dispatched),
                 succeeded: piece.error.is_none(),
             };

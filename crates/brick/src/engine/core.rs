@@ -81,7 +81,9 @@ impl Core {
             let piece = Piece::new(index, start, length, self.pieces_so_far);
             self.pieces_so_far += 1;
             let number = self.pieces.insert(piece);
-            let block = self.pieces[number].block_request(number, request, volume_start);
+            let piece = &mut self.pieces[number];
+            let block = piece.block_request(number, request, volume_start);
+            piece.runs = block.runs();
             self.meters.piece_queued(request.session);
             self.scheduler.request_added(self.now, block);
         }
@@ -209,14 +211,13 @@ impl Core {
     fn piece_done(&mut self, index: u32) {
         let piece = self.pieces.remove(index).expect("a piece is done once");
         let request = &mut self.requests[piece.request];
-        let runs = u64::from(piece.length).div_ceil(plimsoll_core::units::RUN_BYTES_MAX).max(1);
-        self.meters.piece_completed(request.session, runs, piece.length);
+        self.meters.piece_completed(request.session, piece.runs, piece.length);
         // A scheduler that was switched on after the dispatch never had this piece.
         if piece.dispatched_by == Some(self.scheduler_number) {
             let completion = Completion {
                 id: RequestId(u64::from(index)),
                 session: request.session,
-                runs,
+                runs: piece.runs,
                 service: self.now.since(piece.dispatched),
                 succeeded: piece.error.is_none(),
             };

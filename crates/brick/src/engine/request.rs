@@ -100,6 +100,8 @@ pub(super) struct Piece {
     /// First byte, from the request's start.
     pub(super) start: u32,
     pub(super) length: u32,
+    /// Runs that it counts as.
+    pub(super) runs: u64,
     /// The order in which pieces arrived.
     pub(super) sequence: u64,
     /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
@@ -118,6 +120,7 @@ impl Piece {
             request,
             start,
             length,
+            runs: 0,
             sequence,
             dispatched_by: None,
             dispatched: Time::ZERO,

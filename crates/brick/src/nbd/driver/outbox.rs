@@ -7,11 +7,15 @@
 //!   vectors:  |-------- one ------------------| data |---- one ...
 //! ```
 
+use super::super::wire;
 use super::{REFUSALS_BYTES_MAX, REQUESTS_MAX, TAG_SEND};
 use crate::engine::{Payload, Port};
 use io_uring::{opcode, types};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
+
+/// Room for headers to begin with, bytes: those of all requests that a connection may have under way.
+const REPLIES_BYTES: usize = REQUESTS_MAX * wire::OFFSET_DATA_BYTES;
 
 /// Data of a reply and where it belongs.
 struct Part {
@@ -31,7 +35,7 @@ struct Batch {
 
 impl Batch {
     fn with_capacity() -> Batch {
-        let (headers, parts) = (Vec::with_capacity(REFUSALS_BYTES_MAX), Vec::with_capacity(REQUESTS_MAX));
+        let (headers, parts) = (Vec::with_capacity(REPLIES_BYTES), Vec::with_capacity(2 * REQUESTS_MAX));
         Batch { headers, parts, bytes: 0 }
     }
 
@@ -61,7 +65,7 @@ impl Outbox {
             waiting: Batch::with_capacity(),
             sending: Batch::with_capacity(),
             is_sending: false,
-            vectors: Vec::with_capacity(2 * REQUESTS_MAX + 1),
+            vectors: Vec::with_capacity(4 * REQUESTS_MAX),
             // SAFETY: all zero is a valid `msghdr`: no addresses, no lengths.
             message: unsafe { std::mem::zeroed() },
         }
@@ -73,8 +77,11 @@ impl Outbox {
     }
 
     /// So much waits for a client that does not read that no more should be asked.
+    ///
+    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that are
+    /// under way may still add theirs: with those, a batch has at most 1023 vectors, and the kernel takes 1024.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.headers.len() >= REFUSALS_BYTES_MAX - super::wire::CHUNK_BYTES - 8
+        self.waiting.headers.len() >= REFUSALS_BYTES_MAX || self.waiting.parts.len() >= REQUESTS_MAX
     }
 
     /// Adds a reply.

@@ -1,0 +1,148 @@
+//! A client that does not read its replies, or stops in the middle, stops itself and nobody else.
+
+mod engine_support;
+
+use engine_support::{Random, Served, file_config, memory, pause, raw_connection};
+use plimsoll_brick::backend::Volume;
+use plimsoll_brick::nbd::driver::REQUESTS_MAX;
+use plimsoll_brick::nbd::wire::Request;
+use plimsoll_brick::nbd::{Command, CommandFlags};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+const VOLUME_BYTES: u64 = 64 << 20;
+const READ_BYTES: u32 = 64 * 1024;
+/// What one connection's buffers, inbox and outbox come to, and as much again for the test's own needs, bytes.
+const GROWTH_BYTES_MAX: u64 = 160 << 20;
+
+fn read_request(cookie: u64, length: u32) -> [u8; 28] {
+    let offset = cookie % (VOLUME_BYTES / u64::from(READ_BYTES)) * u64::from(READ_BYTES);
+    Request { flags: CommandFlags::NONE, command: Command::Read, cookie, offset, length }.encode()
+}
+
+/// Sends requests until the server takes no more for a while; says how many were sent whole and the bytes sent of the
+/// next one.
+fn send_until_stuck(client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) -> (u64, usize) {
+    client.set_nonblocking(true).unwrap();
+    let (mut sent, mut stuck) = (0, 0);
+    let mut part = 0;
+    while stuck < 40 {
+        let bytes = request(sent);
+        match client.write(&bytes[part..]) {
+            Ok(count) => {
+                stuck = 0;
+                part += count;
+                if part == bytes.len() {
+                    (sent, part) = (sent + 1, 0);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                stuck += 1;
+                pause();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    client.set_nonblocking(false).unwrap();
+    (sent, part)
+}
+
+/// Bytes of memory that this process has.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("disk");
+    let file = Volume::open(file_config("file", &path, Some(VOLUME_BYTES))).unwrap();
+    let infos = [file.info().clone(), memory("memory", VOLUME_BYTES, 1 << 40).info().clone()];
+    let served = Served::plain(vec![file, memory("memory", VOLUME_BYTES, 1 << 30)]);
+    let before = resident_bytes();
+    for info in &infos {
+        let mut greedy = raw_connection(&served.engine, info);
+        let (sent, part) = send_until_stuck(&mut greedy, |cookie| read_request(cookie, READ_BYTES));
+        let status = served.engine.status().unwrap();
+        assert!(status.requests_under_way <= REQUESTS_MAX);
+        assert!(sent > 0 && resident_bytes().saturating_sub(before) < GROWTH_BYTES_MAX);
+
+        let mut polite = served.connect(&info.name, 8, true);
+        let mut random = Random(1);
+        for _ in 0..100 {
+            let offset = random.below(VOLUME_BYTES / 4096) * 4096;
+            polite.write(offset, &[offset as u8; 4096], false).unwrap();
+            let mut bytes = [0; 4096];
+            polite.read(offset, &mut bytes).unwrap();
+            assert_eq!(bytes, [offset as u8; 4096]);
+        }
+        polite.disconnect().unwrap();
+
+        // The greedy one has lost nothing: once it reads, all of its requests are answered.
+        let mut reader = greedy.try_clone().unwrap();
+        let rest = read_request(sent, READ_BYTES)[part..].to_vec();
+        let sending = std::thread::spawn(move || {
+            if part > 0 {
+                greedy.write_all(&rest).unwrap()
+            }
+        });
+        let mut reply = vec![0; 16 + READ_BYTES as usize];
+        for _ in 0..sent + u64::from(part > 0) {
+            reader.read_exact(&mut reply).unwrap();
+            assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        }
+        sending.join().unwrap();
+    }
+    served.wait_until_all_have_gone();
+    served.engine.shutdown(engine_support::PATIENCE).unwrap();
+}
+
+#[test]
+fn refusals_that_nobody_reads_are_bounded_too() {
+    let volume = memory("v", VOLUME_BYTES, 0);
+    let info = volume.info().clone();
+    let served = Served::plain(vec![volume]);
+    let before = resident_bytes();
+    let mut rude = raw_connection(&served.engine, &info);
+    let (sent, part) = send_until_stuck(&mut rude, |cookie| read_request(cookie, 1));
+    assert!(sent > 4096 && resident_bytes().saturating_sub(before) < GROWTH_BYTES_MAX);
+    let rest = read_request(sent, 1)[part..].to_vec();
+    let mut reader = rude.try_clone().unwrap();
+    let sending = std::thread::spawn(move || rude.write_all(&rest).unwrap());
+    let mut reply = [0; 16];
+    for cookie in 0..=sent {
+        reader.read_exact(&mut reply).unwrap();
+        assert_eq!((reply[7], &reply[8..]), (22, &cookie.to_be_bytes()[..]));
+    }
+    sending.join().unwrap();
+    drop(reader);
+    served.wait_until_all_have_gone();
+}
+
+#[test]
+fn a_payload_that_does_not_come_holds_up_nobody() {
+    let volume = memory("v", VOLUME_BYTES, 0);
+    let info = volume.info().clone();
+    let served = Served::plain(vec![volume]);
+    let mut stalled = Vec::new();
+    for cookie in 0..8 {
+        let mut client = raw_connection(&served.engine, &info);
+        let request =
+            Request { flags: CommandFlags::NONE, command: Command::Write, cookie, offset: 0, length: 32 << 20 };
+        client.write_all(&request.encode()).unwrap();
+        client.write_all(&[1; 10_000]).unwrap();
+        stalled.push(client);
+    }
+    let mut client = served.connect("v", 1, true);
+    let data: Vec<u8> = (0..32 << 20).map(|index: u32| (index % 251) as u8).collect();
+    client.write(32 << 20, &data, false).unwrap();
+    let mut bytes = vec![0; data.len()];
+    client.read(32 << 20, &mut bytes).unwrap();
+    assert!(bytes == data);
+    client.read(0, &mut bytes[..4096]).unwrap();
+    assert!(bytes[..4096].iter().all(|&byte| byte == 0), "half of a write is not written");
+    drop(stalled);
+    client.disconnect().unwrap();
+    served.wait_until_all_have_gone();
+}

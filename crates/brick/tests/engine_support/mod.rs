@@ -1,0 +1,152 @@
+//! What the engine's tests share: an engine with volumes, NBD clients, patience.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
+use plimsoll_brick::engine::{EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
+use plimsoll_brick::nbd::client::ClientOptions;
+use plimsoll_brick::nbd::driver::export_info;
+use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
+use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, Negotiated, SharedExports};
+use plimsoll_core::{Allocation, DeviceProfile, Span};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Long enough for a machine that is busy with something else.
+pub const PATIENCE: Span = Span::from_secs(60);
+
+/// A device of 64 GiB that does whatever is asked.
+pub fn profile() -> DeviceProfile {
+    DeviceProfile {
+        name: "device".into(),
+        capacity_bytes: 64 << 30,
+        worst_case_runs_per_second: 10_000.0,
+        sequential_bytes_per_second: 1e9,
+        is_rotational: false,
+        outstanding_max: 32,
+    }
+}
+
+pub fn session(name: &str) -> SessionConfig {
+    SessionConfig { name: name.into(), allocation: Allocation::default() }
+}
+
+pub fn memory(name: &str, size_bytes: u64, start_bytes: u64) -> Volume {
+    let backing = Backing::Memory { size_bytes };
+    let pool = "pool".into();
+    Volume::open(VolumeConfig { name: name.into(), pool, backing, start_bytes, is_read_only: false }).unwrap()
+}
+
+pub fn file_config(name: &str, path: &Path, size_bytes: Option<u64>) -> VolumeConfig {
+    let backing = Backing::File { path: path.to_owned(), size_bytes, creates: size_bytes.is_some() };
+    VolumeConfig { name: name.into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false }
+}
+
+/// An engine whose volumes can be reached over a Unix socket.
+pub struct Served {
+    pub engine: EngineHandle,
+    exports: SharedExports,
+    serving: Option<Serving>,
+    _directory: tempfile::TempDir,
+}
+
+impl Served {
+    pub fn new(config: EngineConfig, volumes: Vec<Volume>) -> Served {
+        let engine = spawn(config).unwrap();
+        engine.open_pool("pool", Allocation::default()).unwrap();
+        let (exports, directory) = (SharedExports::new(), tempfile::tempdir().unwrap());
+        let address = Address::Unix(directory.path().join("nbd.sock"));
+        let (of_listener, known) = (engine.clone(), exports.clone());
+        let listener = Listener::bind(&address, ListenerOptions::default()).unwrap();
+        let serving = listener.serve(known, move |socket, negotiated, _| {
+            let volume = negotiated.export.name.clone();
+            let connection = Box::new(NbdConnection::new(socket, negotiated));
+            of_listener.attach(&volume, session("client"), connection).unwrap();
+        });
+        let served = Served { engine, exports, serving: Some(serving.unwrap()), _directory: directory };
+        volumes.into_iter().for_each(|volume| served.add(volume));
+        served
+    }
+
+    /// With `noop`.
+    pub fn plain(volumes: Vec<Volume>) -> Served {
+        Served::new(EngineConfig::new(profile(), "noop"), volumes)
+    }
+
+    pub fn add(&self, volume: Volume) {
+        self.exports.add(export_info(volume.info(), false)).unwrap();
+        self.engine.add_volume(volume).unwrap();
+    }
+
+    /// Where it can be reached.
+    pub fn address(&self) -> &Address {
+        self.serving.as_ref().unwrap().address()
+    }
+
+    pub fn connect(&self, volume: &str, depth_max: u32, structured_replies: bool) -> Client {
+        let options =
+            ClientOptions { export_name: volume.into(), structured_replies, depth_max, ..ClientOptions::default() };
+        Client::connect(self.serving.as_ref().unwrap().address(), &options).unwrap()
+    }
+
+    /// Waits until the status is as it should be, and gives it.
+    pub fn wait_until(&self, what: &str, is_so: impl Fn(&EngineStatus) -> bool) -> EngineStatus {
+        for _ in 0..PATIENCE.as_nanos() / PAUSE.as_nanos() {
+            let status = self.engine.status().unwrap();
+            if is_so(&status) {
+                return status;
+            }
+            pause();
+        }
+        panic!("never came: {what}; now {:?}", self.engine.status().unwrap());
+    }
+
+    /// Waits until nobody is attached, and checks that nothing of anybody is left.
+    pub fn wait_until_all_have_gone(&self) -> EngineStatus {
+        let status = self.wait_until("the end of all connections", |status| {
+            status.volumes.iter().all(|volume| volume.front_ends == 0)
+        });
+        assert_eq!(status.requests_under_way, 0, "every request was given back");
+        let paths: Vec<_> = status.accounts.iter().map(|account| account.path.as_str()).collect();
+        assert_eq!(paths, [status.device.as_str(), "pool"], "every session was closed");
+        assert!(status.accounts.iter().all(|account| account.queued == 0 && account.in_flight == 0));
+        status
+    }
+}
+
+/// Attaches the server's end of a socket pair, past the handshake, and gives the client's end.
+pub fn raw_connection(engine: &EngineHandle, volume: &VolumeInfo) -> UnixStream {
+    let (client, server) = UnixStream::pair().unwrap();
+    let negotiated =
+        Negotiated { export: export_info(volume, false), structured_replies: false, block_size_known: true };
+    let connection = Box::new(NbdConnection::new(server.into(), negotiated));
+    engine.attach(&volume.name, session("raw"), connection).unwrap();
+    client.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
+    client
+}
+
+const PAUSE: Span = Span::from_millis(5);
+
+/// Lets other threads run.
+pub fn pause() {
+    let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: PAUSE.as_nanos() as i64 };
+    let _ = rustix::thread::nanosleep(&pause);
+}
+
+/// Nanoseconds of the kernel's monotonic clock.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A small generator of numbers that look random (xorshift64*, Vigna 2016); the same seed gives the same numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % bound
+    }
+}

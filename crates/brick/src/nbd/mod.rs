@@ -21,8 +21,9 @@
 //! | [`wire`] | requests and replies of the transmission phase |
 //! | [`option`] | options and their replies of the handshake |
 //! | [`handshake`] | the server's half of the handshake, a state machine |
-//! | [`address`] | where a server listens
+//! | [`address`] | where a server listens |
 //! | [`listener`] | sockets, threads and deadlines around the handshake |
+//! | [`driver`] | the server's half of transmission, on the ring of a device |
 //! | [`replies`] | the client's half of transmission, a state machine |
 //! | [`client`] | a blocking client with pipelining |
 //!

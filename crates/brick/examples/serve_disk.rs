@@ -78,8 +78,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config =
         VolumeConfig { name: VOLUME.to_owned(), pool: POOL.to_owned(), backing, start_bytes: 0, is_read_only: false };
     let volume = Volume::open(config)?;
-    let plan =
-        AttachPlan { volume: VOLUME.to_owned(), size_bytes, block_bytes: volume.info().block_bytes, file_system };
+    let plan = AttachPlan {
+        volume: VOLUME.to_owned(),
+        size_bytes,
+        block_bytes: volume.info().block_bytes,
+        is_read_only: false,
+        file_system,
+    };
     engine.add_volume(volume)?;
 
     let (mut attachment, device) = Attachment::mount_disk(&state, plan)?;

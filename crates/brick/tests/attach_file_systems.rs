@@ -63,6 +63,7 @@ fn verify_with_fio(root: &Path) {
             "--fsync=64",
             "--loops=3",
             "--verify=crc32c",
+            "--verify_state_save=0",
             "--verify_backlog=128",
             "--verify_fatal=1",
             "--randseed=7",

@@ -121,15 +121,16 @@ impl FileSystemPlan {
     /// Whether the volume has to be formatted, given what it holds.
     ///
     /// # Errors
-    /// It holds something else, or nothing and it must not be formatted.
-    pub fn needs_format(&self, volume: &str, content: Content) -> Result<bool, AttachError> {
+    /// It holds something else, or nothing and it must not or cannot be formatted.
+    pub fn needs_format(&self, volume: &str, content: Content, is_read_only: bool) -> Result<bool, AttachError> {
         if self.kind.is_in(content) {
             return Ok(false);
         }
-        if content == Content::Empty && self.format == Format::IfEmpty {
+        if content == Content::Empty && self.format == Format::IfEmpty && !is_read_only {
             return Ok(true);
         }
         let expected = match self.format {
+            _ if is_read_only => format!("{} (it is read-only)", self.kind),
             Format::Never => format!("{} (it may not be formatted)", self.kind),
             Format::IfEmpty => format!("{} or nothing", self.kind),
         };
@@ -152,13 +153,13 @@ impl FileSystemPlan {
         Err(AttachError::ProgramFailed { program, outcome: output.status.to_string(), said })
     }
 
-    /// Mounts `device` on the target.
+    /// Mounts `device` on the target, which exists.
     ///
     /// # Errors
-    /// What mkdir(2) and mount(2) say; the reason that a file system gives stands in the kernel's log.
-    pub fn mount(&self, device: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(&self.target)?;
-        let (flags, options) = split_options(&format!("{},{}", self.kind.own_options(), self.options));
+    /// What mount(2) says; the reason that a file system gives stands in the kernel's log.
+    pub fn mount(&self, device: &Path, is_read_only: bool) -> io::Result<()> {
+        let (mut flags, options) = split_options(&format!("{},{}", self.kind.own_options(), self.options));
+        flags.set(MountFlags::RDONLY, is_read_only || flags.contains(MountFlags::RDONLY));
         let options = CString::new(options)?;
         Ok(rustix::mount::mount(device, &self.target, self.kind.name(), flags, options.as_c_str())?)
     }
@@ -196,12 +197,12 @@ mod tests {
     #[test]
     fn only_nothing_is_formatted() {
         let ext4 = plan(FileSystemKind::Ext4, Format::IfEmpty);
-        assert!(ext4.needs_format("a", Content::Empty).unwrap());
-        assert!(!ext4.needs_format("a", Content::Ext { block_bytes: 4096 }).unwrap());
+        assert!(ext4.needs_format("a", Content::Empty, false).unwrap());
+        assert!(!ext4.needs_format("a", Content::Ext { block_bytes: 4096 }, false).unwrap());
         for other in [Content::Xfs { sector_bytes: 512 }, Content::Btrfs, Content::Unknown { first_byte_at: 0 }] {
-            assert!(matches!(ext4.needs_format("a", other), Err(AttachError::Content { .. })), "{other}");
+            assert!(matches!(ext4.needs_format("a", other, false), Err(AttachError::Content { .. })), "{other}");
         }
-        let error = ext4.needs_format("a", Content::Btrfs).unwrap_err();
+        let error = ext4.needs_format("a", Content::Btrfs, false).unwrap_err();
         let expected = "volume a holds a btrfs file system, expected ext4 or nothing; nothing was changed";
         assert_eq!(error.to_string(), expected);
     }
@@ -209,8 +210,11 @@ mod tests {
     #[test]
     fn never_means_never() {
         let xfs = plan(FileSystemKind::Xfs, Format::Never);
-        assert!(!xfs.needs_format("a", Content::Xfs { sector_bytes: 4096 }).unwrap());
-        assert!(xfs.needs_format("a", Content::Empty).is_err());
+        assert!(!xfs.needs_format("a", Content::Xfs { sector_bytes: 4096 }, false).unwrap());
+        assert!(xfs.needs_format("a", Content::Empty, false).is_err());
+        let read_only = plan(FileSystemKind::Xfs, Format::IfEmpty).needs_format("a", Content::Empty, true);
+        let expected = "volume a holds nothing, expected xfs (it is read-only); nothing was changed";
+        assert_eq!(read_only.unwrap_err().to_string(), expected);
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub struct AttachPlan {
     pub size_bytes: u64,
     /// Smallest I/O that the volume takes, in bytes: 512 to 4096.
     pub block_bytes: u32,
+    /// The block device refuses writes, and the file system is mounted read-only. One that was not unmounted cleanly
+    /// cannot replay its journal then, and its mount fails unless its options say otherwise (XFS: `norecovery`).
+    pub is_read_only: bool,
     /// The file system that it has or gets; `None` leaves it at the block device.
     pub file_system: Option<FileSystemPlan>,
 }
@@ -131,7 +134,9 @@ impl Attachment {
     /// See [`AttachError`]; what was built stays until [`detach`](Self::detach) or the drop.
     pub fn build(&mut self) -> Result<(), AttachError> {
         let disk = self.disk_path();
-        let file = OpenOptions::new().read(true).write(true).open(&disk).map_err(AttachError::file("open", &disk))?;
+        // The loop driver takes "read-only" from how its file was opened.
+        let open = OpenOptions::new().read(true).write(!self.plan.is_read_only).open(&disk);
+        let file = open.map_err(AttachError::file("open", &disk))?;
         let got = file.metadata().map_err(AttachError::file("ask", &disk))?.len();
         let AttachPlan { volume, size_bytes: expected, .. } = &self.plan;
         if got != *expected {
@@ -139,7 +144,7 @@ impl Attachment {
         }
         let content = Content::of(&file, got).map_err(AttachError::file("read", &disk))?;
         let needs_format = match &self.plan.file_system {
-            Some(file_system) => file_system.needs_format(volume, content)?,
+            Some(file_system) => file_system.needs_format(volume, content, self.plan.is_read_only)?,
             None => false,
         };
         let number = self.attach_loop_device(&file, content)?;
@@ -175,7 +180,7 @@ impl Attachment {
         let note = MountNote { kind: kind.to_owned(), source, target: file_system.target.clone(), id: None };
         self.state.note(volume, |notes| notes.file_system = Some(note))?;
         let step = || format!("mount {kind} on {} (the kernel's log may say why)", file_system.target.display());
-        file_system.mount(device).map_err(|error| AttachError::step(volume, step())(error))?;
+        file_system.mount(device, self.plan.is_read_only).map_err(|error| AttachError::step(volume, step())(error))?;
         let id = mount_id(&file_system.target);
         self.state.note(volume, |notes| notes.file_system.iter_mut().for_each(|note| note.id = id))
     }

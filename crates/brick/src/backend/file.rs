@@ -114,8 +114,6 @@ impl FileBackend {
                 self.can_zero_range = false;
                 Progress::Next(FileStep::WriteZeroes, 0)
             }
-            // A trim is advice: a file system that cannot follow it has not failed.
-            (FileStep::PunchHole, Err(Errno::OPNOTSUPP)) => Progress::Done,
             (_, Err(Errno::INTR | Errno::AGAIN)) => Progress::Next(step, 0),
             (_, Err(errno)) => Progress::Failed(errno),
             // The file ends before the volume does: somebody truncated it.
@@ -126,8 +124,12 @@ impl FileBackend {
         }
     }
 
-    /// Says in the log that a request failed, at most once a second.
+    /// Says in the log that a request failed, at most once a second. That a file system has no holes is nothing to say:
+    /// a trim is advice, and the front end knows whether its client can do without.
     pub(crate) fn log_failure(&mut self, now: Time, operation: Operation, offset: u64, errno: Errno) {
+        if (operation, errno) == (Operation::Trim, Errno::OPNOTSUPP) {
+            return;
+        }
         if self.failed_logged.is_some_and(|logged| now.since(logged) < LOG_INTERVAL) {
             return;
         }
@@ -271,7 +273,8 @@ mod tests {
         assert_eq!(after(write, 512, true, Err(Errno::NOSPC)), Progress::Failed(Errno::NOSPC));
         assert_eq!(after(write, 512, false, Err(Errno::INTR)), Progress::Next(write, 0));
         assert_eq!(after(FileStep::PunchHole, 512, true, Ok(0)), Progress::Next(FileStep::Sync, 512));
-        assert_eq!(after(FileStep::PunchHole, 512, false, Err(Errno::OPNOTSUPP)), Progress::Done);
+        let no_holes = after(FileStep::PunchHole, 512, false, Err(Errno::OPNOTSUPP));
+        assert_eq!(no_holes, Progress::Failed(Errno::OPNOTSUPP), "what was trimmed must read as zero");
         assert_eq!(after(FileStep::Sync, 0, true, Ok(0)), Progress::Done);
         assert_eq!(after(FileStep::Sync, 0, true, Err(Errno::IO)), Progress::Failed(Errno::IO));
     }

@@ -5,7 +5,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 
-/// Ranges of this size or more are zeroed by giving their pages back, bytes: below, writing zeroes is quicker.
+/// Ranges of this size or more are zeroed by giving their pages back, bytes: below, writing zeroes is quicker. Pages that
+/// are locked go too (`MADV_DONTNEED_LOCKED`): a process that serves file systems locks its memory.
 const UNMAP_BYTES_MIN: usize = 64 * 1024;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
@@ -65,7 +66,7 @@ impl MemoryBackend {
         // zeroes, and if the kernel refuses, they are written.
         unsafe {
             let middle = start.add(head);
-            if pages >= UNMAP_BYTES_MIN && madvise(middle.cast(), pages, Advice::LinuxDontNeed).is_ok() {
+            if pages >= UNMAP_BYTES_MIN && madvise(middle.cast(), pages, Advice::LinuxDontneedLocked).is_ok() {
                 std::ptr::write_bytes(start, 0, head);
                 std::ptr::write_bytes(middle.add(pages), 0, length - head - pages);
             } else {

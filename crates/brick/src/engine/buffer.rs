@@ -148,7 +148,7 @@ impl Arena {
         self.out -= 1;
         if class.bytes >= RETURNED_BYTES_MIN {
             // SAFETY: the slot's bytes belong to nobody now. A refusal only means that the memory is kept.
-            let _ = unsafe { madvise(buffer.data.as_ptr().cast(), class.bytes as usize, Advice::LinuxDontNeed) };
+            let _ = unsafe { madvise(buffer.data.as_ptr().cast(), class.bytes as usize, Advice::LinuxDontneedLocked) };
         }
     }
 

@@ -164,6 +164,7 @@ impl FuseConnection {
         let file = attributes(port);
         let reply = match call {
             Call::Fsync => return self.submit(port, unique, Operation::Flush, (0, 0), Payload::None),
+            // A volume that has no holes says so: the kernel then writes the zeroes that it needs, and discards no more.
             Call::Allocate { mode: AllocateMode::PunchHole, offset, length } => {
                 return self.submit_range(port, unique, Operation::Trim, offset, length);
             }

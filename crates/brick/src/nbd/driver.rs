@@ -290,7 +290,11 @@ impl FrontEnd for NbdConnection {
         }
         let Asked { cookie, offset } = self.asked[usize::from(place)];
         let is_chunked = operation == Operation::Read && self.negotiated.structured_replies;
-        let result = result.map_err(|errno| Errno::from_system(errno.raw_os_error()));
+        let result = match (operation, result) {
+            // A trim is advice: a volume that cannot follow it has not failed.
+            (Operation::Trim, Err(SystemErrno::OPNOTSUPP)) => Ok(()),
+            (_, result) => result.map_err(|errno| Errno::from_system(errno.raw_os_error())),
+        };
         match (result, is_chunked) {
             (Ok(()), true) => {
                 let header = wire::offset_data_chunk(cookie, true, offset, length);

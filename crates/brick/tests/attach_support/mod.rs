@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover};
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, DeviceProfile};
@@ -67,14 +67,19 @@ pub fn check_file_system(kind: FileSystemKind, device: &Path) {
 pub struct Rig {
     pub engine: EngineHandle,
     pub state: Arc<StateDirectory>,
-    pub block_bytes: u32,
+    pub info: VolumeInfo,
     pub directory: TempDir,
 }
 
 impl Rig {
     /// With a volume in memory.
     pub fn in_memory() -> Rig {
-        Rig::new(tempfile::tempdir().unwrap(), Backing::Memory { size_bytes: SIZE_BYTES })
+        Rig::in_memory_of(SIZE_BYTES)
+    }
+
+    /// With a volume of `size_bytes` in memory; only what is written takes any.
+    pub fn in_memory_of(size_bytes: u64) -> Rig {
+        Rig::new(tempfile::tempdir().unwrap(), Backing::Memory { size_bytes })
     }
 
     /// With a volume in a file of the directory.
@@ -86,8 +91,8 @@ impl Rig {
     fn new(directory: TempDir, backing: Backing) -> Rig {
         let (state, recovered) = recover(&state_path(directory.path())).unwrap();
         assert_eq!(recovered, []);
-        let (engine, block_bytes) = serve(backing);
-        Rig { engine, state, block_bytes, directory }
+        let (engine, info) = serve(backing);
+        Rig { engine, state, info, directory }
     }
 
     /// The directory that file systems are mounted on.
@@ -104,7 +109,7 @@ impl Rig {
 
     /// Mounts the FUSE file only.
     pub fn mount_disk(&self, file_system: Option<(FileSystemKind, Format)>) -> Attachment {
-        mount_disk(&self.engine, &self.state, self.block_bytes, file_system, self.target())
+        mount_disk(&self.engine, &self.state, &self.info, file_system, self.target())
     }
 
     /// Stops the engine and gives back the directory.
@@ -122,11 +127,11 @@ pub fn state_path(directory: &Path) -> PathBuf {
     directory.join("state")
 }
 
-/// Starts an engine that serves a volume with `backing`; gives back the volume's block size too.
-pub fn serve(backing: Backing) -> (EngineHandle, u32) {
+/// Starts an engine that serves a volume with `backing`.
+pub fn serve(backing: Backing) -> (EngineHandle, VolumeInfo) {
     let profile = DeviceProfile {
         name: "device".to_owned(),
-        capacity_bytes: SIZE_BYTES,
+        capacity_bytes: 1 << 40,
         worst_case_runs_per_second: 100_000.0,
         sequential_bytes_per_second: 1e9,
         is_rotational: false,
@@ -137,21 +142,27 @@ pub fn serve(backing: Backing) -> (EngineHandle, u32) {
     let (name, pool) = (VOLUME.to_owned(), POOL.to_owned());
     let config = VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false };
     let volume = Volume::open(config).unwrap();
-    let block_bytes = volume.info().block_bytes;
+    let info = volume.info().clone();
     engine.add_volume(volume).unwrap();
-    (engine, block_bytes)
+    (engine, info)
 }
 
 /// Mounts the FUSE file of the engine's volume.
 pub fn mount_disk(
     engine: &EngineHandle,
     state: &Arc<StateDirectory>,
-    block_bytes: u32,
+    info: &VolumeInfo,
     file_system: Option<(FileSystemKind, Format)>,
     target: PathBuf,
 ) -> Attachment {
     let file_system = file_system.map(|(kind, format)| FileSystemPlan { kind, format, target, options: String::new() });
-    let plan = AttachPlan { volume: VOLUME.to_owned(), size_bytes: SIZE_BYTES, block_bytes, file_system };
+    let plan = AttachPlan {
+        volume: VOLUME.to_owned(),
+        size_bytes: info.size_bytes,
+        block_bytes: info.block_bytes,
+        is_read_only: info.is_read_only,
+        file_system,
+    };
     let (attachment, device) = Attachment::mount_disk(state, plan).unwrap();
     let session = SessionConfig { name: "mount".to_owned(), allocation: Allocation::default() };
     engine.attach(VOLUME, session, Box::new(FuseConnection::new(device))).unwrap();

@@ -213,6 +213,7 @@ fn a_far_command_is_not_starved_by_near_ones() {
         }
         drive.submit(at, near(token));
         token += 1;
+        assert!(token < 1_000, "starved");
     };
     // Eight came before it, each may have to age in turn, and none takes longer than a full stroke and a revolution.
     let service_max = Span::from_millis(25);
@@ -239,6 +240,19 @@ fn reading_ahead_saves_the_revolution_that_a_host_loses_by_thinking() {
     let without = HddParameters { read_ahead_bytes: 0, ..WD_AAKX };
     let behind = stream(&mut Hdd::new(&without, 1), Operation::Read, 0, 256, 2_000, pause);
     assert!(behind < 0.2 * 138e6, "{behind}");
+}
+
+#[test]
+fn a_read_that_continues_the_stream_holds_the_arm_until_it_is_done() {
+    let mut drive = Hdd::new(&WD_AAKX, 1);
+    drive.submit(Time::ZERO, request(0, Operation::Read, 0, 256));
+    drive.submit(Time::ZERO, request(1, Operation::Write, 10_000, 8));
+    drive.submit(Time::ZERO, request(2, Operation::Read, 256, 4_096));
+    let finished = drain(&mut drive);
+    assert_eq!(finished.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [0, 2, 1]);
+    let streamed = finished[1].1.since(finished[0].1).as_secs_f64();
+    let media = 4_096.0 * 512.0 / 138e6;
+    assert!((streamed / media - 1.0).abs() < 0.05, "{streamed} {media}");
 }
 
 #[test]
@@ -327,6 +341,20 @@ fn a_flush_ends_when_everything_written_before_is_on_the_platters() {
 }
 
 #[test]
+fn a_flush_waits_for_what_has_left_the_cache_and_not_reached_the_platters() {
+    let mut drive = Hdd::new(&cached(), 1);
+    drive.submit(Time::ZERO, request(0, Operation::Write, 500_000_000, 8));
+    assert!(drive.cache.is_clean() && drive.sectors_leaving == 8, "an idle arm sets out at once");
+    let on_platters = drive.free_at;
+    let soon = Time::from_nanos(1_000_000);
+    drive.submit(soon, request(1, Operation::Flush, 0, 0));
+    drive.submit(soon, request(2, Operation::Flush, 0, 0));
+    let finished = drain(&mut drive);
+    assert!(finished[0].0 == 0 && finished[0].1 < soon);
+    assert_eq!(finished[1..], [(1, on_platters), (2, on_platters)]);
+}
+
+#[test]
 fn a_forced_write_and_the_flush_after_it_bypass_the_cache() {
     let mut drive = Hdd::new(&cached(), 1);
     drive.submit(Time::ZERO, request(1, Operation::Write, 5_000, 8));
@@ -352,6 +380,7 @@ fn a_greedy_cached_writer_leaves_reads_their_turn() {
         }
         drive.submit(at, write(token));
         token += 1;
+        assert!(token < 1_000, "the read never had its turn");
     };
     assert!(read_at < Time::from_nanos(100_000_000), "{read_at:?}");
 }

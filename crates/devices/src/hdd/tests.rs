@@ -251,8 +251,9 @@ fn a_read_that_continues_the_stream_holds_the_arm_until_it_is_done() {
     let finished = drain(&mut drive);
     assert_eq!(finished.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [0, 2, 1]);
     let streamed = finished[1].1.since(finished[0].1).as_secs_f64();
+    // At the mean rate; a switch of heads more or less makes 8 %.
     let media = 4_096.0 * 512.0 / 138e6;
-    assert!((streamed / media - 1.0).abs() < 0.05, "{streamed} {media}");
+    assert!((streamed / media - 1.0).abs() < 0.1, "{streamed} {media}");
 }
 
 #[test]

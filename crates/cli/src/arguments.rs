@@ -1,6 +1,8 @@
 //! The command line.
 
+use crate::control::protocol::{Change, Limit};
 use clap::{Args, Parser, Subcommand};
+use plimsoll_core::{Priority, Rate};
 use std::path::PathBuf;
 
 /// Gives each tenant of a shared disk the reserve, limit, share or deadline that it was promised.
@@ -9,6 +11,7 @@ use std::path::PathBuf;
     name = "plimsoll",
     version,
     after_help = "Examples:
+  plimsoll demo                    two tenants on one slow disk, without and with Plimsoll
   plimsoll check plimsoll.toml     what would be served, or what is wrong
   plimsoll up plimsoll.toml        serve it until Ctrl-C or SIGTERM
   plimsoll status --watch          rates, queues and latencies, every second
@@ -28,6 +31,18 @@ pub struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show a backup freezing a small writer on a shared disk, and Plimsoll giving the small writer its reserve back
+    #[command(after_help = "Example:
+  # plimsoll demo --out demo.svg
+  transactions                  per second  median     p99  slowest  disk  backup
+  alone                         ...
+  with the backup               ...
+  with the backup and Plimsoll  ...
+
+Both tenants have a volume of their own with a real ext4 on one emulated 7200 rpm drive in memory. It takes root, FUSE
+and loop devices; without them, or with --nbd, the tenants write to the same drive over NBD, and the report says so.
+Exit code 0 only if isolation was measured; 1 if it was not; 3 if the machine was too busy to emulate a drive.")]
+    Demo(DemoArguments),
     /// Check a configuration and print what it would serve
     #[command(after_help = "Example:
   $ plimsoll check plimsoll.toml
@@ -36,12 +51,61 @@ pub enum Command {
 Every error of the file is reported, one on a line, as FILE:LINE: KEY: got X, allowed Y. Nothing is started and no
 backing file is opened. Every key is described in docs/configuration.md.")]
     Check(CheckArguments),
+    /// Serve what a configuration asks for, until Ctrl-C or SIGTERM
+    #[command(after_help = "Example:
+  # plimsoll up plimsoll.toml
+  device disk0: scheduler zygaria, behaves like hdd.deskstar-120
+  volume db: ext4 on /mnt/db (/dev/loop0)
+  volume scratch: NBD export \"scratch\"
+  NBD on unix:/run/plimsoll/nbd.sock
+  control on unix:/run/plimsoll/control.sock
+  serving; Ctrl-C or SIGTERM ends it
+
+It stays in the foreground. What a predecessor left attached after a kill -9 is undone first. On the first SIGTERM or
+SIGINT connections are ended, file systems unmounted and volumes made durable; a second one cuts connections off.
+Mounts take root; a configuration with NBD exports only runs as any user, whose default sockets and state are then in
+$XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.")]
+    Up(UpArguments),
+    /// What the running daemon does: rates, queues and latencies of each pool and session
+    #[command(after_help = "Example:
+  $ plimsoll status --watch
+  account  kind  reserve  limit  runs/s  rate  queued  at device  read p50  read p99  write p50  write p99
+
+Rates are of the last whole second. Latencies are from the request's arrival to its completion, since the account
+opened. --json prints what the control socket answers (docs/control.md), with --watch one object a line.")]
+    Status(StatusArguments),
+    /// List, add, change and remove pools while the daemon runs
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// The volumes of the running daemon
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// The models of devices that a volume can be made to behave like
     #[command(subcommand)]
     Device(DeviceCommand),
     /// The schedulers that a device can be given
     #[command(subcommand)]
     Scheduler(SchedulerCommand),
+}
+
+/// Arguments of `plimsoll demo`.
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    /// Seconds that are measured, without and with Plimsoll each
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    pub seconds: u64,
+    /// Where the picture goes (SVG)
+    #[arg(long, default_value = "demo.svg", value_name = "FILE")]
+    pub out: PathBuf,
+    /// Write over NBD, without file systems
+    #[arg(long)]
+    pub nbd: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `plimsoll check`.
@@ -52,6 +116,160 @@ pub struct CheckArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `plimsoll up`.
+#[derive(Debug, Args)]
+pub struct UpArguments {
+    /// The configuration, in TOML
+    pub file: PathBuf,
+}
+
+/// Where the daemon is.
+#[derive(Debug, Args)]
+pub struct DaemonArguments {
+    /// The daemon's control socket [default: control.sock in the state directory of this user]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// Arguments of `plimsoll status`.
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+    /// Print it again every second
+    #[arg(long)]
+    pub watch: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plimsoll pool ...`.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// List the pools and what each was promised
+    #[command(after_help = "Example:
+  $ plimsoll pool list
+  pool    kind    device  reserve    limit  weight  priority
+  web     pool    disk0       30%  10 MB/s     100         4
+  web/db  volume  disk0         -        -     100         4
+
+A volume has an account in its pool, which is set like a pool: its sessions share what it is promised.")]
+    List(DaemonOutputArguments),
+    /// Add a pool
+    #[command(after_help = "Example:
+  $ plimsoll pool add web/batch --reserve 5% --limit \"2 MB/s\"
+  pool web/batch added on disk0
+
+The part before the last / is a pool that is open. A pool that is in no other needs --device if there are several.
+A reserve that does not fit is refused, and the message says by how much; the exit code is 1.")]
+    Add(PoolAddArguments),
+    /// Change what a pool or volume is promised, from its next request on
+    #[command(after_help = "Example:
+  $ plimsoll pool set web --reserve 40%
+  web: a reserve of 44.8 runs/s does not fit: disk0 has 112 runs/s, 78.4 are promised to others, 11.2 too many
+
+What is not named stays as it is. The configuration file is not changed.")]
+    Set(PoolSetArguments),
+    /// Remove a pool that has no members
+    #[command(after_help = "Example:
+  $ plimsoll pool remove web/batch
+  pool web/batch removed")]
+    Remove(PoolRemoveArguments),
+}
+
+/// Arguments of commands that ask the daemon and print.
+#[derive(Debug, Args)]
+pub struct DaemonOutputArguments {
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `plimsoll pool add`.
+#[derive(Debug, Args)]
+pub struct PoolAddArguments {
+    /// The pool's path, such as web/batch
+    pub pool: String,
+    /// The device, for a pool that is in no other
+    #[arg(long)]
+    pub device: Option<String>,
+    /// What it is promised.
+    #[command(flatten)]
+    pub change: ChangeArguments,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll pool set`.
+#[derive(Debug, Args)]
+pub struct PoolSetArguments {
+    /// The pool's path, such as web; a volume's is its pool's path and its name, such as web/db
+    pub pool: String,
+    /// What changes.
+    #[command(flatten)]
+    pub change: ChangeArguments,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll pool remove`.
+#[derive(Debug, Args)]
+pub struct PoolRemoveArguments {
+    /// The pool's path
+    pub pool: String,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// What a pool is promised.
+#[derive(Debug, Args)]
+pub struct ChangeArguments {
+    /// The rate that it gets however the others behave: "45 runs/s", 10MB/s, 30%
+    #[arg(long, value_name = "RATE")]
+    pub reserve: Option<Rate>,
+    /// The rate that it never exceeds, or none
+    #[arg(long, value_name = "RATE")]
+    pub limit: Option<Limit>,
+    /// Its part of what nobody reserved, relative to its neighbours': 1 to 10000
+    #[arg(long)]
+    pub weight: Option<u32>,
+    /// 0 (highest) to 7, or idle
+    #[arg(long, value_parser = priority)]
+    pub priority: Option<Priority>,
+}
+
+impl ChangeArguments {
+    /// As the protocol has it.
+    pub fn change(&self) -> Change {
+        Change { reserve: self.reserve, limit: self.limit, weight: self.weight, priority: self.priority }
+    }
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    let level = || text.parse().ok().filter(|level| *level <= 7).map(Priority::Level);
+    let priority = if text == "idle" { Some(Priority::Idle) } else { level() };
+    priority.ok_or_else(|| "allowed are 0 to 7 and idle".to_owned())
+}
+
+/// `plimsoll volume ...`.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// List the volumes, where each is and who serves it
+    #[command(after_help = "Example:
+  $ plimsoll volume list
+  volume  account  device    size  start  content      served as              users
+  db      web/db   disk0   10 GiB    0 B  /srv/db.img  /mnt/db on /dev/loop0      1")]
+    List(DaemonOutputArguments),
 }
 
 /// `plimsoll device ...`.

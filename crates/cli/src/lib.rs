@@ -2,14 +2,20 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`config`] | the configuration file: reading, checking, messages |
 //! | [`arguments`] | the command line |
 //! | [`commands`] | one file a command |
-//! | [`table`] | how tables are printed |
+//! | [`config`] | the configuration file: reading, checking, messages |
+//! | [`control`] | the control socket: protocol, daemon's end, commands' end |
+//! | [`demo`] | the demonstration: two tenants, one slow disk |
 //! | [`outcome`] | how a command ends: exit codes |
+//! | [`table`] | how tables are printed |
+//! | [`up`] | the daemon |
 
 pub mod arguments;
 pub mod commands;
 pub mod config;
+pub mod control;
+pub mod demo;
 pub mod outcome;
 pub mod table;
+pub mod up;

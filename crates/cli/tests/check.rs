@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name).canonicalize().unwrap()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -84,7 +84,7 @@ fn json_says_the_same() {
     let good = plimsoll(&folder("good"), &["check", "--json", "everything.toml"]);
     let value: serde_json::Value = serde_json::from_slice(&good.stdout).unwrap();
     assert_eq!(value["volumes"][0]["name"], "db");
-    assert_eq!(value["volumes"][2]["start_bytes"], 11_u64 << 30);
+    assert_eq!(value["volumes"][3]["start_bytes"], 12_u64 << 30);
     assert_eq!(value["pools"][2]["parent"], "web");
     let broken = plimsoll(&folder("broken"), &["check", "--json", "undefined-pool.toml"]);
     assert_eq!(broken.status.code(), Some(2));

@@ -1,11 +1,12 @@
 //! `plimsoll check FILE`: what a configuration would serve, or everything that is wrong with it.
 
-use super::{print, print_json};
+use super::{allocation_cells, print, print_json};
 use crate::arguments::CheckArguments;
 use crate::config::{Configuration, Defaults, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
-use plimsoll_core::{Allocation, ByteCount, Priority, Rate};
+use plimsoll_brick::attach::FileSystemPlan;
+use plimsoll_core::{ByteCount, Rate};
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
@@ -58,21 +59,10 @@ fn as_tables(configuration: &Configuration) -> String {
     format!("{devices}\n{pools}\n{volumes}\n{listen}control on unix:{control}\n")
 }
 
-/// Reserve, limit, weight and priority as tables have them.
-fn allocation_cells(allocation: &Allocation) -> [String; 4] {
-    let dash = || "-".to_owned();
-    [
-        if allocation.reserve == Rate::ZERO { dash() } else { allocation.reserve.to_string() },
-        allocation.limit.map_or_else(dash, |limit| limit.to_string()),
-        allocation.weight.to_string(),
-        if allocation.priority == Priority::default() { dash() } else { allocation.priority.to_string() },
-    ]
-}
-
 fn front_ends(volume: &Volume) -> Vec<String> {
     let export = volume.export.iter().map(|export| format!("NBD export {:?}", export.name));
-    let mount = volume.mount.iter().map(|mount| match &mount.path {
-        Some(path) => format!("{} at {}", mount.filesystem, path.display()),
+    let mount = volume.mount.iter().map(|mount| match &mount.file_system {
+        Some(FileSystemPlan { kind, target, .. }) => format!("{kind} on {}", target.display()),
         None => "loop device".to_owned(),
     });
     export.chain(mount).collect()
@@ -109,10 +99,10 @@ fn as_json(configuration: &Configuration) -> Value {
             "allocation": volume.allocation,
             "export": volume.export.as_ref().map(|export| &export.name),
             "mount": volume.mount.as_ref().map(|mount| json!({
-                "path": mount.path,
-                "filesystem": mount.filesystem.to_string(),
-                "formats_if_empty": mount.formats_if_empty,
-                "options": mount.options,
+                "filesystem": mount.file_system.as_ref().map(|file_system| file_system.kind),
+                "path": mount.file_system.as_ref().map(|file_system| &file_system.target),
+                "format": mount.file_system.as_ref().map(|file_system| file_system.format),
+                "options": mount.file_system.as_ref().map(|file_system| &file_system.options),
             })),
         })
     });

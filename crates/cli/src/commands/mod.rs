@@ -1,12 +1,19 @@
 //! One file a command.
 
 mod check;
+mod demo;
 mod device;
+mod pool;
 mod scheduler;
+mod status;
+mod volume;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, DaemonArguments};
+use crate::config::Defaults;
+use crate::control::client::Client;
 use crate::outcome::{Failure, Outcome, exit};
 use clap::Parser;
+use plimsoll_core::{Allocation, Rate};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -19,7 +26,12 @@ pub fn run() -> ExitCode {
 
 fn dispatch(command: Command) -> Outcome {
     match command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Up(arguments) => crate::up::run(&arguments.file),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Pool(command) => pool::run(&command),
+        Command::Volume(command) => volume::run(&command),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),
     }
@@ -33,6 +45,28 @@ fn start_log(level: &str) -> Outcome {
     })?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
     Ok(())
+}
+
+/// Connects to the running daemon.
+fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
+    let default = || Defaults::of_this_user().control_socket();
+    Client::connect(&daemon.socket.clone().unwrap_or_else(default))
+}
+
+/// The daemon answered something else than was asked: it is of another version.
+fn unexpected() -> Failure {
+    Failure::Failed("the daemon's answer is to another question: is it of this version?".into())
+}
+
+/// Reserve, limit, weight and priority as tables have them.
+fn allocation_cells(allocation: &Allocation) -> [String; 4] {
+    let dash = || "-".to_owned();
+    [
+        if allocation.reserve == Rate::ZERO { dash() } else { allocation.reserve.to_string() },
+        allocation.limit.map_or_else(dash, |limit| limit.to_string()),
+        allocation.weight.to_string(),
+        allocation.priority.to_string(),
+    ]
 }
 
 /// Prints on stdout; a reader that went away, as `| head` does, is no failure.

@@ -20,11 +20,14 @@ pub use model::*;
 pub use problem::{ConfigurationError, Place, Problem, quoted};
 pub use reader::name_problem;
 
+use plimsoll_brick::nbd::Address;
 use reader::{LineIndex, Section};
 use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
+/// The control socket in the state directory, if nobody says otherwise.
+const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -52,12 +55,12 @@ impl Defaults {
 
     /// Where the daemon's control socket is if nobody says.
     pub fn control_socket(&self) -> PathBuf {
-        self.state_directory.join("control.sock")
+        self.state_directory.join(CONTROL_SOCKET_NAME)
     }
 
     /// Where NBD clients connect if nobody says.
-    pub fn listen(&self) -> ListenAddress {
-        ListenAddress::Unix(self.state_directory.join("nbd.sock"))
+    pub fn listen(&self) -> Address {
+        Address::Unix(self.state_directory.join("nbd.sock"))
     }
 }
 
@@ -110,7 +113,7 @@ pub fn parse(
     let (table, is_usable) = syntax::parse(text, &lines, &mut problems);
     let configuration = is_usable.then(|| {
         let sections = sections::read(Section::root(&table, &lines), directory, defaults, &mut problems);
-        check::check(sections, file, defaults, &mut problems)
+        check::check(sections, file, &mut problems)
     });
     match configuration {
         Some(configuration) if problems.is_empty() => Ok(configuration),
@@ -134,6 +137,8 @@ pub fn parse_for_fuzzing(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::account::WEIGHT_DEFAULT;
+    use plimsoll_core::{Allocation, Priority, Rate, Span};
     use proptest::prelude::*;
 
     const WHOLE: &str = include_str!("../../tests/good/everything.toml");
@@ -210,6 +215,25 @@ mod tests {
             "\\PC{0,8}".prop_map(|text| format!("{text:?}")),
         ];
         prop_oneof![section.prop_map(str::to_owned), (key, value).prop_map(|(key, value)| format!("{key} = {value}"))]
+    }
+
+    #[test]
+    fn sessions_inherit_priority_and_deadlines_but_no_rates() {
+        let defaults = Defaults { state_directory: "/run/plimsoll".into() };
+        let configuration = parse(WHOLE, Path::new("whole.toml"), Path::new("/etc"), &defaults).unwrap();
+        let of = |name: &str| {
+            let volume = configuration.volumes.iter().find(|volume| volume.name == name).unwrap();
+            (configuration.volume_path(volume), configuration.session_allocation(volume))
+        };
+        let (path, session) = of("db");
+        assert_eq!(path, "web/shop/db");
+        assert_eq!((session.reserve, session.limit, session.weight), (Rate::ZERO, None, WEIGHT_DEFAULT));
+        assert_eq!(session.priority, Priority::Level(1), "its own");
+        let [read, write] = [session.deadlines.read, session.deadlines.write];
+        assert_eq!(read, Some(Span::from_millis(5)), "its own");
+        assert_eq!(write, Some(Span::from_millis(100)), "that of pool web, two levels up");
+        assert_eq!(of("logs").1.priority, Priority::Idle, "that of pool shop");
+        assert_eq!(of("raw").1, Allocation::default());
     }
 
     proptest! {

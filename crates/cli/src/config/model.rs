@@ -1,10 +1,11 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
 use super::problem::{Place, Problem};
+use plimsoll_brick::attach::FileSystemPlan;
+use plimsoll_brick::nbd::Address;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile};
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Requests that are kept at a device that is not emulated, if the configuration does not say.
@@ -42,28 +43,10 @@ pub struct Daemon {
 /// An address that NBD clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The address.
-    pub address: ListenAddress,
+    /// A Unix socket, or a loopback address; port 0 lets the kernel choose.
+    pub address: Address,
     /// Its line; 0 if it is the default.
     pub line: usize,
-}
-
-/// A Unix socket or a TCP port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
-    /// The path of the socket.
-    Unix(PathBuf),
-    /// A loopback address; port 0 lets the kernel choose.
-    Tcp(SocketAddr),
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListenAddress::Unix(path) => write!(out, "unix:{}", path.display()),
-            ListenAddress::Tcp(address) => write!(out, "tcp:{address}"),
-        }
-    }
 }
 
 /// A section `[device.NAME]`.
@@ -123,7 +106,7 @@ pub struct Pool {
 pub struct Volume {
     /// Its name; unique in the file.
     pub name: String,
-    /// The pool that its sessions open in.
+    /// The pool that it is in; the volume is an account there, and its sessions are below it.
     pub pool: String,
     /// The device that it is on, through its pool.
     pub device: String,
@@ -137,7 +120,7 @@ pub struct Volume {
     pub is_start_fixed: bool,
     /// Writes are refused.
     pub is_read_only: bool,
-    /// What its sessions are promised together.
+    /// What it was promised, for all its sessions together.
     pub allocation: Allocation,
     /// Its NBD export.
     pub export: Option<Export>,
@@ -177,48 +160,10 @@ pub struct Export {
 /// A section `[volume.NAME.mount]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The mount point; `None` exactly if there is no file system.
-    pub path: Option<PathBuf>,
-    /// Which file system.
-    pub filesystem: FileSystem,
-    /// Whether to make the file system where there is none. Never otherwise.
-    pub formats_if_empty: bool,
-    /// Mount options, separated by commas.
-    pub options: String,
+    /// The file system and where it is mounted; `None` for a block device without one.
+    pub file_system: Option<FileSystemPlan>,
     /// Where the section stands.
     pub place: Place,
-}
-
-/// A file system that a volume can carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileSystem {
-    /// ext4.
-    Ext4,
-    /// XFS.
-    Xfs,
-    /// None: only the loop device.
-    None,
-}
-
-impl FileSystem {
-    /// The names in the file, in the order of the variants.
-    pub const NAMES: &'static [&'static str] = &["ext4", "xfs", "none"];
-
-    /// The one called `name`.
-    pub fn from_name(name: &str) -> Option<FileSystem> {
-        match name {
-            "ext4" => Some(FileSystem::Ext4),
-            "xfs" => Some(FileSystem::Xfs),
-            "none" => Some(FileSystem::None),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for FileSystem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(FileSystem::NAMES[*self as usize])
-    }
 }
 
 impl Configuration {
@@ -238,6 +183,28 @@ impl Configuration {
             Some(parent) => format!("{}/{name}", self.pool_path(parent)),
             None => name.to_owned(),
         }
+    }
+
+    /// The path of the account that `volume` is: its pool's path and its own name.
+    pub fn volume_path(&self, volume: &Volume) -> String {
+        format!("{}/{}", self.pool_path(&volume.pool), volume.name)
+    }
+
+    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions; a priority
+    /// and deadlines are each session's own: the volume's, or those of the nearest pool around it that has any.
+    pub fn session_allocation(&self, volume: &Volume) -> Allocation {
+        let mut session = Allocation { deadlines: volume.allocation.deadlines, ..Allocation::default() };
+        let mut priority = volume.place.has("priority").then_some(volume.allocation.priority);
+        let ancestors = std::iter::successors(self.pool(&volume.pool), |pool| self.pool(pool.parent.as_deref()?));
+        for pool in ancestors {
+            let (own, theirs) = (&mut session.deadlines, pool.allocation.deadlines);
+            own.read = own.read.or(theirs.read);
+            own.write = own.write.or(theirs.write);
+            own.fsync = own.fsync.or(theirs.fsync);
+            priority = priority.or(pool.place.has("priority").then_some(pool.allocation.priority));
+        }
+        session.priority = priority.unwrap_or_default();
+        session
     }
 
     /// `problem` as a message with the file's name.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Bytes of a name at the most; names become parts of file names.
+/// Characters of a name at the most.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Turns a byte offset into a line.
@@ -251,13 +251,13 @@ impl<'t> Section<'t> {
     }
 }
 
-/// What names of devices, pools and volumes must be, if `name` is not.
+/// What names of devices, pools and volumes must be, if `name` is not. They become parts of paths and of file names.
 pub fn name_problem(name: &str) -> Option<String> {
     let is_fine = (1..=NAME_BYTES_MAX).contains(&name.len())
         && !name.starts_with('.')
-        && !name.chars().any(|c| c == '/' || c.is_control());
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     (!is_fine)
-        .then(|| format!("1 to {NAME_BYTES_MAX} bytes without \"/\" and control characters, not starting with \".\""))
+        .then(|| format!("1 to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\", not starting with \".\""))
 }
 
 fn whole_number(value: &DeValue<'_>) -> Option<u64> {

@@ -4,7 +4,9 @@
 use super::model::*;
 use super::problem::{Place, Problem};
 use super::reader::Section;
-use super::{Defaults, suggest};
+use super::{CONTROL_SOCKET_NAME, Defaults, suggest};
+use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
+use plimsoll_brick::nbd::Address;
 use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
 use plimsoll_core::{Allocation, ByteCount, Deadlines, DeviceProfile, Priority, Rate, Span};
 use std::collections::BTreeSet;
@@ -104,13 +106,17 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
         let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
         return Daemon { control_socket, state_directory, place: Place::default() };
     };
-    let state_directory =
-        section.read("state_directory", "the path of a directory", problems, |text| path(text, directory));
-    let state_directory = state_directory.unwrap_or_else(|| defaults.state_directory.clone());
+    let state_directory = section.read("state_directory", "the path of a directory", problems, |text| {
+        let path = path(text, directory)?;
+        // The sockets that are in it by default have to fit.
+        let bytes_max = SOCKET_PATH_BYTES_MAX - CONTROL_SOCKET_NAME.len() - 1;
+        bounded(path, bytes_max)
+    });
+    let defaults = state_directory.map_or_else(|| defaults.clone(), |state_directory| Defaults { state_directory });
     let control_socket =
         section.read("control_socket", "the path of a socket", problems, |text| socket(text, directory));
     let control_socket = control_socket.unwrap_or_else(|| defaults.control_socket());
-    Daemon { control_socket, state_directory, place: section.finish(problems) }
+    Daemon { control_socket, state_directory: defaults.state_directory, place: section.finish(problems) }
 }
 
 fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
@@ -134,10 +140,13 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 fn socket(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    let path = path(text, directory)?;
+    bounded(path(text, directory)?, SOCKET_PATH_BYTES_MAX)
+}
+
+fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String> {
     match path.as_os_str().len() {
-        ..=SOCKET_PATH_BYTES_MAX => Ok(path),
-        length => Err(format!("a path of at most {SOCKET_PATH_BYTES_MAX} bytes (it has {length})")),
+        length if length > bytes_max => Err(format!("a path of at most {bytes_max} bytes (it has {length})")),
+        _ => Ok(path),
     }
 }
 
@@ -166,19 +175,19 @@ fn listen(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem
     texts.is_some().then_some(listen)
 }
 
-fn is_any_port(address: &ListenAddress) -> bool {
-    matches!(address, ListenAddress::Tcp(address) if address.port() == 0)
+fn is_any_port(address: &Address) -> bool {
+    matches!(address, Address::Tcp(address) if address.port() == 0)
 }
 
 /// Without encryption, an export is for this machine only.
-fn address(text: &str, directory: &Path) -> Result<ListenAddress, String> {
+fn address(text: &str, directory: &Path) -> Result<Address, String> {
     const ALLOWED: &str = "\"unix:PATH\" or \"tcp:ADDRESS:PORT\" with a loopback address such as 127.0.0.1 or [::1]";
     if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, directory).map(ListenAddress::Unix);
+        return socket(path, directory).map(Address::Unix);
     }
     let address = text.strip_prefix("tcp:").and_then(|address| address.parse::<SocketAddr>().ok());
     let address = address.filter(|address| address.ip().is_loopback());
-    address.map(ListenAddress::Tcp).ok_or_else(|| ALLOWED.to_owned())
+    address.map(Address::Tcp).ok_or_else(|| ALLOWED.to_owned())
 }
 
 fn device(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Device> {
@@ -317,45 +326,50 @@ fn mount_section(
 ) -> Option<Mount> {
     const PATH: &str = "an absolute path, not \"/\"";
     const OPTIONS: &str = "at most 4095 bytes without control characters";
+    const FILE_SYSTEMS: &[&str] = &["ext4", "xfs", "none"];
+    const FORMATS: &[&str] = &["if-empty", "never"];
     let before = problems.len();
     let path = section.read("path", PATH, problems, |text| {
         let path = path(text, Path::new("")).ok().filter(|path| path.is_absolute() && path.parent().is_some());
         path.ok_or_else(|| PATH.to_owned())
     });
     section.require("filesystem", "\"ext4\", \"xfs\", \"none\"", problems);
-    let filesystem = section.choice("filesystem", FileSystem::NAMES, problems).and_then(FileSystem::from_name);
-    let formats_if_empty = section.choice("format", &["if-empty", "never"], problems) == Some("if-empty");
+    let kind = match section.choice("filesystem", FILE_SYSTEMS, problems) {
+        Some("ext4") => Some(FileSystemKind::Ext4),
+        Some("xfs") => Some(FileSystemKind::Xfs),
+        _ => None,
+    };
+    let format = section.choice("format", FORMATS, problems);
+    let format = if format == Some("if-empty") { Format::IfEmpty } else { Format::Never };
     let options = section.read("options", OPTIONS, problems, |text| {
         let is_fine = text.len() <= MOUNT_OPTIONS_BYTES_MAX && !text.chars().any(char::is_control);
         if is_fine { Ok(text.to_owned()) } else { Err(OPTIONS.to_owned()) }
     });
-    match filesystem {
-        Some(FileSystem::None) => {
-            for key in ["path", "format", "options"].into_iter().filter(|key| section.place().has(key)) {
-                problems.push(section.place().problem(
-                    key,
-                    "a value without a file system",
-                    "only with \"ext4\" or \"xfs\"",
-                ));
-            }
-        }
-        Some(_) => {
-            section.require("path", PATH, problems);
-            if formats_if_empty && is_read_only {
-                problems.push(section.place().problem("format", "\"if-empty\" on a read-only volume", "\"never\""));
-            }
-            if !formats_if_empty && backing == Some(&Backing::Memory) {
-                let got = if section.place().has("format") { "\"never\"" } else { "nothing" };
-                let got = format!("{got} on a volume in memory, which starts empty");
-                problems.push(section.place().problem("format", got, "\"if-empty\""));
-            }
-        }
-        None => {}
-    }
     let place = section.finish(problems);
-    let filesystem = filesystem?;
+    if problems.len() > before {
+        return None;
+    }
+    let Some(kind) = kind else {
+        let keys = ["path", "format", "options"].into_iter().filter(|key| place.has(key));
+        problems.extend(
+            keys.map(|key| place.problem(key, "a value without a file system", "only with \"ext4\" or \"xfs\"")),
+        );
+        return Some(Mount { file_system: None, place });
+    };
+    let Some(target) = path else {
+        problems.push(place.problem("path", "nothing", PATH));
+        return None;
+    };
+    if format == Format::IfEmpty && is_read_only {
+        problems.push(place.problem("format", "\"if-empty\" on a read-only volume", "\"never\""));
+    }
+    if format == Format::Never && backing == Some(&Backing::Memory) {
+        let got = if place.has("format") { "\"never\"" } else { "nothing" };
+        let got = format!("{got} on a volume in memory, which starts empty");
+        problems.push(place.problem("format", got, "\"if-empty\""));
+    }
     let options = options.unwrap_or_default();
-    (problems.len() == before).then_some(Mount { path, filesystem, formats_if_empty, options, place })
+    Some(Mount { file_system: Some(FileSystemPlan { kind, format, target, options }), place })
 }
 
 /// What a reference to nothing is told: the names there are, and the one that was probably meant.

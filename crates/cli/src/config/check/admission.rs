@@ -56,7 +56,12 @@ fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut V
     }
     for volume in volumes {
         let Some(&pool) = opened.get(volume.pool.as_str()) else { continue };
-        open(&mut tree, pool, &volume.name, AccountKind::Session, volume.allocation, &volume.place, problems);
+        let (name, kind, place) = (volume.name.as_str(), AccountKind::Pool, &volume.place);
+        let Some(account) = open(&mut tree, pool, name, kind, volume.allocation, place, problems) else { continue };
+        // A volume is a pool of its sessions; each needs one level more.
+        if tree.open(account, "session", AccountKind::Session, Allocation::default()).is_err() {
+            problems.push(too_deep("pool", place));
+        }
     }
 }
 
@@ -72,7 +77,7 @@ fn open(
     match tree.open(parent, name, kind, allocation) {
         Ok(id) => Some(id),
         Err(error) => {
-            problems.push(refusal(&error, &allocation, kind, place));
+            problems.push(refusal(&error, &allocation, place));
             match error {
                 // The reserve stands, so the members can still be checked.
                 AccountError::Allocation { .. } => {
@@ -84,7 +89,7 @@ fn open(
     }
 }
 
-fn refusal(error: &AccountError, allocation: &Allocation, kind: AccountKind, place: &Place) -> Problem {
+fn refusal(error: &AccountError, allocation: &Allocation, place: &Place) -> Problem {
     let runs = Rate::RunsPerSecond;
     match error {
         AccountError::Admission { parent, asked, available, promised, .. } => {
@@ -110,10 +115,12 @@ fn refusal(error: &AccountError, allocation: &Allocation, kind: AccountKind, pla
             place.problem("", format!("a second account {path:?}"), "a name that nothing else in its pool has")
         }
         // Parents are open pools here, so what is left is the depth.
-        AccountError::Tree { .. } => {
-            let key = if kind == AccountKind::Pool { "parent" } else { "pool" };
-            place.problem(key, format!("level {} below the device", DEPTH_MAX + 1), format!("up to level {DEPTH_MAX}"))
-        }
+        AccountError::Tree { .. } => too_deep(if place.has("pool") { "pool" } else { "parent" }, place),
         AccountError::Members { .. } => place.problem("reserve", error, "at least that"),
     }
+}
+
+fn too_deep(key: &str, place: &Place) -> Problem {
+    let got = format!("more than {DEPTH_MAX} levels from the device to a session");
+    place.problem(key, got, format!("at most {DEPTH_MAX}: pools, the volume, its session"))
 }

@@ -12,12 +12,7 @@ use super::{Defaults, Listen};
 use std::path::Path;
 
 /// Resolves, places and admits. The answer is complete only if `problems` stayed empty.
-pub(super) fn check(
-    mut sections: Sections,
-    file: &Path,
-    defaults: &Defaults,
-    problems: &mut Vec<Problem>,
-) -> Configuration {
+pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Problem>) -> Configuration {
     let pools = references::resolve(&mut sections, problems);
     uniqueness::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
@@ -25,7 +20,10 @@ pub(super) fn check(
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
     let listen = match sections.listen {
         Some(listen) => listen,
-        None if is_exported => vec![Listen { address: defaults.listen(), line: 0 }],
+        None if is_exported => {
+            let defaults = Defaults { state_directory: sections.daemon.state_directory.clone() };
+            vec![Listen { address: defaults.listen(), line: 0 }]
+        }
         None => Vec::new(),
     };
     Configuration {

@@ -1,8 +1,9 @@
 //! What may be used only once: files, export names, mount points, paths of sockets; and which front ends go together.
 
-use crate::config::model::{Backing, FileSystem, Listen, ListenAddress, Volume};
+use crate::config::model::{Backing, Listen, Volume};
 use crate::config::problem::{Problem, quoted};
 use crate::config::sections::Sections;
+use plimsoll_brick::nbd::Address;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -45,9 +46,8 @@ fn exports(volumes: &[Volume], problems: &mut Vec<Problem>) {
 fn mount_points(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: Vec<(&Path, &str)> = Vec::new();
     for volume in volumes {
-        let Some((mount, path)) = volume.mount.as_ref().and_then(|mount| Some((mount, mount.path.as_deref()?))) else {
-            continue;
-        };
+        let Some(mount) = &volume.mount else { continue };
+        let Some(path) = mount.file_system.as_ref().map(|file_system| file_system.target.as_path()) else { continue };
         let conflict = users.iter().find(|(other, _)| path.starts_with(other) || other.starts_with(path));
         if let Some((other, first)) = conflict {
             let relation = if *other == path { "the mount point" } else { "a path nested with the mount point" };
@@ -66,7 +66,7 @@ fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
                     ("neither an nbd nor a mount table", "at least one of them: otherwise nobody can use it");
                 problems.push(volume.place.problem("", got, allowed));
             }
-            (Some(export), Some(mount)) if mount.filesystem != FileSystem::None && !volume.is_read_only => {
+            (Some(export), Some(mount)) if mount.file_system.is_some() && !volume.is_read_only => {
                 let got = "an export of a volume that is mounted here";
                 let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
                 problems.push(export.place.problem("", got, allowed));
@@ -79,7 +79,7 @@ fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
 fn sockets(sections: &Sections, problems: &mut Vec<Problem>) {
     let control = &sections.daemon.control_socket;
     for Listen { address, line } in sections.listen.iter().flatten() {
-        if matches!(address, ListenAddress::Unix(path) if path == control) {
+        if matches!(address, Address::Unix(path) if path == control) {
             let got = format!("the control socket, {}", quoted(&control.to_string_lossy()));
             problems.push(Problem { line: *line, key: "nbd.listen".into(), got, allowed: "another path".into() });
         }

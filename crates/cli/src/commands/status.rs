@@ -1,0 +1,106 @@
+//! `plimsoll status`: what the daemon does, once or every second.
+
+use super::{connect, print, print_json, unexpected};
+use crate::arguments::StatusArguments;
+use crate::control::protocol::{DaemonStatus, Request, Response};
+use crate::outcome::{Failure, Outcome};
+use crate::table::Table;
+use plimsoll_brick::engine::{AccountStatus, EngineStatus, LatencyStatus};
+use plimsoll_core::account::AccountKind;
+use plimsoll_core::{Rate, Span};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// How often `--watch` prints; rates are of whole seconds.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Clears a terminal and goes to its first line (ECMA-48, ED and CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+pub(super) fn run(arguments: &StatusArguments) -> Outcome {
+    let mut client = connect(&arguments.daemon)?;
+    loop {
+        let Response::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
+        match (arguments.json, arguments.watch) {
+            (true, true) => print(serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?,
+            (true, false) => print_json(&status)?,
+            (false, watch) => {
+                let clear = if watch && std::io::stdout().is_terminal() { CLEAR } else { "" };
+                print(format!("{clear}{}", as_text(&status)))?;
+            }
+        }
+        if !arguments.watch {
+            return Ok(());
+        }
+        std::thread::park_timeout(PERIOD);
+    }
+}
+
+fn as_text(status: &DaemonStatus) -> String {
+    let head = format!("plimsoll {}, process {}, {}\n", status.version, status.process, status.configuration.display());
+    status.devices.iter().fold(head, |text, device| format!("{text}\n{}{}", device_line(device), accounts(device)))
+}
+
+fn device_line(device: &EngineStatus) -> String {
+    let up = Span::from_nanos(device.uptime_ns);
+    let mut line = format!(
+        "device {}: scheduler {}, up {up}, {} requests under way",
+        device.device, device.scheduler, device.requests_under_way
+    );
+    if device.overload_ns > 0 {
+        let overload = Span::from_nanos(device.overload_ns);
+        line.push_str(&format!(", OVERLOADED: reserves are {overload} behind, the device is slower than promised"));
+    }
+    if let Some(emulation) = device.emulation {
+        let late = Span::from_nanos(emulation.lateness_ns_p99);
+        let judgement = if emulation.is_late { " TOO LATE: this machine is too busy to emulate it" } else { "" };
+        line.push_str(&format!(", emulation p99 {late} late{judgement}"));
+    }
+    line + "\n"
+}
+
+fn accounts(device: &EngineStatus) -> Table {
+    let mut table = Table::new(&[
+        "account",
+        "kind",
+        ">reserve",
+        ">limit",
+        ">runs/s",
+        ">rate",
+        ">queued",
+        ">at device",
+        ">read p50",
+        ">read p99",
+        ">write p50",
+        ">write p99",
+        ">flush p99",
+        ">failed",
+    ]);
+    let mut accounts: Vec<&AccountStatus> = device.accounts.iter().skip(1).collect();
+    accounts.sort_by(|a, b| a.path.cmp(&b.path));
+    for account in accounts {
+        let [reserve, limit, ..] = super::allocation_cells(&account.allocation);
+        let kind = if account.kind == AccountKind::Pool { "pool" } else { "session" };
+        let latency = |latency: &LatencyStatus, nanoseconds: u64| match latency.count {
+            0 => "-".to_owned(),
+            _ => Span::from_nanos(nanoseconds).to_string(),
+        };
+        let (read, write, flush) = (&account.read_latency, &account.write_latency, &account.flush_latency);
+        table.row([
+            account.path.clone(),
+            kind.to_owned(),
+            reserve,
+            limit,
+            format!("{:.1}", account.runs_per_second),
+            Rate::BytesPerSecond(account.bytes_per_second).to_string(),
+            account.queued.to_string(),
+            account.in_flight.to_string(),
+            latency(read, read.p50_ns),
+            latency(read, read.p99_ns),
+            latency(write, write.p50_ns),
+            latency(write, write.p99_ns),
+            latency(flush, flush.p99_ns),
+            account.failed.to_string(),
+        ]);
+    }
+    table
+}

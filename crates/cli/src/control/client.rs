@@ -1,0 +1,66 @@
+//! The commands' end of the control socket.
+
+use super::protocol::{ErrorKind, Request, Response};
+use super::read_line;
+use crate::outcome::Failure;
+use std::io::{self, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest answer. A status of 1024 volumes with 64 sessions each takes less. Bytes.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// How long an answer may take; the daemon's engines answer between two turns.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to the daemon.
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to the daemon whose control socket is at `path`.
+    ///
+    /// # Errors
+    /// Nobody answers there.
+    pub fn connect(path: &Path) -> Result<Client, Failure> {
+        let connect = || -> io::Result<UnixStream> {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(|error| {
+            Failure::Failed(format!("no daemon answers at {} ({error}): is `plimsoll up` running?", path.display()))
+        })?;
+        Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// The daemon refused or is gone.
+    pub fn ask(&mut self, request: &Request) -> Result<Response, Failure> {
+        let line = self.exchange(request).map_err(|error| {
+            Failure::Failed(format!("the daemon at {} did not answer: {error}", self.path.display()))
+        })?;
+        let response = serde_json::from_slice(&line)
+            .map_err(|error| Failure::Failed(format!("the daemon's answer is not understood: {error}")))?;
+        match response {
+            Response::Error(report) if matches!(report.kind, ErrorKind::BadRequest | ErrorKind::NotFound) => {
+                Err(Failure::BadInput(report.message))
+            }
+            Response::Error(report) => Err(Failure::Failed(report.message)),
+            response => Ok(response),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line)?;
+        let answer = read_line(&mut self.stream, RESPONSE_BYTES_MAX)?;
+        answer.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
+    }
+}

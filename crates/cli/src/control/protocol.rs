@@ -1,0 +1,286 @@
+//! What is said on the control socket.
+
+use plimsoll_brick::engine::status::EngineStatus;
+use plimsoll_core::units::ParseUnitError;
+use plimsoll_core::{Allocation, Priority, Rate};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What a client asks: `{"command": "pool_set", "pool": "web", "change": {"limit": "10 MB/s"}}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Everything about every device; answered with [`Response::Status`].
+    Status,
+    /// The pools; answered with [`Response::Pools`].
+    PoolList,
+    /// Opens a pool; answered with [`Response::Done`].
+    PoolAdd {
+        /// Its path: names joined by `/`, all but the last of pools that are open.
+        pool: String,
+        /// The device, for a pool that is in no other; may be left out where there is only one.
+        #[serde(default)]
+        device: Option<String>,
+        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        #[serde(default)]
+        change: Change,
+    },
+    /// Changes what a pool or a volume was promised, from the next request on; answered with [`Response::Done`].
+    PoolSet {
+        /// Its path; a volume's is its pool's path and its own name.
+        pool: String,
+        /// What changes; what is left out stays.
+        change: Change,
+    },
+    /// Closes a pool that has no members; answered with [`Response::Done`].
+    PoolRemove {
+        /// Its path.
+        pool: String,
+    },
+    /// The volumes; answered with [`Response::Volumes`].
+    VolumeList,
+    /// Ends the daemon as SIGTERM does; answered with [`Response::Done`] before it ends.
+    Shutdown,
+}
+
+/// What changes of a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Change {
+    /// The new reserve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Rate>,
+    /// The new limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// The new weight, 1 to 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// The new priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+impl Change {
+    /// `allocation` with the change.
+    pub fn apply(&self, allocation: Allocation) -> Allocation {
+        Allocation {
+            reserve: self.reserve.unwrap_or(allocation.reserve),
+            limit: self.limit.map_or(allocation.limit, |limit| limit.0),
+            weight: self.weight.unwrap_or(allocation.weight),
+            priority: self.priority.unwrap_or(allocation.priority),
+            deadlines: allocation.deadlines,
+        }
+    }
+}
+
+/// A limit, or that there is none: `10 MB/s`, `none`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit(pub Option<Rate>);
+
+impl FromStr for Limit {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Limit, ParseUnitError> {
+        if text == "none" { Ok(Limit(None)) } else { text.parse().map(|rate| Limit(Some(rate))) }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => rate.fmt(out),
+            None => out.write_str("none"),
+        }
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What the daemon answers, as an object with one key: `{"done": "pool web changed"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// Everything.
+    Status(DaemonStatus),
+    /// The pools and the volumes' accounts, by device, parents before members.
+    Pools(Vec<PoolStatus>),
+    /// The volumes, in the order of the configuration.
+    Volumes(Vec<VolumeEntry>),
+    /// It was done; says what.
+    Done(String),
+    /// It was not done.
+    Error(ErrorReport),
+}
+
+/// The daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// Its version.
+    pub version: String,
+    /// Its process number.
+    pub process: u32,
+    /// The configuration that it was started with.
+    pub configuration: PathBuf,
+    /// Its devices, in the order of the configuration.
+    pub devices: Vec<EngineStatus>,
+}
+
+/// A pool, or a volume's account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its device.
+    pub device: String,
+    /// Its path.
+    pub path: String,
+    /// The account of a volume rather than a pool.
+    pub is_volume: bool,
+    /// What it was promised.
+    pub allocation: Allocation,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeEntry {
+    /// Its name.
+    pub name: String,
+    /// Its device.
+    pub device: String,
+    /// The path of its account.
+    pub path: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Its first byte on the device.
+    pub start_bytes: u64,
+    /// Nobody may write.
+    pub is_read_only: bool,
+    /// Where its content is: a path, or `memory`.
+    pub content: String,
+    /// Its NBD export, if it has one.
+    pub export: Option<String>,
+    /// Its block device, if it has one.
+    pub block_device: Option<PathBuf>,
+    /// Its mount point, if it is mounted.
+    pub mount_point: Option<PathBuf>,
+    /// Connections and mounts now.
+    pub front_ends: u32,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// What kind of reason.
+    pub kind: ErrorKind,
+    /// The reason in words.
+    pub message: String,
+    /// For [`ErrorKind::Refused`]: by how much the reserves do not fit, runs per second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub excess_runs_per_second: Option<f64>,
+}
+
+/// Kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// What came is not a request. The daemon closes the connection.
+    BadRequest,
+    /// Too many clients. The daemon closes the connection.
+    Busy,
+    /// There is no such pool, volume or device.
+    NotFound,
+    /// Admission: the reserves would not fit.
+    Refused,
+    /// Anything else.
+    Failed,
+}
+
+impl Response {
+    /// A refusal.
+    pub fn error(kind: ErrorKind, message: impl fmt::Display) -> Response {
+        Response::Error(ErrorReport { kind, message: message.to_string(), excess_runs_per_second: None })
+    }
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// The answer to give.
+pub fn parse_request(line: &[u8]) -> Result<Request, Response> {
+    serde_json::from_slice(line).map_err(|error| Response::error(ErrorKind::BadRequest, error))
+}
+
+/// Parses hostile bytes, for the fuzzer; a request that is understood is written and read back as itself.
+pub fn parse_for_fuzzing(line: &[u8]) {
+    if let Ok(request) = parse_request(line) {
+        let written = serde_json::to_vec(&request).expect("requests can be written");
+        // Rates are printed to three digits, so the second time is what stays.
+        let again = parse_request(&written).expect("what we write is a request");
+        assert_eq!(serde_json::to_vec(&again).expect("requests can be written"), written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn requests_are_read_as_they_are_documented() {
+        let parse = |text: &str| parse_request(text.as_bytes());
+        assert_eq!(parse(r#"{"command":"status"}"#), Ok(Request::Status));
+        let set = parse(r#"{"command":"pool_set","pool":"web","change":{"limit":"none","priority":"idle"}}"#).unwrap();
+        let change = Change { limit: Some(Limit(None)), priority: Some(Priority::Idle), ..Change::default() };
+        assert_eq!(set, Request::PoolSet { pool: "web".into(), change });
+        let add = parse(r#"{"command":"pool_add","pool":"web/new"}"#).unwrap();
+        assert_eq!(add, Request::PoolAdd { pool: "web/new".into(), device: None, change: Change::default() });
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            r#"{"command":"dance"}"#,
+            r#"{"command":"pool_set","pool":"web"}"#,
+            r#"{"command":"pool_set","pool":"web","change":{"reserve":"fast"}}"#,
+            r#"{"command":"pool_set","pool":"web","change":{"wieght":5}}"#,
+            r#"{"command":"pool_remove","pool":"web","force":true}"#,
+        ] {
+            let Err(Response::Error(report)) = parse(bad) else { panic!("{bad} was understood") };
+            assert_eq!(report.kind, ErrorKind::BadRequest, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_change_leaves_the_rest_as_it_was() {
+        let before = Allocation { reserve: Rate::DevicePercent(30.0), weight: 7, ..Allocation::default() };
+        let change = Change { limit: Some(Limit(Some(Rate::BytesPerSecond(1e6)))), ..Change::default() };
+        let after = change.apply(before);
+        assert_eq!(after, Allocation { limit: Some(Rate::BytesPerSecond(1e6)), ..before });
+        let without = Change { limit: Some(Limit(None)), weight: Some(9), ..Change::default() }.apply(after);
+        assert_eq!(without, Allocation { weight: 9, ..before });
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(line in prop::collection::vec(any::<u8>(), 0..200)) {
+            parse_for_fuzzing(&line);
+        }
+
+        #[test]
+        fn no_rate_is_misread(pool in "[a-z/]{0,9}", runs in 0.0f64..1e9, weight in any::<u32>()) {
+            let change = Change { reserve: Some(Rate::RunsPerSecond(runs)), weight: Some(weight), ..Change::default() };
+            parse_for_fuzzing(&serde_json::to_vec(&Request::PoolSet { pool, change }).unwrap());
+        }
+    }
+}

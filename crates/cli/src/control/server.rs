@@ -1,0 +1,255 @@
+//! The daemon's end of the control socket: one thread that accepts, one for each client, few of them.
+//!
+//! Clients are the daemon's own user, since nobody else may open the socket. Still nothing that one sends may harm the
+//! daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a request is
+//! answered with an error and the end of the connection.
+
+use super::protocol::{ErrorKind, Request, Response, parse_request};
+use super::read_line;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+use tracing::warn;
+
+/// Longest request. A change of everything about a pool takes less than a kilobyte. Bytes.
+pub const REQUEST_BYTES_MAX: u64 = 16 * 1024;
+/// Clients at once: a few people watching and a script.
+pub const CLIENTS_MAX: usize = 16;
+/// A client that says nothing, or does not take its answer, for so long is sent away.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait after the system had no descriptor or memory for a client.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 16;
+
+/// Why there is no control socket.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// Another daemon answers there.
+    #[error("control socket {}: another daemon answers there", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something is there that must not be removed.
+    #[error("control socket {}: there is something that is not a socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("control socket {}: {source}", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// A bound socket on which nobody is answered yet: it can fail before anything is served.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Binds. A socket that a predecessor left behind is removed if nobody answers there.
+    ///
+    /// # Errors
+    /// Somebody answers there, something else is there, or the system refuses.
+    pub fn bind(path: &Path) -> Result<ControlSocket, ControlError> {
+        let system = |source| ControlError::System { path: path.to_owned(), source };
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if !metadata.file_type().is_socket() => {
+                return Err(ControlError::NotASocket { path: path.to_owned() });
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => return Err(ControlError::InUse { path: path.to_owned() }),
+            Ok(_) => std::fs::remove_file(path).map_err(system)?,
+            Err(_) => {}
+        }
+        let listener = bind_for_owner(path).map_err(system)?;
+        Ok(ControlSocket { listener, path: path.to_owned() })
+    }
+
+    /// Answers with `handler` from now on, on threads of its own, until the answer is dropped.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn serve(self, handler: impl Fn(Request) -> Response + Send + Sync + 'static) -> io::Result<ControlServer> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let stop_seen = stop.clone();
+        let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
+            let clients = AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                while let Ok(true) = wait(&self.listener, PollFlags::IN, &stop_seen, None) {
+                    match self.listener.accept() {
+                        Ok((stream, _)) => admit(scope, stream, &clients, &handler, &stop_seen),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) => {
+                            warn!("control socket {}: {error}", self.path.display());
+                            // Out of descriptors or memory: do not spin.
+                            std::thread::park_timeout(ACCEPT_PAUSE);
+                        }
+                    }
+                }
+            });
+        })?;
+        Ok(ControlServer { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            warn!("cannot remove control socket {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Binds a socket that nobody but its owner could ever open: its mode is set before it has a name.
+fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// A control socket at work. Dropping it sends the clients away, waits for their threads and removes the socket.
+#[derive(Debug)]
+pub struct ControlServer {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        let woken = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until `socket` is ready for `wanted`; false once the server stops.
+///
+/// # Errors
+/// `TimedOut` when `patience` is over.
+fn wait(socket: &impl AsFd, wanted: PollFlags, stop: &OwnedFd, patience: Option<Duration>) -> io::Result<bool> {
+    let timeout = patience.and_then(|patience| rustix::event::Timespec::try_from(patience).ok());
+    let mut polled = [PollFd::new(socket, wanted), PollFd::new(stop, PollFlags::IN)];
+    loop {
+        match poll(&mut polled, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(polled[1].revents().is_empty()),
+        }
+    }
+}
+
+/// A client's socket, which does not block. Reading ends, as if the client had closed it, once the server stops.
+struct Conversation<'server> {
+    stream: UnixStream,
+    stop: &'server OwnedFd,
+}
+
+impl Read for Conversation<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match wait(&self.stream, PollFlags::IN, self.stop, Some(PATIENCE))? {
+            true => self.stream.read(buffer),
+            false => Ok(0),
+        }
+    }
+}
+
+impl Conversation<'_> {
+    /// Sends `response`; an answer to what was asked before the server stopped still goes out, unless the client does
+    /// not take it.
+    fn send(&mut self, response: &Response) -> io::Result<()> {
+        let mut line = serde_json::to_vec(response)?;
+        line.push(b'\n');
+        let mut rest = &line[..];
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !wait(&self.stream, PollFlags::OUT, self.stop, Some(PATIENCE))? {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives a client a thread, if there is one left for it.
+fn admit<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    stream: UnixStream,
+    clients: &'scope AtomicUsize,
+    handler: &'scope (impl Fn(Request) -> Response + Sync),
+    stop: &'scope OwnedFd,
+) {
+    let mut conversation = Conversation { stream, stop };
+    if clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+        // The line fits the socket's buffer; a client that is gone need not hear it.
+        let _ = conversation.send(&Response::error(ErrorKind::Busy, format!("{CLIENTS_MAX} clients are connected")));
+        return;
+    }
+    clients.fetch_add(1, Ordering::Relaxed);
+    let guard = ClientGuard(clients);
+    let thread = std::thread::Builder::new().name("control-client".into());
+    let spawned = thread.spawn_scoped(scope, move || {
+        let _guard = guard;
+        if let Err(error) = converse(conversation, handler) {
+            tracing::debug!("control client: {error}");
+        }
+    });
+    if let Err(error) = spawned {
+        warn!("no thread for a control client: {error}");
+    }
+}
+
+/// Counts a client for as long as it lives, also through a panic.
+struct ClientGuard<'counter>(&'counter AtomicUsize);
+
+impl Drop for ClientGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Response) -> io::Result<()> {
+    conversation.stream.set_nonblocking(true)?;
+    let mut conversation = BufReader::new(conversation);
+    loop {
+        let request = match read_line(&mut conversation, REQUEST_BYTES_MAX) {
+            Ok(None) => return Ok(()),
+            Ok(Some(line)) => parse_request(&line),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(Response::error(ErrorKind::BadRequest, error))
+            }
+            Err(error) => return Err(error),
+        };
+        match request {
+            Ok(request) => conversation.get_mut().send(&handler(request))?,
+            Err(refusal) => return conversation.get_mut().send(&refusal),
+        }
+    }
+}

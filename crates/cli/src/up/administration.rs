@@ -1,0 +1,228 @@
+//! What the control socket can do to a running daemon.
+
+use crate::config::Configuration;
+use crate::control::protocol::{
+    Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, VolumeEntry,
+};
+use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus};
+use plimsoll_core::account::AccountKind;
+use plimsoll_core::{Allocation, DeviceProfile, Rate};
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+
+/// A device and the engine that owns it.
+#[derive(Clone)]
+pub(super) struct ServedDevice {
+    pub(super) profile: DeviceProfile,
+    pub(super) engine: EngineHandle,
+}
+
+/// What a volume became when it was attached to this machine.
+pub(super) struct ServedDisk {
+    pub(super) volume: String,
+    pub(super) block_device: Option<PathBuf>,
+}
+
+/// Answers requests of the control socket, from any thread.
+pub(super) struct Administration {
+    configuration: Configuration,
+    devices: Vec<ServedDevice>,
+    disks: Vec<ServedDisk>,
+    stop: Sender<()>,
+    /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
+    changing: Mutex<()>,
+}
+
+/// Why a request was not carried out.
+enum Refusal {
+    NotFound(String),
+    Failed(String),
+    Engine(EngineError),
+}
+
+impl From<EngineError> for Refusal {
+    fn from(error: EngineError) -> Refusal {
+        Refusal::Engine(error)
+    }
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Response {
+        match refusal {
+            Refusal::NotFound(message) => Response::error(ErrorKind::NotFound, message),
+            Refusal::Failed(message) => Response::error(ErrorKind::Failed, message),
+            Refusal::Engine(EngineError::Account(error)) if error.excess() > 0.0 => Response::Error(ErrorReport {
+                kind: ErrorKind::Refused,
+                message: error.to_string(),
+                excess_runs_per_second: Some(error.excess()),
+            }),
+            Refusal::Engine(error @ (EngineError::UnknownPool { .. } | EngineError::UnknownVolume { .. })) => {
+                Response::error(ErrorKind::NotFound, error)
+            }
+            Refusal::Engine(error) => Response::error(ErrorKind::Failed, error),
+        }
+    }
+}
+
+impl Administration {
+    /// For the daemon that serves `devices`; it ends when it hears from `stop`.
+    pub(super) fn new(
+        configuration: Configuration,
+        devices: Vec<ServedDevice>,
+        disks: Vec<ServedDisk>,
+        stop: Sender<()>,
+    ) -> Administration {
+        Administration { configuration, devices, disks, stop, changing: Mutex::new(()) }
+    }
+
+    /// Carries out a request.
+    pub(super) fn answer(&self, request: Request) -> Response {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = match request {
+            Request::Status => self.status().map(Response::Status),
+            Request::PoolList => self.pools().map(Response::Pools),
+            Request::VolumeList => self.volumes().map(Response::Volumes),
+            Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
+            Request::PoolSet { pool, change } => self.pool_set(&pool, change),
+            Request::PoolRemove { pool } => self.pool_remove(&pool),
+            Request::Shutdown => {
+                // The daemon may be ending already.
+                let _ = self.stop.send(());
+                Ok(Response::Done("shutting down".into()))
+            }
+        };
+        answer.unwrap_or_else(Response::from)
+    }
+
+    fn status(&self) -> Result<DaemonStatus, Refusal> {
+        Ok(DaemonStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            configuration: self.configuration.file.clone(),
+            devices: self.engines()?,
+        })
+    }
+
+    fn engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
+        self.devices.iter().map(|device| device.engine.status().map_err(Refusal::from)).collect()
+    }
+
+    fn is_volume(&self, path: &str) -> bool {
+        self.configuration.volumes.iter().any(|volume| self.configuration.volume_path(volume) == path)
+    }
+
+    fn pools(&self) -> Result<Vec<PoolStatus>, Refusal> {
+        let mut pools = Vec::new();
+        for status in self.engines()? {
+            // The root stands for the device and comes first.
+            let accounts = status.accounts.iter().skip(1).filter(|account| account.kind == AccountKind::Pool);
+            pools.extend(accounts.map(|account| PoolStatus {
+                device: status.device.clone(),
+                path: account.path.clone(),
+                is_volume: self.is_volume(&account.path),
+                allocation: account.allocation,
+            }));
+        }
+        pools.sort_by(|a, b| (&a.device, &a.path).cmp(&(&b.device, &b.path)));
+        Ok(pools)
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeEntry>, Refusal> {
+        let engines = self.engines()?;
+        let running = |name: &str| engines.iter().flat_map(|engine| &engine.volumes).find(|volume| volume.name == name);
+        let entries = self.configuration.volumes.iter().map(|volume| {
+            let file_system = volume.mount.as_ref().and_then(|mount| mount.file_system.as_ref());
+            let disk = self.disks.iter().find(|disk| disk.volume == volume.name);
+            VolumeEntry {
+                name: volume.name.clone(),
+                device: volume.device.clone(),
+                path: self.configuration.volume_path(volume),
+                size_bytes: volume.size_bytes,
+                start_bytes: volume.start_bytes,
+                is_read_only: volume.is_read_only,
+                content: volume.backing.to_string(),
+                export: volume.export.as_ref().map(|export| export.name.clone()),
+                block_device: disk.and_then(|disk| disk.block_device.clone()),
+                mount_point: file_system.map(|file_system| file_system.target.clone()),
+                front_ends: running(&volume.name).map_or(0, |volume| volume.front_ends),
+            }
+        });
+        Ok(entries.collect())
+    }
+
+    /// The pool at `path`, with what it is promised now.
+    fn find(&self, path: &str) -> Result<(&ServedDevice, Allocation), Refusal> {
+        for device in &self.devices {
+            let status = device.engine.status()?;
+            let mut pools = status.accounts.iter().skip(1).filter(|account| account.kind == AccountKind::Pool);
+            if let Some(account) = pools.find(|account| account.path == path) {
+                return Ok((device, account.allocation));
+            }
+        }
+        Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
+    }
+
+    fn pool_add(&self, path: &str, device: Option<&str>, change: Change) -> Result<Response, Refusal> {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if let Some(allowed) = crate::config::name_problem(name) {
+            return Err(Refusal::Failed(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
+        }
+        let owner = match path.rsplit_once('/') {
+            Some((parent, _)) => self.find(parent)?.0,
+            None => self.device(device)?,
+        };
+        if self.find(path).is_ok() {
+            return Err(Refusal::Failed(format!("there is a pool {path:?} already")));
+        }
+        if path.rsplit_once('/').is_some_and(|(parent, _)| self.is_volume(parent)) {
+            return Err(Refusal::Failed("a volume holds sessions, not pools".into()));
+        }
+        let allocation = change.apply(Allocation::default());
+        check_percentages(owner, &allocation)?;
+        owner.engine.open_pool(path, allocation)?;
+        Ok(Response::Done(format!("pool {path} added on {}", owner.profile.name)))
+    }
+
+    fn device(&self, name: Option<&str>) -> Result<&ServedDevice, Refusal> {
+        let names = || self.devices.iter().map(|device| device.profile.name.as_str()).collect::<Vec<_>>().join(", ");
+        match (name, &self.devices[..]) {
+            (None, [only]) => Ok(only),
+            (None, _) => Err(Refusal::Failed(format!("got no device, allowed {}", names()))),
+            (Some(name), devices) => devices
+                .iter()
+                .find(|device| device.profile.name == name)
+                .ok_or_else(|| Refusal::NotFound(format!("there is no device {name:?}, allowed {}", names()))),
+        }
+    }
+
+    fn pool_set(&self, path: &str, change: Change) -> Result<Response, Refusal> {
+        if change == Change::default() {
+            return Err(Refusal::Failed("nothing to change: allowed are reserve, limit, weight, priority".into()));
+        }
+        let (device, before) = self.find(path)?;
+        let allocation = change.apply(before);
+        check_percentages(device, &allocation)?;
+        device.engine.change_account(path, allocation)?;
+        Ok(Response::Done(format!("pool {path} changed")))
+    }
+
+    fn pool_remove(&self, path: &str) -> Result<Response, Refusal> {
+        if self.is_volume(path) {
+            return Err(Refusal::Failed(format!("{path} is a volume's, which is served as long as the daemon runs")));
+        }
+        let (device, _) = self.find(path)?;
+        device.engine.close_pool(path)?;
+        Ok(Response::Done(format!("pool {path} removed")))
+    }
+}
+
+/// Percentages and reserves mean nothing where nobody knows what the device can do.
+fn check_percentages(device: &ServedDevice, allocation: &Allocation) -> Result<(), Refusal> {
+    let is_percentage = matches!(allocation.limit, Some(Rate::DevicePercent(_)));
+    if device.profile.worst_case_runs_per_second > 0.0 || (allocation.reserve == Rate::ZERO && !is_percentage) {
+        return Ok(());
+    }
+    let name = &device.profile.name;
+    Err(Refusal::Failed(format!("got a reserve or a percentage, allowed only with device.{name}.worst_case")))
+}

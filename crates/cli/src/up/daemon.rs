@@ -1,0 +1,274 @@
+//! Everything that runs while the daemon serves, in the order in which it is started and undone.
+//!
+//! ```text
+//!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  NBD, control answer
+//!   stop:   control, NBD hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
+//! ```
+//!
+//! What can fail without leaving a trace comes first. A failure further on undoes what was done, by the same way as a
+//! stop: a half-started daemon is a daemon with less in it.
+
+use super::administration::{Administration, ServedDevice, ServedDisk};
+use super::plan;
+use crate::config::{Configuration, Volume as VolumeSection};
+use crate::control::server::{ControlServer, ControlSocket};
+use crate::outcome::Failure;
+use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
+use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
+use plimsoll_brick::engine::{self, EngineHandle, SessionConfig};
+use plimsoll_brick::fuse::FuseConnection;
+use plimsoll_brick::nbd::driver::export_info;
+use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
+use plimsoll_brick::nbd::{ExportInfo, Listener, NbdConnection, SharedExports};
+use plimsoll_core::Span;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use tracing::{error, info, warn};
+
+/// A running daemon. Dropping it stops it.
+pub(super) struct Daemon {
+    configuration: Configuration,
+    control: Option<ControlServer>,
+    listeners: Vec<Serving>,
+    attachments: Vec<Attachment>,
+    devices: Vec<ServedDevice>,
+    state: Arc<StateDirectory>,
+    /// What is served, a line each.
+    served: Vec<String>,
+}
+
+/// A place in the configuration and what went wrong there.
+fn at(configuration: &Configuration, volume: &VolumeSection, key: &str, error: impl std::fmt::Display) -> String {
+    let place = &volume.place;
+    format!("{}:{}: {}: {error}", configuration.file.display(), place.line_of(key), place.dotted(key))
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+impl Daemon {
+    /// Starts everything that `configuration` asks for. `stop` is told when a client of the control socket wants it to
+    /// end.
+    ///
+    /// # Errors
+    /// Whatever failed first; what had been done is undone.
+    pub(super) fn start(configuration: Configuration, stop: Sender<()>) -> Result<Daemon, Failure> {
+        let (state, recovered) = attach::recover(&configuration.daemon.state_directory).map_err(failed)?;
+        for step in &recovered {
+            match step.is_left_over {
+                true => warn!("left by a predecessor: {step}"),
+                false => info!("recovered from a predecessor: {step}"),
+            }
+        }
+        let mut daemon = Daemon {
+            configuration,
+            control: None,
+            listeners: Vec::new(),
+            attachments: Vec::new(),
+            devices: Vec::new(),
+            state,
+            served: Vec::new(),
+        };
+        let control = ControlSocket::bind(&daemon.configuration.daemon.control_socket).map_err(failed)?;
+        let listeners = daemon.bind()?;
+        let volumes = daemon.open_volumes()?;
+        let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| volume.info().clone()).collect();
+        daemon.start_engines(volumes)?;
+        let disks = daemon.mount_all(&infos)?;
+        daemon.serve_nbd(listeners, &infos)?;
+        let administration = Administration::new(daemon.configuration.clone(), daemon.devices.clone(), disks, stop);
+        daemon.control = Some(control.serve(move |request| administration.answer(request))?);
+        daemon.served.push(format!("control on unix:{}", daemon.configuration.daemon.control_socket.display()));
+        Ok(daemon)
+    }
+
+    /// What is served, a line each.
+    pub(super) fn served(&self) -> &[String] {
+        &self.served
+    }
+
+    fn bind(&self) -> Result<Vec<Listener>, Failure> {
+        let mut listeners = Vec::new();
+        for listen in &self.configuration.listen {
+            let bound = Listener::bind(&listen.address, ListenerOptions::default());
+            listeners.push(bound.map_err(|error| match listen.line {
+                0 => failed(error),
+                line => failed(format!("{}:{line}: nbd.listen: {error}", self.configuration.file.display())),
+            })?);
+        }
+        Ok(listeners)
+    }
+
+    /// Opens every volume's content, or says everything that is wrong with all of them.
+    fn open_volumes(&self) -> Result<Vec<Volume>, Failure> {
+        let (mut volumes, mut problems) = (Vec::new(), Vec::new());
+        for section in &self.configuration.volumes {
+            match Volume::open(plan::volume(&self.configuration, section)) {
+                Ok(volume) => volumes.push(volume),
+                Err(error) => {
+                    let key = if section.place.has("file") { "file" } else { "memory" };
+                    let message = match &error {
+                        VolumeError::Missing { path, .. } => {
+                            let path = path.display();
+                            format!("{path} does not exist; to make one: truncate -s {} {path}", section.size_bytes)
+                        }
+                        error => error.to_string(),
+                    };
+                    problems.push(at(&self.configuration, section, key, message));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(volumes) } else { Err(failed(problems.join("\n"))) }
+    }
+
+    fn start_engines(&mut self, volumes: Vec<Volume>) -> Result<(), Failure> {
+        for device in &self.configuration.devices {
+            let engine = engine::spawn(plan::engine(device)).map_err(failed)?;
+            self.devices.push(ServedDevice { profile: device.profile.clone(), engine });
+            let like = device.emulate.as_ref().map_or(String::new(), |model| format!(", behaves like {model}"));
+            self.served.push(format!("device {}: scheduler {}{like}", device.name, device.scheduler));
+        }
+        let configuration = &self.configuration;
+        for pool in &configuration.pools {
+            let path = configuration.pool_path(&pool.name);
+            self.engine(&pool.device).open_pool(&path, pool.allocation).map_err(failed)?;
+        }
+        for (section, volume) in configuration.volumes.iter().zip(volumes) {
+            let engine = self.engine(&section.device);
+            let add = engine.open_pool(&configuration.volume_path(section), section.allocation);
+            add.and_then(|()| engine.add_volume(volume)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn engine(&self, device: &str) -> &EngineHandle {
+        let served = self.devices.iter().find(|served| served.profile.name == device);
+        &served.expect("every device has an engine before anything is put on it").engine
+    }
+
+    fn mount_all(&mut self, infos: &[VolumeInfo]) -> Result<Vec<ServedDisk>, Failure> {
+        let sections = self.configuration.volumes.clone();
+        let mounted = sections.iter().zip(infos).filter_map(|(section, info)| {
+            let mount = section.mount.as_ref()?;
+            Some(self.mount(section, info, mount.file_system.as_ref()))
+        });
+        mounted.collect()
+    }
+
+    fn mount(
+        &mut self,
+        section: &VolumeSection,
+        info: &VolumeInfo,
+        file_system: Option<&FileSystemPlan>,
+    ) -> Result<ServedDisk, Failure> {
+        let wrong = |error: AttachError, daemon: &Daemon| failed(at(&daemon.configuration, section, "mount", error));
+        let plan = plan::attachment(info, file_system.cloned());
+        let (attachment, connection) = Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
+        // From here on a stop detaches it.
+        self.attachments.push(attachment);
+        let session =
+            SessionConfig { name: "mount".into(), allocation: self.configuration.session_allocation(section) };
+        let front_end = Box::new(FuseConnection::new(connection));
+        self.engine(&section.device).attach(&section.name, session, front_end).map_err(failed)?;
+        let attachment = self.attachments.last_mut().expect("pushed above");
+        let built = attachment.build();
+        let block_device = attachment.device_path();
+        built.map_err(|error| wrong(error, self))?;
+        let device = block_device.as_ref().map_or(String::new(), |device| device.display().to_string());
+        self.served.push(match file_system {
+            Some(FileSystemPlan { kind, target, .. }) => {
+                format!("volume {}: {kind} on {} ({device})", section.name, target.display())
+            }
+            None => format!("volume {}: block device {device}", section.name),
+        });
+        Ok(ServedDisk { volume: section.name.clone(), block_device })
+    }
+
+    fn serve_nbd(&mut self, listeners: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
+        let exports = SharedExports::new();
+        let mut targets: BTreeMap<String, Target> = BTreeMap::new();
+        for (section, info) in self.configuration.volumes.iter().zip(infos) {
+            let Some(export) = &section.export else { continue };
+            let engine = self.engine(&section.device).clone();
+            let is_rotational =
+                self.configuration.device(&section.device).is_some_and(|device| device.profile.is_rotational);
+            let info = ExportInfo { name: export.name.clone(), ..export_info(info, is_rotational) };
+            exports.add(info).map_err(|error| failed(at(&self.configuration, section, "nbd", error)))?;
+            let session =
+                SessionConfig { name: "nbd".into(), allocation: self.configuration.session_allocation(section) };
+            targets.insert(export.name.clone(), Target { engine, volume: section.name.clone(), session });
+            self.served.push(format!("volume {}: NBD export {:?}", section.name, export.name));
+        }
+        let targets = Arc::new(targets);
+        for listener in listeners {
+            let targets = targets.clone();
+            let serving = listener.serve(exports.clone(), move |socket, negotiated, peer| {
+                let Some(target) = targets.get(&negotiated.export.name) else { return };
+                let front_end = Box::new(NbdConnection::new(socket, negotiated));
+                if let Err(error) = target.engine.attach(&target.volume, target.session.clone(), front_end) {
+                    warn!("{peer} turned away from volume {}: {error}", target.volume);
+                }
+            })?;
+            self.served.push(format!("NBD on {}", serving.address()));
+            self.listeners.push(serving);
+        }
+        Ok(())
+    }
+
+    /// Stops in order, giving connections `grace` to hear the answers to what they asked. False if something could not
+    /// be undone or made durable; the log says what.
+    pub(super) fn stop(&mut self, grace: impl Fn() -> Span) -> bool {
+        let mut is_clean = true;
+        self.control = None;
+        self.listeners.clear();
+        // Mounts need their engine until they are gone; connections do not, and unmounting is faster without them.
+        for volume in self.configuration.volumes.iter().filter(|volume| volume.mount.is_none()) {
+            if let Some(served) = self.devices.iter().find(|served| served.profile.name == volume.device) {
+                // Not there if starting failed before it was added.
+                let _ = served.engine.stop_volume(&volume.name, grace());
+            }
+        }
+        while let Some(mut attachment) = self.attachments.pop() {
+            for step in attachment.detach() {
+                is_clean &= !step.is_left_over;
+                match step.is_left_over {
+                    true => error!("{step}"),
+                    false => info!("{step}"),
+                }
+            }
+        }
+        for device in self.devices.drain(..) {
+            if let Err(error) = device.engine.shutdown(grace()) {
+                error!("device {}: {error}", device.profile.name);
+                is_clean = false;
+            }
+        }
+        is_clean
+    }
+
+    /// The engines, for whoever wants to hurry them.
+    pub(super) fn devices(&self) -> Vec<ServedDevice> {
+        self.devices.clone()
+    }
+
+    /// The volumes that only NBD clients use: cutting those off loses nothing that was acknowledged.
+    pub(super) fn volumes_without_mounts(&self) -> Vec<String> {
+        let volumes = self.configuration.volumes.iter().filter(|volume| volume.mount.is_none());
+        volumes.map(|volume| volume.name.clone()).collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop(|| engine::GRACE_DEFAULT);
+    }
+}
+
+/// Where connections to an export go.
+struct Target {
+    engine: EngineHandle,
+    volume: String,
+    session: SessionConfig,
+}

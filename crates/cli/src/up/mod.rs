@@ -1,0 +1,104 @@
+//! `plimsoll up FILE`: serves what a configuration asks for, in the foreground, until it is told to stop.
+//!
+//! There is no forking and no pid file: systemd, a terminal or a script holds the process. What is served is printed on
+//! stdout, a line each; the log goes to stderr.
+
+mod administration;
+mod daemon;
+mod plan;
+mod preflight;
+
+use crate::config::{Defaults, load};
+use crate::outcome::{Failure, Outcome};
+use daemon::Daemon;
+use plimsoll_brick::engine::GRACE_DEFAULT;
+use plimsoll_core::Span;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::{info, warn};
+
+/// Serves the configuration in `file` until SIGTERM, SIGINT or `shutdown` on the control socket.
+///
+/// # Errors
+/// The configuration is wrong, something could not be started (what was started is undone), or stopping left something
+/// behind.
+pub fn run(file: &Path) -> Outcome {
+    let configuration = load(file, &Defaults::of_this_user())?;
+    if let Some(reason) = preflight::refusal(&configuration) {
+        return Err(Failure::NotRun(reason));
+    }
+    let (stop, stopped) = channel();
+    let hurry = Hurry::default();
+    listen_for_signals(&hurry, stop.clone())?;
+    let mut daemon = Daemon::start(configuration, stop)?;
+    hurry.watch(&daemon);
+    let mut out = std::io::stdout().lock();
+    for line in daemon.served() {
+        // A reader that went away does not end the daemon.
+        let _ = writeln!(out, "{line}");
+    }
+    let _ = writeln!(out, "serving; Ctrl-C or SIGTERM ends it");
+    let _ = out.flush();
+    // All senders gone cannot be: this thread's daemon holds one.
+    let _ = stopped.recv();
+    info!("stopping; a second signal cuts connections off");
+    match daemon.stop(|| hurry.grace()) {
+        true => Ok(()),
+        false => Err(Failure::Failed("stopped, but not everything could be undone: see the log".into())),
+    }
+}
+
+/// Cuts connections off.
+type Cut = Box<dyn Fn() + Send>;
+
+/// How often the daemon was told to stop, and what a second time cuts off.
+#[derive(Clone, Default)]
+struct Hurry {
+    signals: Arc<AtomicU32>,
+    cut: Arc<Mutex<Option<Cut>>>,
+}
+
+impl Hurry {
+    /// Takes note of what a second signal cuts off.
+    fn watch(&self, daemon: &Daemon) {
+        let (devices, volumes) = (daemon.devices(), daemon.volumes_without_mounts());
+        let cut = move || {
+            for (device, volume) in devices.iter().flat_map(|device| volumes.iter().map(move |volume| (device, volume)))
+            {
+                // A volume is on one of the devices only, and gone once its engine has stopped.
+                let _ = device.engine.stop_volume(volume, Span::ZERO);
+            }
+        };
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(cut));
+    }
+
+    /// How long connections may take to end from now on.
+    fn grace(&self) -> Span {
+        if self.signals.load(Ordering::Relaxed) > 1 { Span::ZERO } else { GRACE_DEFAULT }
+    }
+
+    /// A signal came; answers how many there were.
+    fn signalled(&self) -> u32 {
+        let signals = self.signals.fetch_add(1, Ordering::Relaxed) + 1;
+        if signals > 1
+            && let Some(cut) = &*self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            cut();
+        }
+        signals
+    }
+}
+
+fn listen_for_signals(hurry: &Hurry, stop: Sender<()>) -> Outcome {
+    let hurry = hurry.clone();
+    let handler = move || {
+        if hurry.signalled() > 1 {
+            warn!("cutting connections off");
+        }
+        let _ = stop.send(());
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+}

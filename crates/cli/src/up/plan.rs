@@ -1,0 +1,39 @@
+//! From what the configuration says to what the brick is asked for.
+
+use crate::config::{Backing, Configuration, Device, Volume};
+use plimsoll_brick::attach::{AttachPlan, FileSystemPlan};
+use plimsoll_brick::backend::{self, VolumeConfig, VolumeInfo};
+use plimsoll_brick::engine::{EngineConfig, LATENESS_BOUND_DEFAULT};
+
+/// The engine of `device`.
+pub(super) fn engine(device: &Device) -> EngineConfig {
+    EngineConfig {
+        profile: device.profile.clone(),
+        scheduler: device.scheduler.clone(),
+        model: device.emulate.as_ref().and_then(|model| plimsoll_devices::build(model, device.seed)),
+        lateness_bound: LATENESS_BOUND_DEFAULT,
+        processor: None,
+    }
+}
+
+/// The volume, which opens its sessions in an account of its own.
+pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeConfig {
+    VolumeConfig {
+        name: volume.name.clone(),
+        pool: configuration.volume_path(volume),
+        backing: match &volume.backing {
+            Backing::Memory => backend::Backing::Memory { size_bytes: volume.size_bytes },
+            Backing::File(path) => {
+                backend::Backing::File { path: path.clone(), size_bytes: Some(volume.size_bytes), creates: false }
+            }
+        },
+        start_bytes: volume.start_bytes,
+        is_read_only: volume.is_read_only,
+    }
+}
+
+/// The block device and file system of a volume.
+pub(super) fn attachment(info: &VolumeInfo, file_system: Option<FileSystemPlan>) -> AttachPlan {
+    let VolumeInfo { name, size_bytes, block_bytes, is_read_only } = info.clone();
+    AttachPlan { volume: name, size_bytes, block_bytes, is_read_only, file_system }
+}

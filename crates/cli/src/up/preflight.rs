@@ -1,0 +1,28 @@
+//! Whether this user on this machine can do what the configuration asks, before anything is touched.
+
+use crate::config::{Configuration, Place};
+use std::path::Path;
+
+/// Says why mounts cannot be made, naming the first that is asked for; `None` if they can or none is.
+pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
+    let mount = configuration.volumes.iter().find_map(|volume| volume.mount.as_ref())?;
+    why_no_mounts().map(|reason| message(configuration, &mount.place, &reason))
+}
+
+fn message(configuration: &Configuration, place: &Place, reason: &str) -> String {
+    let (file, line, key) = (configuration.file.display(), place.line, &place.path);
+    format!("{file}:{line}: {key}: mounting {reason}; without mount tables, NBD exports work")
+}
+
+fn why_no_mounts() -> Option<String> {
+    let user = rustix::process::geteuid();
+    if !user.is_root() {
+        return Some(format!("takes root, and this is user {}", user.as_raw()));
+    }
+    for (device, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
+        if !Path::new(device).exists() {
+            return Some(format!("takes {device}, which is missing (modprobe {module})"));
+        }
+    }
+    None
+}

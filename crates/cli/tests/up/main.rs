@@ -1,0 +1,5 @@
+//! `plimsoll up` end to end, with the built command.
+
+mod mount;
+mod nbd;
+mod support;

@@ -1,0 +1,113 @@
+//! `plimsoll up` with file systems: root only.
+
+use crate::support::{Site, mounts_below, text, why_no_mounts};
+use rustix::process::Signal;
+use std::fs::File;
+use std::io::Write;
+
+fn with_mounts(volumes: &str) -> Site {
+    let site = Site::new(&format!(
+        "[device.disk0]\nworst_case = \"1000 runs/s\"\n[pool.web]\ndevice = \"disk0\"\nreserve = \"30%\"\n{volumes}"
+    ));
+    let path = site.path("plimsoll.toml");
+    let text = std::fs::read_to_string(&path).unwrap().replace("{folder}", site.folder.path().to_str().unwrap());
+    std::fs::write(path, text).unwrap();
+    File::create(site.path("db.img")).unwrap().set_len(64 << 20).unwrap();
+    site
+}
+
+const EXT4: &str = r#"
+[volume.db]
+pool = "web"
+size = "64MiB"
+file = "db.img"
+mount = { path = "{folder}/mnt", filesystem = "ext4", format = "if-empty", options = "noatime" }
+"#;
+
+#[test]
+fn a_file_system_is_made_once_kept_and_detached_in_order() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let site = with_mounts(EXT4);
+    let daemon = site.up();
+    let line = daemon.served.iter().find(|line| line.starts_with("volume db: ext4 on ")).expect("a line for the mount");
+    let device = line.split(['(', ')']).nth(1).unwrap().to_owned();
+    assert!(device.starts_with("/dev/loop"), "{line}");
+    std::fs::write(site.path("mnt/a"), "kept").unwrap();
+    let mounts = mounts_below(site.folder.path());
+    assert!(mounts.iter().any(|mount| mount.starts_with(&device) && mount.contains("noatime")), "{mounts:?}");
+    let volumes = site.json(&["volume", "list"]);
+    assert_eq!((&volumes[0]["block_device"], &volumes[0]["front_ends"]), (&device.as_str().into(), &1.into()));
+    let accounts = &site.json(&["status"])["devices"][0]["accounts"];
+    assert_eq!(accounts[3]["path"], "web/db/mount#1");
+    let log = daemon.stop();
+    assert!(log.contains(&format!("volume db: detached {device}")), "{log}");
+    assert_eq!(mounts_below(site.folder.path()), [""; 0]);
+
+    let daemon = site.up();
+    assert_eq!(std::fs::read_to_string(site.path("mnt/a")).unwrap(), "kept");
+    daemon.stop();
+}
+
+#[test]
+fn a_read_only_volume_is_mounted_read_only() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let site = with_mounts(EXT4);
+    let daemon = site.up();
+    std::fs::write(site.path("mnt/a"), "kept").unwrap();
+    daemon.stop();
+    let path = site.path("plimsoll.toml");
+    let configuration = std::fs::read_to_string(&path).unwrap();
+    let configuration = configuration.replace("mount =", "read_only = true\nmount =").replace("if-empty", "never");
+    std::fs::write(path, configuration).unwrap();
+    let before = std::fs::read(site.path("db.img")).unwrap();
+    let daemon = site.up();
+    assert_eq!(std::fs::read_to_string(site.path("mnt/a")).unwrap(), "kept");
+    let refused = std::fs::write(site.path("mnt/b"), "no").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    daemon.stop();
+    assert!(std::fs::read(site.path("db.img")).unwrap() == before, "not a byte of the volume changed");
+}
+
+#[test]
+fn after_a_kill_the_next_one_recovers_and_what_was_synced_is_there() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let site = with_mounts(EXT4);
+    let daemon = site.up();
+    let mut file = File::create(site.path("mnt/a")).unwrap();
+    file.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    assert!(!mounts_below(site.folder.path()).is_empty(), "a kill leaves mounts behind");
+    let daemon = site.up();
+    assert_eq!(std::fs::read(site.path("mnt/a")).unwrap(), vec![b'x'; 1 << 20]);
+    let log = daemon.stop();
+    assert!(log.contains("recovered from a predecessor: volume db: unmounted ext4"), "{log}");
+    assert_eq!(mounts_below(site.folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_failure_half_way_undoes_what_was_done() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let second = EXT4.replace("volume.db", "volume.other").replace("db.img", "other.img").replace("/mnt", "/mnt2");
+    let site = with_mounts(&format!("{EXT4}{second}"));
+    std::fs::write(site.path("other.img"), vec![b'?'; 64 << 20]).unwrap();
+    let output = site.up_fails();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    let expected = "plimsoll.toml:19: volume.other.mount: volume other holds data of an unknown kind (at byte 0)";
+    assert!(errors.contains(expected), "{errors}");
+    assert!(errors.contains("volume db: unmounted ext4"), "the first one was undone: {errors}");
+    assert_eq!(mounts_below(site.folder.path()), [""; 0]);
+    assert!(!site.path("state/control.sock").exists());
+    assert!(std::fs::read(site.path("other.img")).unwrap().iter().all(|byte| *byte == b'?'), "nothing was written");
+}

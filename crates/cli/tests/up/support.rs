@@ -1,0 +1,163 @@
+//! A daemon of its own for each test: started with the built command, always ended, and cleaned up after.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+/// The user `nobody`.
+const NOBODY: u32 = 65534;
+
+/// A folder with a configuration, and the command to use it with.
+pub struct Site {
+    pub folder: tempfile::TempDir,
+    command: PathBuf,
+    user: Option<u32>,
+}
+
+impl Site {
+    /// A folder in which `plimsoll` runs as whoever runs the tests.
+    pub fn new(configuration: &str) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("[daemon]\nstate_directory = \"state\"\n{configuration}");
+        std::fs::write(folder.path().join("plimsoll.toml"), text).unwrap();
+        Site { folder, command: env!("CARGO_BIN_EXE_plimsoll").into(), user: None }
+    }
+
+    /// A folder in which `plimsoll` runs as a user without privileges, also if root runs the tests.
+    pub fn of_normal_user(configuration: &str) -> Site {
+        let mut site = Site::new(configuration);
+        if rustix::process::geteuid().is_root() {
+            // The build's folder may be closed to others. Another process copies: a file that is open for writing here
+            // would be so in the processes that other tests start, and could not be run.
+            let command = site.path("plimsoll");
+            assert!(Command::new("cp").args([&site.command, &command]).status().unwrap().success());
+            std::os::unix::fs::chown(site.folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            (site.command, site.user) = (command, Some(NOBODY));
+        }
+        site
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.command);
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// Runs a command of the daemon of this site.
+    pub fn ask(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).args(["--socket", "state/control.sock"]).output().unwrap()
+    }
+
+    /// Runs a command that must succeed, and answers its JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.ask(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs `plimsoll up` to its end: for configurations that cannot be served.
+    pub fn up_fails(&self) -> Output {
+        let output = self.command(&["up", "plimsoll.toml"]).output().unwrap();
+        assert!(!output.status.success());
+        output
+    }
+
+    /// Starts the daemon and waits until it serves.
+    pub fn up(&self) -> Daemon<'_> {
+        let mut command = self.command(&["up", "plimsoll.toml"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut daemon = Daemon { site: self, child, stdout, served: Vec::new() };
+        loop {
+            let mut line = String::new();
+            if daemon.stdout.read_line(&mut line).unwrap() == 0 {
+                let (status, log) = daemon.wait();
+                panic!("the daemon ended before it served, {status}:\n{log}");
+            }
+            if line.starts_with("serving;") {
+                return daemon;
+            }
+            daemon.served.push(line.trim_end().to_owned());
+        }
+    }
+}
+
+impl Drop for Site {
+    /// Takes away what a daemon of a failed test left attached.
+    fn drop(&mut self) {
+        let state = self.path("state");
+        if rustix::process::geteuid().is_root() && state.exists() {
+            match plimsoll_brick::attach::recover(&state) {
+                Ok((_, steps)) => steps.iter().for_each(|step| println!("cleaned up: {step}")),
+                Err(error) => println!("not cleaned up: {error}"),
+            }
+        }
+    }
+}
+
+/// A daemon that serves.
+pub struct Daemon<'site> {
+    site: &'site Site,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub served: Vec<String>,
+}
+
+impl Daemon<'_> {
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Waits for its end; answers how it ended and what it logged.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap(), log)
+    }
+
+    /// Ends it as systemd does; it must end well.
+    pub fn stop(self) -> String {
+        self.signal(rustix::process::Signal::TERM);
+        let state = self.site.path("state");
+        let (status, log) = self.wait();
+        assert!(status.success(), "{status}:\n{log}");
+        assert!(!state.join("control.sock").exists(), "the control socket is gone");
+        log
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Mounts below `folder`, from the kernel's table.
+pub fn mounts_below(folder: &Path) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let folder = folder.canonicalize().unwrap();
+    table.lines().filter(|line| line.contains(folder.to_str().unwrap())).map(str::to_owned).collect()
+}
+
+/// Why mounts cannot be tested here, if so.
+pub fn why_no_mounts() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("takes root");
+    }
+    ["/dev/fuse", "/dev/loop-control"].into_iter().find(|device| !Path::new(device).exists())
+}

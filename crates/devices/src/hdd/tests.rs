@@ -189,6 +189,11 @@ proptest! {
             }
             prop_assert_eq!(cache.is_clean(), dirty.is_empty());
             prop_assert_eq!(cache.holds(start, end), (start..end).all(|sector| dirty.contains(&sector)));
+            let is_first = |sector: &&u64| **sector == 0 || !dirty.contains(&(**sector - 1));
+            for &first in dirty.iter().filter(is_first) {
+                let end = (first..).find(|sector| !dirty.contains(sector)).unwrap();
+                prop_assert!(cache.holds(first, end), "{}..{} is in one piece", first, end);
+            }
             let room = 10_000 - dirty.len() as u64;
             prop_assert!(cache.has_room(room, 0) && !cache.has_room(room + 1, 0) && !cache.has_room(room, 1));
         }
@@ -254,6 +259,27 @@ fn a_read_that_continues_the_stream_holds_the_arm_until_it_is_done() {
     // At the mean rate; a switch of heads more or less makes 8 %.
     let media = 4_096.0 * 512.0 / 138e6;
     assert!((streamed / media - 1.0).abs() < 0.1, "{streamed} {media}");
+}
+
+#[test]
+fn the_buffer_keeps_what_was_read_until_it_is_overwritten() {
+    let mut drive = Hdd::new(&WD_AAKX, 1);
+    let mut now = Time::ZERO;
+    let mut latency = |operation, sector| {
+        let submitted = now;
+        drive.submit(now, request(0, operation, sector, 8));
+        now = drive.next_completion().unwrap();
+        drive.complete(now).unwrap();
+        now.since(submitted)
+    };
+    let buffered = Span::from_micros(100);
+    let (home, far) = (1_000, 700_000_000);
+    assert!(latency(Operation::Read, home) > buffered);
+    assert!(latency(Operation::Read, far) > buffered, "the arm leaves");
+    assert!(latency(Operation::Read, home) < buffered, "kept");
+    assert!(latency(Operation::Write, home) > buffered);
+    assert!(latency(Operation::Read, far / 2) > buffered, "the arm leaves again");
+    assert!(latency(Operation::Read, home) > buffered, "overwritten");
 }
 
 #[test]

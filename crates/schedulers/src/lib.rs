@@ -5,6 +5,7 @@
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
 pub mod block_deadline;
+pub mod device_window;
 pub mod min_tree;
 pub mod noop;
 mod registry;

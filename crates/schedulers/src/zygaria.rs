@@ -19,8 +19,7 @@
 //! A deadline below a pool counts as the pool's own, so the earliest of session and pool holds (section 4.3). A pool
 //! that is due itself, with no due member, serves its lowest. Weights (not in the paper) divide the average.
 //!
-//! What is at the device is out of the scheduler's hands, so it is bounded: in requests, and while several sessions are
-//! active also in runs.
+//! What the device holds is out of the scheduler's hands, so it is bounded ([`DeviceWindow`]).
 //!
 //! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
 //! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
@@ -28,6 +27,7 @@
 //!
 //! Cost: adding, dispatching and completing take O(depth * log8 members); accounts that are not active cost nothing.
 
+use crate::device_window::DeviceWindow;
 use crate::min_tree::{ABSENT, MinTree};
 use crate::request_queues::{Queue, RequestQueues};
 use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
@@ -127,9 +127,7 @@ pub struct Zygaria {
     nodes: Vec<Option<Node>>,
     queues: RequestQueues,
     device_runs_per_second: f64,
-    outstanding: u32,
-    outstanding_runs: u64,
-    outstanding_max: u32,
+    window: DeviceWindow,
     run: Option<Run>,
     /// By how much the clock of deadlines was set back in all, and when last.
     set_back: Span,
@@ -145,9 +143,7 @@ impl Zygaria {
             nodes: Vec::new(),
             queues: RequestQueues::default(),
             device_runs_per_second: device.worst_case_runs_per_second,
-            outstanding: 0,
-            outstanding_runs: 0,
-            outstanding_max: device.outstanding_max.max(1),
+            window: DeviceWindow::new(device),
             run: None,
             set_back: Span::ZERO,
             set_back_at: Time::ZERO,
@@ -246,8 +242,7 @@ impl Zygaria {
         };
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
-        self.outstanding += 1;
-        self.outstanding_runs += request.runs();
+        self.window.dispatched(&request);
         request
     }
 
@@ -269,11 +264,10 @@ impl Zygaria {
         self.refresh(now, session);
     }
 
-    /// Whether the device holds so many runs that others would wait long behind one more of `session`. Ten requests of
-    /// 4 KiB are a tenth of a second on a disk, ten of 256 KiB most of one. Who is alone may fill the device with requests.
+    /// Whether one more request of `session` would hold others up. Who is alone may fill the device.
     fn would_crowd(&self, session: AccountId) -> bool {
         let is_alone = self.node(session).active == self.node(AccountId::ROOT).active;
-        self.outstanding_runs >= u64::from(self.outstanding_max) && !is_alone
+        !is_alone && self.window.is_crowded()
     }
 
     /// The session whose run is under way, if its next request goes with it.
@@ -366,7 +360,7 @@ impl Scheduler for Zygaria {
         if let Some(session) = self.continued() {
             return Dispatch::Now(self.dispatch(now, session));
         }
-        if self.nodes.is_empty() || self.outstanding >= self.outstanding_max {
+        if self.nodes.is_empty() || self.window.is_full() {
             return Dispatch::Nothing;
         }
         self.release_due(now, AccountId::ROOT);
@@ -382,8 +376,7 @@ impl Scheduler for Zygaria {
     }
 
     fn request_completed(&mut self, now: Time, completion: &Completion) {
-        self.outstanding -= 1;
-        self.outstanding_runs -= completion.runs;
+        self.window.completed(completion);
         let clock = self.deadline_clock(now);
         let mut above = Some(completion.session);
         while let Some(id) = above {

@@ -14,12 +14,16 @@ const SESSIONS: usize = 6;
 const DISPATCHES_UNTIL_SERVED_MAX: usize = 4000;
 
 fn device(outstanding_max: u32) -> DeviceProfile {
+    rotational(outstanding_max, true)
+}
+
+fn rotational(outstanding_max: u32, is_rotational: bool) -> DeviceProfile {
     DeviceProfile {
         name: "device".into(),
         capacity_bytes: 1 << 30,
         worst_case_runs_per_second: DEVICE_RUNS_PER_SECOND,
         sequential_bytes_per_second: 1e8,
-        is_rotational: true,
+        is_rotational,
         outstanding_max,
     }
 }
@@ -205,7 +209,8 @@ proptest! {
         events in proptest::collection::vec(event(), 0..150),
         outstanding_max in 1u32..12,
     ) {
-        let device = device(outstanding_max);
+        // One that keeps the order of arrival: of one that does not, zygaria holds back requests on purpose.
+        let device = rotational(outstanding_max, false);
         let events: Vec<_> = events.into_iter().filter(|event| !matches!(event, Event::Change { .. })).collect();
         for entry in registry().iter().filter(|entry| entry.laws.is_work_conserving) {
             let (mut tree, sessions) = accounts(&device, &[Allocation::default(); SESSIONS]);

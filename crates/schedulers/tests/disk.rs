@@ -3,7 +3,7 @@
 use plimsoll_core::*;
 use plimsoll_schedulers::build;
 use plimsoll_sim::block::{BlockHost, Served};
-use plimsoll_sim::workload::Workload;
+use plimsoll_sim::workload::{Places, Workload};
 
 const DISK: &str = "hdd.deskstar-120";
 const SECONDS: u64 = 60;
@@ -89,4 +89,30 @@ fn one_tenant_alone_uses_the_device_as_noop_does() {
         let (zygaria, noop) = (served("zygaria"), served("noop"));
         assert!(zygaria >= 0.98 * noop, "depth {depth}: {zygaria} against {noop}");
     }
+}
+
+/// A drive serves what is near, so a stream of large requests keeps it from a small one elsewhere.
+#[test]
+fn a_small_tenant_is_not_starved_by_the_drives_own_queue() {
+    let served_small = |scheduler: &str| {
+        let device = plimsoll_devices::build("hdd.wd-aakx", 1).unwrap();
+        let profile = device.profile().clone();
+        let mut tree = AccountTree::new(profile.clone());
+        let mut open = |name, allocation| tree.open(AccountId::ROOT, name, AccountKind::Session, allocation).unwrap();
+        let (small, bulk) = (open("small", reserve(30.0)), open("bulk", Allocation::default()));
+        let mut host = BlockHost::new(build(scheduler, &profile).unwrap(), device, &tree);
+        host.add_tenant(Workload::greedy(small, 0..256 << 20, 1), 1);
+        let middle = profile.capacity_bytes / 2;
+        for stream in 0..4u64 {
+            let places = Places::Sequential(middle + (stream << 27)..middle + ((stream + 1) << 27));
+            let workload = Workload::greedy(bulk, 0..1, 16);
+            host.add_tenant(Workload { places, length: 256 << 10, read_percent: 0, ..workload }, 2 + stream);
+        }
+        (host.run_until(at(SECONDS)), 0.3 * profile.worst_case_runs_per_second)
+    };
+    let rate = |served: &[Served]| served.iter().filter(|one| one.tenant == 0).count() as f64 / SECONDS as f64;
+    let (without, _) = served_small("noop");
+    let (with, promised) = served_small("zygaria");
+    assert!(rate(&without) < 0.1 * promised, "{}", rate(&without));
+    assert!(rate(&with) >= promised, "one outstanding at a time is enough: {} of {promised}", rate(&with));
 }

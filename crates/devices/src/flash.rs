@@ -28,7 +28,8 @@ const PAGE_BYTES: u64 = 4096;
 /// How many sequential writers the drive can tell apart.
 const WRITE_STREAMS: usize = 32;
 
-/// The figures of a solid-state drive. All must be positive.
+/// The figures of a solid-state drive. All must be positive. `docs/devices.md` tells those that were read in a document
+/// from those that are as commonly quoted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashParameters {
     /// The name in configurations.

@@ -1,6 +1,7 @@
 //! What tells one disk drive from another, and the drives that are known by name.
 //!
-//! Every number is from a data sheet or a paper unless its comment says that it was fitted, and to what.
+//! Every number is from a data sheet or a paper unless its comment says that it was fitted, and to what, or assumed.
+//! `docs/devices.md` tells the figures that were read in the maker's document from those that are as commonly quoted.
 
 /// The figures of a drive. All must be positive, but for the optional ones, which 0 turns off.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +85,8 @@ pub const WD_AAKX: HddParameters = HddParameters {
     command_overhead_us: 50,
     // SATA at 6 Gbit/s with 8b/10b coding.
     interface_bytes_per_second: 600_000_000,
-    // Native command queueing takes 32; how many of them the firmware weighs is not published. With 8 the
-    // model gains as desktop drives do, 1.7 times the rate of one request at a time, and 10 outstanding suffice.
+    // Assumed. Native command queueing takes 32, but how many of them the firmware weighs is not published; with 8 the
+    // gain over one request at a time is 1.7, and 10 outstanding suffice.
     window: 8,
     age_max_us: 500_000,
     // Data sheet: 16 MB buffer, here 7 frozen segments and the current one.
@@ -118,8 +119,8 @@ pub const DESKSTAR_120: HddParameters = HddParameters {
     seek_full_stroke_us: 14_700,
     // Specification 4.4.2.3: 1.4 ms.
     head_switch_us: 1_400,
-    // Specification 4.4.2.2: writes take 1.0 ms more. Left out: the paper's drive ran with its write cache, where writes are
-    // no slower than reads, and its 112 IOPS are promised to both.
+    // Specification 4.4.2.2: writes take 1.0 ms more. Left out: such drives came with their write cache on, where writes
+    // are no slower than reads, and the paper promises its 112 IOPS to both.
     write_settle_us: 0,
     // Fitted to 112 IOPS: the drive has no queue and begins only now to decode; the specification allows 0.5 ms.
     seek_start_us: 350,

@@ -9,12 +9,15 @@ use plimsoll_brick::nbd::option::{GREETING_BYTES, number, option, push_info_requ
 use plimsoll_brick::nbd::wire::{OFFSET_DATA_BYTES, REQUEST_BYTES, ReplyHeader, SIMPLE_REPLY_BYTES};
 use plimsoll_brick::nbd::{Address, Client, Command, CommandFlags, Listener, Peer, Request, SharedExports};
 use plimsoll_core::Span;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
+
+/// How long a test waits before it fails.
+const PATIENCE: Span = Span::from_secs(20);
 
 fn unix(directory: &TempDir) -> Address {
     Address::Unix(directory.path().join("nbd.sock"))
@@ -96,6 +99,7 @@ fn what_a_client_sent_ahead_reaches_the_transmission_phase() {
     let directory = TempDir::new().unwrap();
     let (serving, ..) = serve(&unix(&directory), ListenerOptions::default());
     let mut stream = UnixStream::connect(path_of(serving.address())).unwrap();
+    stream.set_read_timeout(Some(PATIENCE.into())).unwrap();
     let mut go = Vec::new();
     push_info_request(&mut go, "memory", &[]);
     let request =
@@ -172,6 +176,7 @@ fn a_dead_servers_socket_is_replaced_and_nothing_else() {
 /// Connects and waits for the greeting, so that the handshake is known to have begun.
 fn greeted(address: &Address) -> std::io::Result<UnixStream> {
     let mut stream = UnixStream::connect(path_of(address))?;
+    stream.set_read_timeout(Some(PATIENCE.into()))?;
     stream.read_exact(&mut [0; GREETING_BYTES])?;
     Ok(stream)
 }
@@ -179,7 +184,8 @@ fn greeted(address: &Address) -> std::io::Result<UnixStream> {
 /// Bytes up to the end of the stream. A server that closes with our bytes unread resets it; that is an end as well.
 fn bytes_to_the_end(mut stream: UnixStream) -> usize {
     let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes);
+    let end = stream.read_to_end(&mut bytes);
+    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset), "never closed");
     bytes.len()
 }
 

@@ -1,7 +1,7 @@
 //! The real server against other people's clients, and our client against other people's servers.
 //!
-//! A program that is not installed is reported as *not run*; Debian has them in `qemu-utils`, `libnbd-bin`, `fio` and
-//! `nbdkit`.
+//! A program that is not installed is reported as *not run*; Debian has them in `qemu-utils`, `libnbd-bin`, `fio`,
+//! `nbdkit` and `mount` (losetup).
 
 mod engine_support;
 
@@ -327,7 +327,7 @@ fn handshaken(served: &Served, volume: &str) -> UnixStream {
 }
 
 #[test]
-fn a_flush_on_one_connection_covers_writes_answered_on_another() {
+fn all_connections_see_what_one_was_answered() {
     let directory = TempDir::new().unwrap();
     let served = both_kinds(&directory, 8 * MIB);
     let (mut writer, mut flusher) = (served.connect("file", 8, true), served.connect("file", 1, false));
@@ -349,6 +349,61 @@ fn a_flush_on_one_connection_covers_writes_answered_on_another() {
             flusher.read(offset, &mut read).unwrap();
             assert!(read == [round; 4096] && backing[offset as usize..][..4096] == read, "round {round}");
         }
+    }
+}
+
+/// A loop device over a file, detached at the end.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    /// `None` and a line about it if this machine or this user has none.
+    fn over(path: &Path) -> Option<LoopDevice> {
+        if !is_installed("losetup") {
+            return None;
+        }
+        let output = run("losetup", &["--find", "--show", text(path)]);
+        if !output.status.success() {
+            println!("not run: no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+
+    /// Flushes that it has carried out: field 16 of its statistics (`Documentation/block/stat.rst` of Linux).
+    fn flush_count(&self) -> u64 {
+        let name = self.0.trim_start_matches("/dev/");
+        let statistics = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        statistics.split_whitespace().nth(15).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["--detach", &self.0]);
+    }
+}
+
+#[test]
+fn flushes_and_forced_writes_reach_the_device() {
+    let directory = TempDir::new().unwrap();
+    let backing = directory.path().join("backing");
+    std::fs::write(&backing, vec![0; MIB as usize]).unwrap();
+    let Some(device) = LoopDevice::over(&backing) else { return };
+    {
+        let served = Served::plain(vec![Volume::open(file_config("loop", Path::new(&device.0), None)).unwrap()]);
+        let (mut writer, mut flusher) = (served.connect("loop", 1, true), served.connect("loop", 1, true));
+        let start = device.flush_count();
+        writer.write(0, &[1; 4096], false).unwrap();
+        assert_eq!(device.flush_count(), start, "a plain write does not flush");
+        flusher.flush().unwrap();
+        let flushed = device.flush_count();
+        assert!(flushed > start, "a flush on another connection");
+        writer.write(4096, &[2; 4096], true).unwrap();
+        let forced = device.flush_count();
+        assert!(forced > flushed, "a forced write");
+        writer.write_zeroes(8192, 4096, CommandFlags::FUA).unwrap();
+        assert!(device.flush_count() > forced, "forced zeroes");
+        served.engine.shutdown(PATIENCE).unwrap();
     }
 }
 

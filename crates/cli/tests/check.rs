@@ -112,3 +112,74 @@ fn files_that_are_no_text_are_refused() {
     std::fs::write(directory.path().join("deep.toml"), format!("a = {}", "[".repeat(100_000))).unwrap();
     assert!(message("deep.toml").starts_with("deep.toml:1: file: got \"a = [[[["));
 }
+
+#[test]
+fn the_example_of_the_documentation_is_good() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")).unwrap();
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("example.toml"), example).unwrap();
+    let output = plimsoll(directory.path(), &["check", "example.toml"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")).unwrap();
+    let everything = std::fs::read_to_string(folder("good").join("everything.toml")).unwrap();
+    let keys = everything.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key);
+    let mut count = 0;
+    for key in keys.filter(|key| !key.starts_with('#')) {
+        assert!(page.contains(&format!("`{key}`")), "{key} is not in docs/configuration.md");
+        count += 1;
+    }
+    assert!(count > 40, "only {count} keys were looked at");
+}
+
+#[test]
+fn tables_of_devices_and_schedulers_have_a_row_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let output = plimsoll(directory.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(json(&["device", "list", "--json"]).len(), plimsoll_devices::models().len());
+    assert_eq!(json(&["scheduler", "list", "--json"]).len(), plimsoll_schedulers::registry().len());
+    let checked = json(&["device", "check", "--json"]);
+    assert!(checked.len() >= plimsoll_devices::models().len() && checked.iter().all(|row| row["holds"] == true));
+    let table = plimsoll(directory.path(), &["scheduler", "list"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&table).lines().count(), plimsoll_schedulers::registry().len() + 1);
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let directory = tempfile::tempdir().unwrap();
+    for command in [
+        "",
+        "check",
+        "up",
+        "status",
+        "pool list",
+        "pool add",
+        "pool set",
+        "pool remove",
+        "volume list",
+        "device list",
+        "device check",
+        "scheduler list",
+    ] {
+        let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let output = plimsoll(directory.path(), &arguments);
+        assert!(output.status.success(), "{command}");
+        let help = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(help.contains("Example") && help.contains(&format!("plimsoll {command}")), "{command}: {help}");
+    }
+    assert_eq!(plimsoll(directory.path(), &["dance"]).status.code(), Some(2));
+    assert_eq!(plimsoll(directory.path(), &["check"]).status.code(), Some(2));
+    let version = plimsoll(directory.path(), &["--version"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&version), format!("plimsoll {}\n", env!("CARGO_PKG_VERSION")));
+}

@@ -143,78 +143,21 @@ mod tests {
 
     const WHOLE: &str = include_str!("../../tests/good/everything.toml");
 
+    const SECTIONS: &str = "[daemon] [nbd] [device.d] [pool.p] [pool.q] [volume.v] [volume.w] [volume.v.nbd] \
+        [volume.v.mount] [device] [[pool]] [volume.\"a/b\"]";
+    const KEYS: &str = "device parent pool size start file memory reserve limit weight priority deadlines worst_case \
+        emulate scheduler outstanding_max listen export path filesystem format options read_only control_socket seed";
+    const VALUES: &str = "\"d\" \"p\" \"q\" \"30%\" \"9e9runs/s\" \"99999999TB\" \"4KiB\" true -1 99999999999999999999 \
+        1e400 nan [] [1] [\"unix:x\"] {} {read=\"1ms\"} 1979-05-27 \"noop\" \"ext4\" \"/\" \"\"";
+
+    fn one_of(words: &'static str) -> impl Strategy<Value = String> {
+        prop::sample::select(words.split_whitespace().collect::<Vec<_>>()).prop_map(str::to_owned)
+    }
+
     /// Pieces that parse, so that random texts get past the first step.
     fn piece() -> impl Strategy<Value = String> {
-        let section = prop::sample::select(vec![
-            "[daemon]",
-            "[nbd]",
-            "[device.d]",
-            "[pool.p]",
-            "[pool.q]",
-            "[volume.v]",
-            "[volume.w]",
-            "[volume.v.nbd]",
-            "[volume.v.mount]",
-            "[device]",
-            "[[pool]]",
-            "[volume.\"a/b\"]",
-        ]);
-        let key = prop::sample::select(vec![
-            "device",
-            "parent",
-            "pool",
-            "size",
-            "start",
-            "file",
-            "memory",
-            "reserve",
-            "limit",
-            "weight",
-            "priority",
-            "deadlines",
-            "worst_case",
-            "emulate",
-            "scheduler",
-            "outstanding_max",
-            "listen",
-            "export",
-            "path",
-            "filesystem",
-            "format",
-            "options",
-            "read_only",
-            "control_socket",
-            "seed",
-        ]);
-        let value = prop_oneof![
-            prop::sample::select(vec![
-                "\"d\"",
-                "\"p\"",
-                "\"q\"",
-                "\"30%\"",
-                "\"9e9 runs/s\"",
-                "\"99999999 TB\"",
-                "\"4KiB\"",
-                "true",
-                "-1",
-                "99999999999999999999",
-                "1e400",
-                "nan",
-                "[]",
-                "[1]",
-                "[\"unix:x\"]",
-                "{}",
-                "{ read = \"1ms\" }",
-                "1979-05-27",
-                "\"noop\"",
-                "\"ext4\"",
-                "\"/\"",
-                "\"\"",
-            ])
-            .prop_map(str::to_owned),
-            "\\PC{0,8}".prop_map(|text| format!("{text:?}")),
-        ];
-        prop_oneof![section.prop_map(str::to_owned), (key, value).prop_map(|(key, value)| format!("{key} = {value}"))]
+        let value = prop_oneof![one_of(VALUES), "\\PC{0,8}".prop_map(|text| format!("{text:?}"))];
+        prop_oneof![one_of(SECTIONS), (one_of(KEYS), value).prop_map(|(key, value)| format!("{key} = {value}"))]
     }
 
     #[test]

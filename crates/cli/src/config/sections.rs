@@ -20,6 +20,8 @@ const VOLUMES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 64;
 /// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
 const BLOCK_BYTES: u64 = 4096;
+/// Smallest volume in which mkfs.xfs makes a file system (mkfs.xfs(8)).
+const XFS_SIZE_MIN: ByteCount = ByteCount(300 << 20);
 /// Largest offset that a file has on Linux. Bytes.
 const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 /// `sun_path` of a Unix socket's address, with the zero byte at its end. Bytes.
@@ -277,6 +279,12 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
     let (pool, size, backing) = (pool?, size?, backing?);
+    let file_system = mount.as_ref().and_then(|mount| mount.file_system.as_ref());
+    let makes_xfs = file_system.is_some_and(|plan| plan.kind == FileSystemKind::Xfs && plan.format == Format::IfEmpty);
+    if makes_xfs && size < XFS_SIZE_MIN {
+        let allowed = format!("at least {XFS_SIZE_MIN} to make XFS in it");
+        problems.push(place.problem("size", size, allowed));
+    }
     (problems.len() == before).then_some(Volume {
         name,
         pool,

@@ -98,6 +98,14 @@ fn pools_change(site: &Site) {
         1,
         "web: a reserve of 600 runs/s does not fit: disk0 has 1000 runs/s, 500 are promised to others, 100 too many",
     );
+    let mut stream = UnixStream::connect(site.path("state/control.sock")).unwrap();
+    let request = r#"{"command":"pool_set","pool":"web","change":{"reserve":"60%","limit":"none"}}"#;
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["error"]["kind"], "refused");
+    assert_eq!(answer["error"]["excess_runs_per_second"], 100.0);
     done(&["pool", "set", "web/db", "--priority", "idle"], "pool web/db changed");
     done(&["pool", "add", "web/batch", "--reserve", "5%"], "pool web/batch added on disk0");
     refused(&["pool", "add", "web/batch"], 1, "there is a pool \"web/batch\" already");

@@ -92,14 +92,12 @@ fn a_switch_of_the_scheduler_under_load_loses_nothing() {
     let is_over = Arc::new(AtomicBool::new(false));
     let (engine, seen) = (served.engine.clone(), is_over.clone());
     let switching = std::thread::spawn(move || {
-        let mut switches = 0;
-        for entry in plimsoll_schedulers::registry().iter().cycle() {
+        for (switches, entry) in plimsoll_schedulers::registry().iter().cycle().enumerate() {
             if seen.load(Ordering::Relaxed) {
                 return switches;
             }
             engine.switch_scheduler(entry.name).unwrap();
             assert_eq!(engine.status().unwrap().scheduler, entry.name);
-            switches += 1;
             engine_support::pause();
         }
         unreachable!("the registry is not empty")

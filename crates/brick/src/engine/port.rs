@@ -3,6 +3,7 @@
 use super::buffer::{Arena, Buffer};
 use super::core::Core;
 use super::front_end::{Payload, Submission};
+use super::gathering::Depth;
 use super::ring::Owner;
 use crate::backend::VolumeInfo;
 use io_uring::squeue;
@@ -22,6 +23,7 @@ pub(crate) struct Seat {
     pub(crate) operations: u32,
     /// Its requests under way.
     pub(crate) requests: u32,
+    pub(crate) depth: Depth,
     /// It heard something in this turn.
     pub(crate) is_touched: bool,
 }
@@ -79,6 +81,7 @@ impl Port<'_> {
     /// that is read-only, a payload that does not fit) is answered with an error.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
+        self.seat.depth.count();
         self.core.submit(self.seat, submission);
     }
 
@@ -94,6 +97,17 @@ impl Port<'_> {
         self.seat.operations += 1;
         // SAFETY: the caller's promise.
         unsafe { self.core.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
+    }
+
+    /// As [`push`](Self::push), for an operation that is done as soon as the kernel has it, such as a send to a socket with
+    /// room: the engine does not wake up for it alone. If it is not, other completions may be a moment late.
+    ///
+    /// # Safety
+    /// As for [`push`](Self::push).
+    pub unsafe fn push_prompt(&mut self, entry: squeue::Entry, tag: u32) {
+        self.core.ring.expect_prompt();
+        // SAFETY: the caller's promise.
+        unsafe { self.push(entry, tag) }
     }
 
     /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.

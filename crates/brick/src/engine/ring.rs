@@ -18,6 +18,13 @@ use std::os::fd::RawFd;
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Completions that fit before the kernel must queue them elsewhere (it loses none). A power of two.
 const COMPLETION_ENTRIES: u32 = 4096;
+/// Completions that end a gathering wait before its time.
+const GATHERED_MAX: usize = 16;
+/// How long completions may be late because an operation was expected to complete at once and did not: only a client that
+/// does not read its replies makes that happen.
+const PROMPT_SPAN: Span = Span::from_micros(50);
+/// How long a gathering wait without a timeout takes at the most.
+const TIMEOUT_MAX: Span = Span::from_secs(3600);
 /// Bits of a front end's tag.
 const TAG_BITS: u32 = 24;
 
@@ -69,6 +76,13 @@ pub(crate) struct Completed {
 /// The ring. It belongs to the thread that made it.
 pub(crate) struct Ring {
     ring: IoUring,
+    can_gather: bool,
+    /// Operations pushed since the last wait that complete at once.
+    prompt: usize,
+}
+
+fn timespec(span: Span) -> types::Timespec {
+    types::Timespec::from(std::time::Duration::from_nanos(span.as_nanos()))
 }
 
 impl Ring {
@@ -85,7 +99,8 @@ impl Ring {
             .setup_coop_taskrun()
             .setup_submit_all()
             .build(SUBMISSION_ENTRIES)?;
-        Ok(Ring { ring })
+        let can_gather = ring.params().is_feature_min_timeout();
+        Ok(Ring { ring, can_gather, prompt: 0 })
     }
 
     /// Queues an operation for the end of the turn.
@@ -103,6 +118,11 @@ impl Ring {
         }
     }
 
+    /// Says that the next operation pushed completes as soon as the kernel has it.
+    pub(crate) fn expect_prompt(&mut self) {
+        self.prompt += 1;
+    }
+
     /// Asks the kernel to give up the operation of `owner`; it then completes, as cancelled or with its result.
     pub(crate) fn cancel(&mut self, owner: Owner) {
         let entry = opcode::AsyncCancel::new(owner.encode()).build();
@@ -118,14 +138,27 @@ impl Ring {
     }
 
     /// Hands over what was queued and waits until something completes or `timeout` has passed; zero only looks.
-    pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
+    ///
+    /// With `gather`, waits that long for more to complete, unless [`GATHERED_MAX`] have or the timeout is sooner. What a
+    /// socket receives meanwhile joins one receive. Otherwise, if operations were pushed that complete at once, waits for
+    /// one more than those, at most [`PROMPT_SPAN`]. Kernels before 6.12 can neither, and wake up more often.
+    pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>, gather: Option<Span>) -> io::Result<()> {
+        let prompt = std::mem::take(&mut self.prompt);
+        let (count, first_wait) = match gather {
+            Some(span) => (GATHERED_MAX, span),
+            None => (1 + prompt, if prompt > 0 { PROMPT_SPAN } else { Span::ZERO }),
+        };
+        let waits_twice = self.can_gather && first_wait > Span::ZERO && timeout.is_none_or(|most| first_wait < most);
         let submitter = self.ring.submitter();
-        let result = match timeout {
-            None => submitter.submit_and_wait(1),
-            Some(span) => {
-                let timespec = types::Timespec::from(std::time::Duration::from_nanos(span.as_nanos()));
-                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec))
+        let timespec = timespec(timeout.unwrap_or(TIMEOUT_MAX));
+        let arguments = types::SubmitArgs::new().timespec(&timespec);
+        let result = match (waits_twice, timeout) {
+            (true, _) => {
+                let arguments = arguments.min_wait_usec((first_wait.as_nanos() / 1_000) as u32);
+                submitter.submit_with_args(count, &arguments)
             }
+            (false, Some(_)) => submitter.submit_with_args(1, &arguments),
+            (false, None) => submitter.submit_and_wait(1),
         };
         match result.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
@@ -160,7 +193,7 @@ mod tests {
     fn a_timeout_ends_the_wait_and_nothing_is_lost() {
         let mut ring = Ring::new().unwrap();
         let mut completed = Vec::new();
-        ring.submit_and_wait(Some(Span::from_micros(10))).unwrap();
+        ring.submit_and_wait(Some(Span::from_micros(10)), None).unwrap();
         ring.drain(&mut completed);
         assert!(completed.is_empty());
         for index in 0..3 * SUBMISSION_ENTRIES {
@@ -168,7 +201,7 @@ mod tests {
             unsafe { ring.push(opcode::Nop::new().build(), Owner::Piece(index)) };
         }
         while completed.len() < 3 * SUBMISSION_ENTRIES as usize {
-            ring.submit_and_wait(None).unwrap();
+            ring.submit_and_wait(None, None).unwrap();
             ring.drain(&mut completed);
         }
         let owners: Vec<_> = completed.iter().map(|completed| completed.owner).collect();

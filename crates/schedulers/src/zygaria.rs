@@ -40,6 +40,8 @@ use plimsoll_core::{Scheduler, Span, Time};
 /// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals of
 /// one second or so" (section 1).
 const LATENESS_MAX: Span = Span::from_secs(1);
+/// A session is in company for so long after another one has asked: what the scheduler controls (section 1).
+const COMPANY_SPAN: Span = Span::from_secs(1);
 /// The part of the time by which deadlines come early because of the reserves' headroom: as much may be lost unharmed.
 const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
 
@@ -129,6 +131,8 @@ pub struct Zygaria {
     device_runs_per_second: f64,
     window: DeviceWindow,
     run: Option<Run>,
+    /// The session that asked last, and since when only that one has asked.
+    asked: (AccountId, Time),
     /// By how much the clock of deadlines was set back in all, and when last.
     set_back: Span,
     set_back_at: Time,
@@ -145,6 +149,7 @@ impl Zygaria {
             device_runs_per_second: device.worst_case_runs_per_second,
             window: DeviceWindow::new(device),
             run: None,
+            asked: (AccountId::ROOT, Time::ZERO),
             set_back: Span::ZERO,
             set_back_at: Time::ZERO,
             overload: Span::ZERO,
@@ -194,16 +199,17 @@ impl Zygaria {
         }
     }
 
-    /// The session to serve: at each node a due member, else the lowest.
-    fn choose(&self, now: Time) -> Option<AccountId> {
+    /// The session to serve, at each node a due member, else the lowest; and whether it is served because one was due.
+    fn choose(&self, now: Time) -> Option<(AccountId, bool)> {
         let due_by = self.deadline_clock(now).as_nanos();
-        let mut id = AccountId::ROOT;
+        let (mut id, mut is_due) = (AccountId::ROOT, false);
         while let Some(members) = &self.node(id).members {
             let order = if members.keys.min_key(DEADLINE) <= due_by { DEADLINE } else { LEVEL };
+            is_due |= order == DEADLINE;
             let (slot, _) = members.keys.min(order)?;
             id = members.slots[slot];
         }
-        Some(id)
+        Some((id, is_due))
     }
 
     /// Sets the clock of deadlines back if even the earliest has waited too long. Waiting for a limit, one's own or a
@@ -230,7 +236,7 @@ impl Zygaria {
         }
     }
 
-    fn dispatch(&mut self, now: Time, session: AccountId) -> BlockRequest {
+    fn dispatch(&mut self, now: Time, session: AccountId, is_due: bool) -> BlockRequest {
         let mut queue = self.node(session).queue;
         let request = self.queues.pop(&mut queue).expect("a session that takes part has a request");
         self.node_mut(session).queue = queue;
@@ -242,7 +248,7 @@ impl Zygaria {
         };
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
-        self.window.dispatched(&request);
+        self.window.dispatched(&request, is_due);
         request
     }
 
@@ -264,10 +270,12 @@ impl Zygaria {
         self.refresh(now, session);
     }
 
-    /// Whether one more request of `session` would hold others up. Who is alone may fill the device.
-    fn would_crowd(&self, session: AccountId) -> bool {
+    /// Whether one more request of `session` would hold others up. Who is alone may fill the device; who was not a moment
+    /// ago is not: the other one thinks about its next request.
+    fn would_crowd(&self, now: Time, session: AccountId, is_due: bool) -> bool {
         let is_alone = self.node(session).active == self.node(AccountId::ROOT).active;
-        !is_alone && self.window.is_crowded()
+        let was_alone = now.since(self.asked.1) >= COMPANY_SPAN;
+        !(is_alone && was_alone) && self.window.is_crowded(is_due)
     }
 
     /// The session whose run is under way, if its next request goes with it.
@@ -336,6 +344,9 @@ impl Scheduler for Zygaria {
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
         let session = request.session;
+        if self.asked.0 != session {
+            self.asked = (session, now);
+        }
         let mut queue = self.node(session).queue;
         let was_empty = queue.is_empty();
         self.queues.push(&mut queue, request);
@@ -358,7 +369,7 @@ impl Scheduler for Zygaria {
 
     fn next(&mut self, now: Time) -> Dispatch {
         if let Some(session) = self.continued() {
-            return Dispatch::Now(self.dispatch(now, session));
+            return Dispatch::Now(self.dispatch(now, session, false));
         }
         if self.nodes.is_empty() || self.window.is_full() {
             return Dispatch::Nothing;
@@ -366,8 +377,8 @@ impl Scheduler for Zygaria {
         self.release_due(now, AccountId::ROOT);
         self.absorb_overload(now);
         match self.choose(now) {
-            Some(session) if self.would_crowd(session) => Dispatch::Nothing,
-            Some(session) => Dispatch::Now(self.dispatch(now, session)),
+            Some((session, is_due)) if self.would_crowd(now, session, is_due) => Dispatch::Nothing,
+            Some((session, is_due)) => Dispatch::Now(self.dispatch(now, session, is_due)),
             None => match self.members_mut(AccountId::ROOT).keys.min(WAITING) {
                 Some((_, at)) => Dispatch::NotBefore(Time::from_nanos(at)),
                 None => Dispatch::Nothing,

@@ -10,6 +10,8 @@
 use crate::workload::{Arrivals, Tenant, Workload};
 use plimsoll_core::{AccountTree, BlockRequest, Completion, Dispatch, RequestId, Scheduler, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// One completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct BlockHost {
     /// By request number; `None` once it has completed.
     under_way: Vec<Option<UnderWay>>,
     free: Vec<u64>,
+    /// Closed tenants that think: when they send their next request.
+    thinking: BinaryHeap<Reverse<(Time, usize)>>,
     now: Time,
     not_before: Time,
     started: Vec<bool>,
@@ -58,6 +62,7 @@ impl BlockHost {
             tenants: Vec::new(),
             under_way: Vec::new(),
             free: Vec::new(),
+            thinking: BinaryHeap::new(),
             now: Time::ZERO,
             not_before: Time::MAX,
             started: Vec::new(),
@@ -107,16 +112,25 @@ impl BlockHost {
             false => tenant.workload.active.start,
             true => tenant.next_arrival(),
         });
-        let earliest = arrivals.min().unwrap_or(Time::MAX).min(self.not_before);
-        earliest.min(self.device.next_completion().unwrap_or(Time::MAX))
+        let thought = self.thinking.peek().map(|&Reverse((at, _))| at);
+        let others = [thought, self.device.next_completion(), Some(self.not_before)];
+        arrivals.chain(others.into_iter().flatten()).min().unwrap_or(Time::MAX)
     }
 
     fn send_due(&mut self) {
+        while let Some(&Reverse((at, tenant))) = self.thinking.peek()
+            && at <= self.now
+        {
+            self.thinking.pop();
+            if self.tenants[tenant].is_active(self.now) {
+                self.send(tenant);
+            }
+        }
         for index in 0..self.tenants.len() {
             let workload = &self.tenants[index].workload;
             if !self.started[index] && workload.active.start <= self.now {
                 self.started[index] = true;
-                if let Arrivals::Closed { depth } = workload.arrivals {
+                if let Arrivals::Closed { depth, .. } = workload.arrivals {
                     (0..depth).for_each(|_| self.send(index));
                 }
             }
@@ -173,9 +187,8 @@ impl BlockHost {
             dispatched: entry.dispatched,
             completed: at,
         });
-        let tenant = &self.tenants[entry.tenant];
-        if matches!(tenant.workload.arrivals, Arrivals::Closed { .. }) && tenant.is_active(self.now) {
-            self.send(entry.tenant);
+        if let Arrivals::Closed { think, .. } = self.tenants[entry.tenant].workload.arrivals {
+            self.thinking.push(Reverse((at + think, entry.tenant)));
         }
     }
 }

@@ -18,10 +18,12 @@ pub enum Places {
 /// When the next request of a tenant comes.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrivals {
-    /// As soon as one of so many outstanding has completed.
+    /// Some time after one of so many outstanding has completed.
     Closed {
         /// Requests kept outstanding.
         depth: u32,
+        /// From a completion to the next request.
+        think: Span,
     },
     /// At this rate in requests per second, evenly spaced, however many are outstanding.
     Open {
@@ -55,7 +57,7 @@ impl Workload {
             places: Places::Random(places),
             length: 4096,
             read_percent: 100,
-            arrivals: Arrivals::Closed { depth },
+            arrivals: Arrivals::Closed { depth, think: Span::ZERO },
             active: Time::ZERO..Time::MAX,
         }
     }

@@ -1,0 +1,158 @@
+//! `plimsoll demo`: a bulk writer freezes a small transactional writer on a shared disk, and Plimsoll gives the small
+//! writer its reserve back.
+//!
+//! ```text
+//!   transactions: 4 KiB + fsync      backup: large files            two tenants
+//!            |                           |
+//!          ext4                        ext4                         a volume each (FUSE, loop device)
+//!            +------------+--------------+
+//!                 scheduler: noop, then zygaria
+//!                 one emulated 7200 rpm drive, in memory
+//! ```
+//!
+//! Three stages: the small writer alone, both without Plimsoll, both with it; the switch happens under load. Without
+//! root the same tenants write to the same disk over NBD, without a file system, and the demo says so.
+
+mod disk;
+mod picture;
+mod report;
+mod stopwatch;
+mod tenant;
+
+pub use report::{Claim, Report, StageReport};
+
+use crate::outcome::Failure;
+use disk::Disk;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_core::{ByteCount, Span};
+use report::Sample;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stopwatch::Stopwatch;
+use tenant::{Backup, Transactions};
+
+/// How long the small writer is alone, seconds: enough to know what it asks for.
+const ALONE_SECONDS: u64 = 6;
+/// Not counted at the start of each stage, seconds: what the stage before left in the page cache goes to the disk.
+const SETTLE_SECONDS: u64 = 3;
+
+/// What the demonstration is to do.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// Seconds that are counted, without and with Plimsoll each.
+    pub seconds: u64,
+    /// Where the picture goes.
+    pub picture: PathBuf,
+    /// No progress bar.
+    pub is_quiet: bool,
+    /// NBD even where file systems could be mounted.
+    pub uses_nbd: bool,
+}
+
+/// A part of the demonstration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Alone,
+    Without,
+    With,
+}
+
+impl Stage {
+    fn title(self) -> &'static str {
+        match self {
+            Stage::Alone => "alone",
+            Stage::Without => "with the backup",
+            Stage::With => "with the backup and Plimsoll",
+        }
+    }
+
+    fn scheduler(self) -> &'static str {
+        if self == Stage::With { "zygaria" } else { "noop" }
+    }
+}
+
+/// Runs the demonstration and draws the picture.
+///
+/// # Errors
+/// The disk could not be set up, or somebody pressed Ctrl-C.
+pub fn run(options: &DemoOptions) -> Result<Report, Failure> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&is_stopped);
+    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+
+    let progress = progress_bar(options);
+    progress.set_message("preparing two volumes on an emulated 7200 rpm drive");
+    let disk = Disk::prepare(options.uses_nbd)?;
+    let stopwatch = Stopwatch::start();
+    let transactions = Transactions::start(disk.transactions()?, stopwatch);
+    let mut backup = None;
+    let mut stages = Vec::new();
+    for stage in [Stage::Alone, Stage::Without, Stage::With] {
+        disk.switch(stage.scheduler())?;
+        if stage == Stage::Without {
+            backup = Some(Backup::start(disk.backup()?));
+        }
+        progress.set_message(stage.title());
+        let seconds = if stage == Stage::Alone { ALONE_SECONDS } else { options.seconds };
+        let samples = sample(&disk, &transactions, backup.as_ref(), stopwatch, seconds, &is_stopped, &progress)?;
+        stages.push((stage, samples));
+    }
+    progress.set_message("putting everything away");
+    let latencies = transactions.stop();
+    drop(backup);
+    let report = Report::new(&disk, stages, &latencies)?;
+    progress.finish_and_clear();
+    picture::draw(&report, &latencies, &options.picture)?;
+    Ok(report)
+}
+
+fn progress_bar(options: &DemoOptions) -> ProgressBar {
+    let steps = ALONE_SECONDS + 2 * options.seconds + 3 * SETTLE_SECONDS;
+    let bar = if options.is_quiet { ProgressBar::hidden() } else { ProgressBar::new(steps) };
+    let style = ProgressStyle::with_template("{bar:40} {elapsed} of about {len} s: {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Watches both tenants for the settling time and `seconds` more; one sample a second, the settled ones only.
+fn sample(
+    disk: &Disk,
+    transactions: &Transactions,
+    backup: Option<&Backup>,
+    stopwatch: Stopwatch,
+    seconds: u64,
+    is_stopped: &AtomicBool,
+    progress: &ProgressBar,
+) -> Result<Vec<Sample>, Failure> {
+    let mut samples = Vec::new();
+    let start = stopwatch.elapsed();
+    for second in 1..=SETTLE_SECONDS + seconds {
+        let before = (transactions.count(), backup.map_or(0, Backup::bytes), disk.runs()?, stopwatch.elapsed());
+        stopwatch.sleep_until(start + Span::from_secs(second));
+        if is_stopped.load(Ordering::Relaxed) {
+            return Err(Failure::Failed("stopped by Ctrl-C; everything was put away".to_owned()));
+        }
+        progress.inc(1);
+        if second <= SETTLE_SECONDS {
+            continue;
+        }
+        let now = stopwatch.elapsed();
+        let elapsed_s = now.saturating_sub(before.3).as_secs_f64();
+        samples.push(Sample {
+            start_s: before.3.as_secs_f64(),
+            end_s: now.as_secs_f64(),
+            transactions_per_second: (transactions.count() - before.0) as f64 / elapsed_s,
+            backup_bytes_per_second: (backup.map_or(0, Backup::bytes) - before.1) as f64 / elapsed_s,
+            runs_per_second: (disk.runs()? - before.2) as f64 / elapsed_s,
+        });
+    }
+    if let Some(problem) = transactions.problem().or_else(|| backup.and_then(Backup::problem)) {
+        return Err(Failure::Failed(problem));
+    }
+    Ok(samples)
+}
+
+/// Bytes as the demonstration prints them.
+fn mebibytes(bytes: f64) -> String {
+    ByteCount(bytes as u64).to_string()
+}

@@ -1,0 +1,197 @@
+//! What the demonstration measured, and whether it shows isolation.
+
+use super::disk::{Disk, MODEL, RESERVE_PERCENT};
+use super::tenant::Transaction;
+use super::{Stage, mebibytes};
+use crate::outcome::Failure;
+use crate::table::Table;
+use plimsoll_core::Span;
+use serde::Serialize;
+use std::fmt;
+
+/// With Plimsoll the small writer must have this part of its reserve, or of what it asks for alone if that is less.
+const RESERVE_PART_MIN: f64 = 0.95;
+/// Plimsoll must make the slowest hundredth of its transactions faster by this factor.
+const LATENCY_FACTOR_MIN: f64 = 4.0;
+
+/// One second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sample {
+    /// When it began, seconds since the start.
+    pub start_s: f64,
+    /// When it ended.
+    pub end_s: f64,
+    /// What the small writer did.
+    pub transactions_per_second: f64,
+    /// What it had of the disk.
+    pub runs_per_second: f64,
+    /// What the bulk writer wrote and synced.
+    pub backup_bytes_per_second: f64,
+}
+
+/// One stage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StageReport {
+    /// What it is called.
+    pub stage: &'static str,
+    /// The scheduler in charge.
+    pub scheduler: &'static str,
+    /// Transactions per second.
+    pub transactions_per_second: f64,
+    /// The median transaction, milliseconds.
+    pub latency_ms_p50: f64,
+    /// The slowest hundredth begins here.
+    pub latency_ms_p99: f64,
+    /// The slowest.
+    pub latency_ms_max: f64,
+    /// What the small writer had of the disk, runs per second.
+    pub runs_per_second: f64,
+    /// What the bulk writer wrote, bytes per second.
+    pub backup_bytes_per_second: f64,
+    /// Second by second.
+    pub samples: Vec<Sample>,
+}
+
+/// Something that must hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// What it says.
+    pub claim: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// The whole demonstration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the disk behaves like.
+    pub device: &'static str,
+    /// The small writer's reserve, runs per second.
+    pub reserve_runs_per_second: f64,
+    /// Alone, without Plimsoll, with it.
+    pub stages: Vec<StageReport>,
+    /// What must hold.
+    pub claims: Vec<Claim>,
+    /// What this machine could not do.
+    pub not_run: Option<String>,
+    /// The machine was too slow to emulate the drive: nothing was shown.
+    pub is_late: bool,
+    /// 99 of 100 of the drive's replies came at most this late, milliseconds.
+    pub lateness_ms_p99: f64,
+}
+
+fn quantile(sorted: &[Span], quantile: f64) -> f64 {
+    let index = ((sorted.len() as f64 * quantile).ceil() as usize).saturating_sub(1);
+    sorted.get(index).map_or(f64::NAN, |latency| latency.as_millis_f64())
+}
+
+impl StageReport {
+    fn new(stage: Stage, samples: Vec<Sample>, transactions: &[Transaction]) -> StageReport {
+        let (start_s, end_s) = (samples[0].start_s, samples[samples.len() - 1].end_s);
+        let is_inside = |one: &&Transaction| (start_s..end_s).contains(&one.done.as_secs_f64());
+        let mut latencies: Vec<Span> = transactions.iter().filter(is_inside).map(|one| one.latency).collect();
+        latencies.sort();
+        let mean = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
+        StageReport {
+            stage: stage.title(),
+            scheduler: stage.scheduler(),
+            transactions_per_second: mean(|sample| sample.transactions_per_second),
+            latency_ms_p50: quantile(&latencies, 0.5),
+            latency_ms_p99: quantile(&latencies, 0.99),
+            latency_ms_max: quantile(&latencies, 1.0),
+            runs_per_second: mean(|sample| sample.runs_per_second),
+            backup_bytes_per_second: mean(|sample| sample.backup_bytes_per_second),
+            samples,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        disk: &Disk,
+        stages: Vec<(Stage, Vec<Sample>)>,
+        transactions: &[Transaction],
+    ) -> Result<Report, Failure> {
+        let status = disk.status()?;
+        let worst_case = plimsoll_devices::build(MODEL, 0).map_or(0.0, |m| m.profile().worst_case_runs_per_second);
+        let reserve_runs_per_second = RESERVE_PERCENT / 100.0 * worst_case;
+        let stages: Vec<StageReport> =
+            stages.into_iter().map(|(stage, samples)| StageReport::new(stage, samples, transactions)).collect();
+        let claims = claims(&stages, reserve_runs_per_second);
+        Ok(Report {
+            device: MODEL,
+            reserve_runs_per_second,
+            stages,
+            claims,
+            not_run: disk.not_run().map(|why| format!("file systems: {why}; the tenants wrote over NBD instead")),
+            is_late: status.emulation.is_none_or(|emulation| emulation.is_late),
+            lateness_ms_p99: status.emulation.map_or(f64::NAN, |emulation| emulation.lateness_ns_p99 as f64 / 1e6),
+        })
+    }
+
+    /// Ends the command: success only if isolation was measured.
+    ///
+    /// # Errors
+    /// A claim does not hold, or the machine was too slow for the emulation to mean anything.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        if self.is_late {
+            let why = format!("the machine was busy: the emulated drive answered {:.1} ms late", self.lateness_ms_p99);
+            return Err(Failure::NotRun(why));
+        }
+        match self.claims.iter().find(|claim| !claim.holds) {
+            Some(claim) => Err(Failure::Failed(format!("does not hold: {}: {}", claim.claim, claim.measured))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn claims(stages: &[StageReport], reserve_runs_per_second: f64) -> Vec<Claim> {
+    let [alone, without, with] = stages else { return Vec::new() };
+    let due = RESERVE_PART_MIN * reserve_runs_per_second.min(alone.runs_per_second);
+    let factor = without.latency_ms_p99 / with.latency_ms_p99;
+    vec![
+        Claim {
+            claim: format!("with Plimsoll the small writer has its reserve: at least {due:.0} runs/s"),
+            measured: format!("{:.0} runs/s ({:.0} without)", with.runs_per_second, without.runs_per_second),
+            holds: with.runs_per_second >= due,
+        },
+        Claim {
+            claim: format!("its slowest hundredth is at least {LATENCY_FACTOR_MIN} times faster than without"),
+            measured: format!("{factor:.1} times"),
+            holds: factor >= LATENCY_FACTOR_MIN,
+        },
+    ]
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "Two tenants on one disk that behaves like {}:", self.device)?;
+        writeln!(
+            out,
+            "  transactions  4 KiB and fsync, again and again; reserve {:.0} runs/s",
+            self.reserve_runs_per_second
+        )?;
+        writeln!(out, "  backup        four large files at once; no reserve\n")?;
+        let mut table = Table::new(&["transactions", ">per second", ">median", ">p99", ">slowest", ">disk", ">backup"]);
+        for stage in &self.stages {
+            let milliseconds = |value: f64| format!("{value:.0} ms");
+            table.row([
+                stage.stage.to_owned(),
+                format!("{:.1}", stage.transactions_per_second),
+                milliseconds(stage.latency_ms_p50),
+                milliseconds(stage.latency_ms_p99),
+                milliseconds(stage.latency_ms_max),
+                format!("{:.0} runs/s", stage.runs_per_second),
+                format!("{}/s", mebibytes(stage.backup_bytes_per_second)),
+            ]);
+        }
+        writeln!(out, "{table}")?;
+        for claim in &self.claims {
+            let verdict = if claim.holds { "holds" } else { "DOES NOT HOLD" };
+            writeln!(out, "{verdict}: {}: {}", claim.claim, claim.measured)?;
+        }
+        self.not_run.iter().try_for_each(|what| writeln!(out, "not run: {what}"))
+    }
+}

@@ -99,17 +99,6 @@ impl Port<'_> {
         unsafe { self.core.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
     }
 
-    /// As [`push`](Self::push), for an operation that is done as soon as the kernel has it, such as a send to a socket with
-    /// room: the engine does not wake up for it alone. If it is not, other completions may be a moment late.
-    ///
-    /// # Safety
-    /// As for [`push`](Self::push).
-    pub unsafe fn push_prompt(&mut self, entry: squeue::Entry, tag: u32) {
-        self.core.ring.expect_prompt();
-        // SAFETY: the caller's promise.
-        unsafe { self.push(entry, tag) }
-    }
-
     /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.
     pub fn cancel(&mut self, tag: u32) {
         self.core.ring.cancel(Owner::FrontEnd(self.seat.index, tag));

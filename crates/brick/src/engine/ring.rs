@@ -20,9 +20,6 @@ const SUBMISSION_ENTRIES: u32 = 256;
 const COMPLETION_ENTRIES: u32 = 4096;
 /// Completions that end a gathering wait before its time.
 const GATHERED_MAX: usize = 16;
-/// How long completions may be late because an operation was expected to complete at once and did not: only a client that
-/// does not read its replies makes that happen.
-const PROMPT_SPAN: Span = Span::from_micros(50);
 /// How long a gathering wait without a timeout takes at the most.
 const TIMEOUT_MAX: Span = Span::from_secs(3600);
 /// Bits of a front end's tag.
@@ -77,8 +74,6 @@ pub(crate) struct Completed {
 pub(crate) struct Ring {
     ring: IoUring,
     can_gather: bool,
-    /// Operations pushed since the last wait that complete at once.
-    prompt: usize,
 }
 
 fn timespec(span: Span) -> types::Timespec {
@@ -100,7 +95,7 @@ impl Ring {
             .setup_submit_all()
             .build(SUBMISSION_ENTRIES)?;
         let can_gather = ring.params().is_feature_min_timeout();
-        Ok(Ring { ring, can_gather, prompt: 0 })
+        Ok(Ring { ring, can_gather })
     }
 
     /// Queues an operation for the end of the turn.
@@ -116,11 +111,6 @@ impl Ring {
                 tracing::warn!(%error, "the kernel took no operations, trying again");
             }
         }
-    }
-
-    /// Says that the next operation pushed completes as soon as the kernel has it.
-    pub(crate) fn expect_prompt(&mut self) {
-        self.prompt += 1;
     }
 
     /// Asks the kernel to give up the operation of `owner`; it then completes, as cancelled or with its result.
@@ -140,25 +130,19 @@ impl Ring {
     /// Hands over what was queued and waits until something completes or `timeout` has passed; zero only looks.
     ///
     /// With `gather`, waits that long for more to complete, unless [`GATHERED_MAX`] have or the timeout is sooner. What a
-    /// socket receives meanwhile joins one receive. Otherwise, if operations were pushed that complete at once, waits for
-    /// one more than those, at most [`PROMPT_SPAN`]. Kernels before 6.12 can neither, and wake up more often.
+    /// socket receives meanwhile joins one receive. Kernels before 6.12 cannot, and wake up more often.
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>, gather: Option<Span>) -> io::Result<()> {
-        let prompt = std::mem::take(&mut self.prompt);
-        let (count, first_wait) = match gather {
-            Some(span) => (GATHERED_MAX, span),
-            None => (1 + prompt, if prompt > 0 { PROMPT_SPAN } else { Span::ZERO }),
-        };
-        let waits_twice = self.can_gather && first_wait > Span::ZERO && timeout.is_none_or(|most| first_wait < most);
         let submitter = self.ring.submitter();
+        let gather = gather.filter(|&span| self.can_gather && timeout.is_none_or(|timeout| span < timeout));
         let timespec = timespec(timeout.unwrap_or(TIMEOUT_MAX));
         let arguments = types::SubmitArgs::new().timespec(&timespec);
-        let result = match (waits_twice, timeout) {
-            (true, _) => {
-                let arguments = arguments.min_wait_usec((first_wait.as_nanos() / 1_000) as u32);
-                submitter.submit_with_args(count, &arguments)
+        let result = match (gather, timeout) {
+            (Some(gather), _) => {
+                let arguments = arguments.min_wait_usec((gather.as_nanos() / 1_000) as u32);
+                submitter.submit_with_args(GATHERED_MAX, &arguments)
             }
-            (false, Some(_)) => submitter.submit_with_args(1, &arguments),
-            (false, None) => submitter.submit_and_wait(1),
+            (None, Some(_)) => submitter.submit_with_args(1, &arguments),
+            (None, None) => submitter.submit_and_wait(1),
         };
         match result.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),

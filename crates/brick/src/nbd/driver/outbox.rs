@@ -122,7 +122,7 @@ impl Outbox {
         };
         // SAFETY: headers, vectors, message and payloads belong to the front end, which the engine keeps until the
         // operation has completed; nothing touches them before `sent`.
-        unsafe { port.push_prompt(entry, TAG_SEND) }
+        unsafe { port.push(entry, TAG_SEND) }
     }
 
     /// The send that was under way has ended.

@@ -21,7 +21,7 @@ pub const MODEL: &str = "hdd.wd-aakx";
 /// Where the platter stands at first.
 const SEED: u64 = 1;
 /// What the small writer is promised, per cent of the drive's worst case.
-pub const RESERVE_PERCENT: f64 = 20.0;
+pub const RESERVE_PERCENT: f64 = 30.0;
 /// The small writer's pool and volume.
 pub const TRANSACTIONS: &str = "transactions";
 const BACKUP: &str = "backup";
@@ -83,10 +83,11 @@ impl Disk {
         self.engine.status().map_err(failed("ask the engine"))
     }
 
-    /// Runs that the small writer's pool has had.
-    pub fn runs(&self) -> Result<u64, Failure> {
+    /// What the tenants have had of the disk so far: runs of the small writer, bytes of the bulk writer.
+    pub fn served(&self) -> Result<(u64, u64), Failure> {
         let status = self.status()?;
-        Ok(status.accounts.iter().find(|account| account.path == TRANSACTIONS).map_or(0, |account| account.runs))
+        let of = |path: &str| status.accounts.iter().find(|account| account.path == path);
+        Ok((of(TRANSACTIONS).map_or(0, |account| account.runs), of(BACKUP).map_or(0, |account| account.bytes)))
     }
 
     /// Where the small writer writes.
@@ -165,7 +166,7 @@ fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
             kind: FileSystemKind::Ext4,
             format: Format::IfEmpty,
             target: folder.join(name),
-            options: "noatime".to_owned(),
+            options: "noatime,noinit_itable".to_owned(),
         };
         let plan = AttachPlan {
             volume: name.to_owned(),

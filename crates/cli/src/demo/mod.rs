@@ -127,7 +127,7 @@ fn sample(
     let mut samples = Vec::new();
     let start = stopwatch.elapsed();
     for second in 1..=SETTLE_SECONDS + seconds {
-        let before = (transactions.count(), backup.map_or(0, Backup::bytes), disk.runs()?, stopwatch.elapsed());
+        let (count, (runs, bytes), began) = (transactions.count(), disk.served()?, stopwatch.elapsed());
         stopwatch.sleep_until(start + Span::from_secs(second));
         if is_stopped.load(Ordering::Relaxed) {
             return Err(Failure::Failed("stopped by Ctrl-C; everything was put away".to_owned()));
@@ -136,14 +136,14 @@ fn sample(
         if second <= SETTLE_SECONDS {
             continue;
         }
-        let now = stopwatch.elapsed();
-        let elapsed_s = now.saturating_sub(before.3).as_secs_f64();
+        let (now, (runs_now, bytes_now)) = (stopwatch.elapsed(), disk.served()?);
+        let elapsed_s = now.saturating_sub(began).as_secs_f64();
         samples.push(Sample {
-            start_s: before.3.as_secs_f64(),
+            start_s: began.as_secs_f64(),
             end_s: now.as_secs_f64(),
-            transactions_per_second: (transactions.count() - before.0) as f64 / elapsed_s,
-            backup_bytes_per_second: (backup.map_or(0, Backup::bytes) - before.1) as f64 / elapsed_s,
-            runs_per_second: (disk.runs()? - before.2) as f64 / elapsed_s,
+            transactions_per_second: (transactions.count() - count) as f64 / elapsed_s,
+            runs_per_second: (runs_now - runs) as f64 / elapsed_s,
+            backup_bytes_per_second: (bytes_now - bytes) as f64 / elapsed_s,
         });
     }
     if let Some(problem) = transactions.problem().or_else(|| backup.and_then(Backup::problem)) {

@@ -14,7 +14,7 @@ const LATENCY_MS: Range<f64> = 1.0..10_000.0;
 const TRANSACTIONS: RGBColor = RGBColor(0, 90, 156);
 const BACKUP: RGBColor = RGBColor(200, 110, 0);
 const RESERVE: RGBColor = RGBColor(0, 130, 60);
-const SHADE: RGBColor = RGBColor(238, 238, 238);
+const SHADE: RGBColor = RGBColor(242, 242, 242);
 
 type Panel<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -63,7 +63,8 @@ fn latencies(panel: &Panel, report: &Report, transactions: &[Transaction], end_s
     }
     let milliseconds =
         |value: &f64| if *value >= 1000.0 { format!("{} s", value / 1000.0) } else { format!("{value} ms") };
-    chart.configure_mesh().disable_x_mesh().y_desc("latency").y_label_formatter(&milliseconds).draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh().light_line_style(TRANSPARENT).y_desc("latency").y_label_formatter(&milliseconds).draw()?;
     chart.draw_series(transactions.iter().map(|one| {
         let place = (one.done.as_secs_f64(), one.latency.as_millis_f64().clamp(LATENCY_MS.start, LATENCY_MS.end));
         Circle::new(place, 2, TRANSACTIONS.mix(0.6).filled())
@@ -96,7 +97,10 @@ fn curve(
         let extent = extent(stage);
         chart.draw_series([Rectangle::new([(extent.start, 0.0), (extent.end, top)], SHADE.filled())])?;
     }
-    chart.configure_mesh().disable_x_mesh().x_desc("seconds").y_desc(unit).draw()?;
+    let whole = |value: &f64| format!("{value:.0}");
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh().light_line_style(TRANSPARENT).x_desc("seconds").y_desc(unit);
+    mesh.x_label_formatter(&whole).y_label_formatter(&whole).y_labels(5).draw()?;
     for stage in &report.stages {
         chart.draw_series(LineSeries::new(steps(&stage.samples, of), colour.stroke_width(2)))?;
     }
@@ -115,6 +119,6 @@ fn rates(panel: &Panel, report: &Report, end_s: f64) -> Drawn {
 }
 
 fn backup(panel: &Panel, report: &Report, end_s: f64) -> Drawn {
-    let what = ("what the backup writes", "MB/s", BACKUP);
+    let what = ("what the backup has of it", "MB/s", BACKUP);
     curve(panel, report, end_s, what, |sample| sample.backup_bytes_per_second / 1e6, None)
 }

@@ -25,7 +25,7 @@ pub struct Sample {
     pub transactions_per_second: f64,
     /// What it had of the disk.
     pub runs_per_second: f64,
-    /// What the bulk writer wrote and synced.
+    /// What the bulk writer had of it.
     pub backup_bytes_per_second: f64,
 }
 
@@ -46,7 +46,7 @@ pub struct StageReport {
     pub latency_ms_max: f64,
     /// What the small writer had of the disk, runs per second.
     pub runs_per_second: f64,
-    /// What the bulk writer wrote, bytes per second.
+    /// What the bulk writer had of it, bytes per second.
     pub backup_bytes_per_second: f64,
     /// Second by second.
     pub samples: Vec<Sample>,

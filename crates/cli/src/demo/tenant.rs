@@ -165,11 +165,6 @@ impl Backup {
         Backup { shared, threads }
     }
 
-    /// Bytes written and synced so far.
-    pub fn bytes(&self) -> u64 {
-        self.shared.done.load(Ordering::Relaxed)
-    }
-
     /// What made it give up, if it did.
     pub fn problem(&self) -> Option<String> {
         self.shared.problem()
@@ -184,7 +179,6 @@ fn back_up(mut target: Target, start: u64, shared: &Shared) {
         if let Err(error) = written.and_then(|()| target.sync()) {
             return shared.give_up("backup", error);
         }
-        shared.done.fetch_add(BACKUP_SYNC_BYTES, Ordering::Relaxed);
         position = (position + BACKUP_SYNC_BYTES) % BACKUP_FILE_BYTES;
     }
 }

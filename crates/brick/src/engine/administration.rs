@@ -74,7 +74,7 @@ impl Core {
     }
 
     /// Takes a volume over, if its name and its place are free and its pool is open.
-    pub(super) fn add_volume(&mut self, volume: Volume) -> Result<(), EngineError> {
+    pub(super) fn add_volume(&mut self, mut volume: Volume) -> Result<(), EngineError> {
         let (name, start) = (volume.info().name.clone(), volume.config().start_bytes);
         self.pool(&volume.config().pool)?;
         let end = start.saturating_add(volume.info().size_bytes);
@@ -90,6 +90,12 @@ impl Core {
             if start < other_start + other_size && other_start < end {
                 return Err(EngineError::Overlap { volume: name, other: other.info().name.clone() });
             }
+        }
+        // Clearing large pages would make an emulated device late.
+        if self.emulation.is_none()
+            && let Backend::Memory(memory) = &mut volume.backend
+        {
+            memory.use_large_pages();
         }
         self.volumes.insert(VolumeSeat { volume, front_ends: 0 });
         Ok(())

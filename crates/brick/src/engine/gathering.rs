@@ -15,8 +15,9 @@ use plimsoll_core::Span;
 const DEEP_REQUESTS_MIN: u32 = 4;
 /// It counts as deep for so many more turns that bring less: a client that is not scheduled for a moment sends little.
 const DEEP_TURNS: u32 = 32;
-/// How long to gather: in this time a client sends a handful of requests; it is half of what a flash disk needs for one.
-pub(super) const GATHER_SPAN: Span = Span::from_micros(40);
+/// How long to gather: long enough for a client to send several requests. With fio's NBD engine at depth 32 three came in
+/// 20 us and six in 40 us (docs/performance.md).
+pub(super) const GATHER_SPAN: Span = Span::from_micros(60);
 /// One wait in so many is a trial: less than one in a hundred, so that the 99th percentile of a shallow client's latency
 /// does not show it.
 const PROBE_TURNS: u32 = 256;

@@ -3,7 +3,7 @@
 mod attach_support;
 
 use attach_support::{Rig, bytes_of, can_attach, check_file_system, leftovers, run_well};
-use plimsoll_brick::attach::{FileSystemKind, Format};
+use plimsoll_brick::attach::{FileSystemKind, Format, isolated};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +22,12 @@ fn path_of(root: &Path, number: u64) -> std::path::PathBuf {
     root.join(format!("directory-{}", number % 8)).join(format!("file-{number}"))
 }
 
+/// Runs on files that this very process serves, and so isolated: the test can be killed at any time.
 fn write_files(root: &Path) {
+    isolated(|| write_files_here(root)).unwrap();
+}
+
+fn write_files_here(root: &Path) {
     for number in 0..FILES {
         let path = path_of(root, number);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -36,6 +41,10 @@ fn write_files(root: &Path) {
 }
 
 fn compare_files(root: &Path) {
+    isolated(|| compare_files_here(root)).unwrap();
+}
+
+fn compare_files_here(root: &Path) {
     for number in 0..FILES {
         let path = path_of(root, number);
         if number % 7 == 0 {

@@ -5,11 +5,14 @@
 mod attach_support;
 
 use attach_support::{
-    Rig, SIZE_BYTES, VOLUME, backing_path, bytes_of, can_attach, check_file_system, leftovers, mount_disk, run_well,
-    serve, state_path,
+    POOL, Rig, SIZE_BYTES, VOLUME, backing_path, bytes_of, can_attach, check_file_system, leftovers, mount_disk,
+    run_well, serve, serve_with, state_path,
 };
-use plimsoll_brick::attach::{AttachError, FileSystemKind, Format, recover};
+use plimsoll_brick::attach::{AttachError, FileSystemKind, Format, isolated, recover};
 use plimsoll_brick::backend::Backing;
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_core::{Allocation, Rate};
+use rustix::process::{Pid, Signal};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -22,6 +25,8 @@ const PROGRAMS: &[&str] = &["mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fi
 /// Names the directory to serve in, and with it makes a child of this binary the serving process.
 const DIRECTORY_VARIABLE: &str = "PLIMSOLL_TEST_SERVE_IN";
 const FILE_SYSTEM_VARIABLE: &str = "PLIMSOLL_TEST_FILE_SYSTEM";
+/// If set, the serving process makes its volume so slow that it never gets through mounting it.
+const STALL_VARIABLE: &str = "PLIMSOLL_TEST_STALL";
 /// Records that must be synced before the server is killed.
 const RECORDS_MIN: u64 = 50;
 const RECORD_BYTES: usize = 3000;
@@ -37,24 +42,43 @@ fn serving_child() {
     let (state, recovered) = recover(&state_path(&directory)).unwrap();
     assert_eq!(recovered, []);
     let path = backing_path(&directory);
-    let (engine, info) = serve(Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true });
+    let backing = Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true };
+    let (engine, info) = serve_with("zygaria", backing);
     let plan = Some((kind, Format::IfEmpty));
     let mut attachment = mount_disk(&engine, &state, &info, plan, directory.join("mounted"));
+    if std::env::var_os(STALL_VARIABLE).is_some() {
+        let state_file = state.path().join("state.json");
+        let engine = engine.clone();
+        std::thread::spawn(move || stall_at_loop_device(&engine, &state_file));
+    }
     attachment.build().unwrap();
     println!("serving");
     // Until it is killed, or the test is gone.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
+/// Lets next to nothing through once the loop device is noted, so that the mount that follows waits for its blocks.
+fn stall_at_loop_device(engine: &EngineHandle, state_file: &Path) {
+    while !std::fs::read_to_string(state_file).is_ok_and(|notes| notes.contains("backing_file")) {
+        std::thread::yield_now();
+    }
+    let limit = Some(Rate::RunsPerSecond(0.01));
+    engine.change_account(POOL, Allocation { limit, ..Allocation::default() }).unwrap();
+}
+
 /// A serving process, killed at the latest when it is dropped.
 struct Server(Child);
 
 impl Server {
-    fn start(directory: &Path, kind: FileSystemKind) -> Server {
+    fn command(directory: &Path, kind: FileSystemKind) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "serving_child", "--nocapture"]).env(DIRECTORY_VARIABLE, directory);
         command.env(FILE_SYSTEM_VARIABLE, kind.name()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut server = Server(command.spawn().unwrap());
+        command
+    }
+
+    fn start(directory: &Path, kind: FileSystemKind) -> Server {
+        let mut server = Server(Server::command(directory, kind).spawn().unwrap());
         let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.ends_with("serving")), "the server ended before it served");
         server
@@ -148,7 +172,7 @@ fn a_killed_server_is_succeeded(kind: FileSystemKind) {
     let plan = Some((kind, Format::Never));
     let mut attachment = mount_disk(&engine, &state, &info, plan, target.clone());
     attachment.build().unwrap();
-    let log = std::fs::read(target.join("log")).unwrap();
+    let log = isolated(|| std::fs::read(target.join("log")).unwrap()).unwrap();
     for number in 0..synced {
         let record = log.get(number as usize * RECORD_BYTES..).and_then(|rest| rest.get(..RECORD_BYTES));
         assert!(record == Some(&bytes_of(number, RECORD_BYTES)[..]), "record {number} of {synced} was synced and lost");
@@ -191,6 +215,42 @@ fn a_living_server_keeps_what_it_attached() {
     assert_eq!(*process, server.0.id().to_string());
     assert_eq!(leftovers(cleanup.0.path()).len(), 3);
     server.kill();
+}
+
+/// Whether a thread of the process waits in the kernel and cannot be interrupted.
+fn has_stuck_thread(process: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    let state_of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).ok();
+    tasks.flatten().filter_map(state_of).any(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" D")))
+}
+
+/// A process that is killed inside mount(2), which waits for blocks that the same process serves, ends all the same: at
+/// once, and also where it would have written a core file.
+#[test]
+fn a_server_that_is_killed_while_it_mounts_ends() {
+    if !can_attach(PROGRAMS) {
+        return;
+    }
+    use FileSystemKind::{Ext4, Xfs};
+    for (kind, signal) in [(Ext4, Signal::KILL), (Xfs, Signal::KILL), (Ext4, Signal::ABORT)] {
+        let cleanup = Cleanup(tempfile::tempdir().unwrap());
+        let directory = cleanup.0.path();
+        Server::start(directory, kind).kill();
+        recover(&state_path(directory)).unwrap();
+        let mut server = Server(Server::command(directory, kind).env(STALL_VARIABLE, "1").spawn().unwrap());
+        let notes = state_path(directory).join("state.json");
+        let is_mounting = || std::fs::read_to_string(&notes).is_ok_and(|notes| notes.contains(&format!("{kind}")));
+        while !(is_mounting() && has_stuck_thread(server.0.id())) {
+            assert!(server.0.try_wait().unwrap().is_none(), "the server ended before it was killed");
+            std::thread::yield_now();
+        }
+        rustix::process::kill_process(Pid::from_child(&server.0), signal).unwrap();
+        // Would wait for ever if the process could not end.
+        server.0.wait().unwrap();
+        let (_state, steps) = recover(&state_path(directory)).unwrap();
+        assert!(steps.iter().all(|step| !step.is_left_over), "{steps:?}");
+        assert_eq!(leftovers(directory), [""; 0]);
+    }
 }
 
 /// Detaches a loop device that the test made, by name.
@@ -265,7 +325,8 @@ fn a_volume_is_attached_once() {
     };
     let error = plimsoll_brick::attach::Attachment::mount_disk(&rig.state, plan).unwrap_err();
     assert_eq!(error.to_string(), "volume disk is attached already");
-    assert!(File::open(&device).unwrap().read_exact_at(&mut [0; 4096], 0).is_ok(), "the first one is unharmed");
+    let read = isolated(|| File::open(&device).and_then(|device| device.read_exact_at(&mut [0; 4096], 0)));
+    assert!(read.unwrap().is_ok(), "the first one is unharmed");
     drop(attachment);
     rig.shut_down();
 }

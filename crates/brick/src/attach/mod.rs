@@ -8,14 +8,16 @@
 //! Each step is noted in the state directory before it is done ([`state`]), and undone from the notes, by the
 //! daemon itself or by its successor ([`teardown`]).
 //!
-//! All of this runs on a control thread and never on the engine's: from the FUSE mount on, every step does I/O that
-//! the engine has to answer. For the same reason [`Attachment::detach`] comes before the engine stops.
+//! From the FUSE mount on, every step does I/O that the engine has to answer. So all of this is called on a control
+//! thread and never on the engine's, [`Attachment::detach`] comes before the engine stops, and the steps themselves run
+//! [`isolated`], or a daemon that is killed in the middle of one would never be gone.
 //!
 //! It takes root: mount(2), the loop driver.
 
 pub mod content;
 mod error;
 pub mod file_system;
+mod isolation;
 mod loop_control;
 mod loop_device;
 pub mod mount_table;
@@ -26,6 +28,7 @@ pub mod thread_setup;
 pub use content::Content;
 pub use error::AttachError;
 pub use file_system::{FileSystemKind, FileSystemPlan, Format};
+pub use isolation::isolated;
 pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
@@ -133,6 +136,10 @@ impl Attachment {
     /// # Errors
     /// See [`AttachError`]; what was built stays until [`detach`](Self::detach) or the drop.
     pub fn build(&mut self) -> Result<(), AttachError> {
+        isolated(|| self.build_here())?
+    }
+
+    fn build_here(&mut self) -> Result<(), AttachError> {
         let disk = self.disk_path();
         // The loop driver takes "read-only" from how its file was opened.
         let open = OpenOptions::new().read(true).write(!self.plan.is_read_only).open(&disk);
@@ -203,8 +210,10 @@ impl Attachment {
             return steps;
         }
         let volume = &self.plan.volume;
-        let notes = self.state.notes(volume);
-        teardown::tear_down(volume, &notes, &self.disk_path(), Server::Alive, &mut steps);
+        let (notes, disk) = (self.state.notes(volume), self.disk_path());
+        if let Err(error) = isolated(|| teardown::tear_down(volume, &notes, &disk, Server::Alive, &mut steps)) {
+            steps.push(TeardownStep { volume: volume.clone(), what: error.to_string(), is_left_over: true });
+        }
         self.loop_number = None;
         // What is left over stays noted, so that a successor tries again.
         let forgotten = if steps.iter().any(|step| step.is_left_over) { Ok(()) } else { self.state.forget(volume) };

@@ -18,7 +18,7 @@
 //! **Ends.** After an unmount the device says so, and the front end is through. A stop before that answers what is under
 //! way; when the descriptor then closes, the kernel fails everything that still waits on the mount.
 
-use super::device::{read_request, request_bytes, write_reply};
+use super::device::{read_request, request_bytes, watch, write_reply};
 use super::reply::{FileAttributes, Reply};
 use super::wire::{AllocateMode, Call, PAYLOAD_BYTES_MAX, Request};
 use crate::attach::thread_setup::prepare_engine_thread;
@@ -72,6 +72,8 @@ struct Asked {
 /// The server of one FUSE file.
 pub struct FuseConnection {
     device: OwnedFd,
+    /// Readable when the device is; there once the front end has started.
+    watch: Option<OwnedFd>,
     phase: Phase,
     landing: Option<Buffer>,
     asked: Box<[Asked; REQUESTS_MAX]>,
@@ -86,6 +88,7 @@ impl FuseConnection {
     pub fn new(device: OwnedFd) -> FuseConnection {
         FuseConnection {
             device,
+            watch: None,
             phase: Phase::Open,
             landing: None,
             asked: Box::new([Asked::default(); REQUESTS_MAX]),
@@ -269,6 +272,13 @@ impl FrontEnd for FuseConnection {
         for refused in prepare_engine_thread() {
             tracing::warn!(volume = port.volume().name, "{refused}");
         }
+        match watch(self.device.as_fd()) {
+            Ok(watch) => self.watch = Some(watch),
+            Err(errno) => {
+                tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse cannot be watched");
+                self.break_off(port);
+            }
+        }
     }
 
     fn ring_completed(&mut self, port: &mut Port<'_>, _tag: u32, _result: Result<u32, Errno>, _has_more: bool) {
@@ -308,8 +318,9 @@ impl FrontEnd for FuseConnection {
         if self.landing.is_none() {
             return;
         }
+        let Some(watch) = &self.watch else { return };
         self.is_polling = true;
-        let entry = opcode::PollAdd::new(types::Fd(self.device.as_raw_fd()), libc::POLLIN as u32).build();
+        let entry = opcode::PollAdd::new(types::Fd(watch.as_raw_fd()), libc::POLLIN as u32).build();
         // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the descriptor until it is done.
         unsafe { port.push(entry, TAG_READABLE) }
     }

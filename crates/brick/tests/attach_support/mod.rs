@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// Large enough for mkfs.xfs, which wants 300 MB.
 pub const SIZE_BYTES: u64 = 320 << 20;
 pub const VOLUME: &str = "disk";
-const POOL: &str = "pool";
+pub const POOL: &str = "pool";
 
 /// Whether volumes can be attached here; prints why not.
 pub fn can_attach(programs: &[&str]) -> bool {
@@ -129,6 +129,11 @@ pub fn state_path(directory: &Path) -> PathBuf {
 
 /// Starts an engine that serves a volume with `backing`.
 pub fn serve(backing: Backing) -> (EngineHandle, VolumeInfo) {
+    serve_with("noop", backing)
+}
+
+/// The same under another scheduler.
+pub fn serve_with(scheduler: &str, backing: Backing) -> (EngineHandle, VolumeInfo) {
     let profile = DeviceProfile {
         name: "device".to_owned(),
         capacity_bytes: 1 << 40,
@@ -137,7 +142,7 @@ pub fn serve(backing: Backing) -> (EngineHandle, VolumeInfo) {
         is_rotational: false,
         outstanding_max: 64,
     };
-    let engine = spawn(EngineConfig::new(profile, "noop")).unwrap();
+    let engine = spawn(EngineConfig::new(profile, scheduler)).unwrap();
     engine.open_pool(POOL, Allocation::default()).unwrap();
     let (name, pool) = (VOLUME.to_owned(), POOL.to_owned());
     let config = VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false };

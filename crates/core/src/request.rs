@@ -31,6 +31,16 @@ impl Operation {
     pub const fn is_write(self) -> bool {
         matches!(self, Operation::Write | Operation::Trim | Operation::WriteZeroes)
     }
+
+    /// How many runs it takes for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush or
+    /// a trim, which move no data.
+    pub const fn runs(self, bytes: u32) -> u64 {
+        match self {
+            Operation::Flush | Operation::Trim => 1,
+            _ if bytes == 0 => 1,
+            _ => (bytes as u64).div_ceil(RUN_BYTES_MAX),
+        }
+    }
 }
 
 /// One request to a device.
@@ -83,9 +93,9 @@ impl BlockRequest {
         self.offset + u64::from(self.length)
     }
 
-    /// How many runs it takes by itself: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush.
+    /// How many runs it takes by itself.
     pub fn runs(&self) -> u64 {
-        u64::from(self.length).div_ceil(RUN_BYTES_MAX).max(1)
+        self.operation.runs(self.length)
     }
 }
 
@@ -102,4 +112,21 @@ pub struct Completion {
     pub service: crate::time::Span,
     /// Whether the device carried it out.
     pub succeeded: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_32_kib_of_data_and_a_trim_is_one_however_long() {
+        let runs = |operation: Operation, bytes| operation.runs(bytes);
+        assert_eq!(
+            [1, 4096, 32 << 10, (32 << 10) + 1, 1 << 20].map(|bytes| runs(Operation::Read, bytes)),
+            [1, 1, 1, 2, 32]
+        );
+        assert_eq!(runs(Operation::WriteZeroes, 1 << 20), 32, "where zeroes must be written, they are data");
+        assert_eq!(runs(Operation::Trim, u32::MAX), 1);
+        assert_eq!(runs(Operation::Flush, 0), 1);
+    }
 }

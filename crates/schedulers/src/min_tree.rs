@@ -20,8 +20,6 @@
 pub const ABSENT: u64 = u64::MAX;
 
 const LINE_KEYS: usize = 8;
-/// Levels of a tree with 2^24 slots, more than there are account numbers in use.
-const LEVELS_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -34,27 +32,26 @@ impl Line {
         a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)))
     }
 
-    /// The first place whose key is `key`, which stands in the line. Without a branch that could be mispredicted.
+    /// The first place whose key is `key`, which stands in the line. Looks at all, without a branch to mispredict.
     fn place_of(&self, key: u64) -> usize {
-        let equal = self.0.iter().enumerate().fold(0u32, |mask, (place, &k)| mask | u32::from(k == key) << place);
-        equal.trailing_zeros() as usize % LINE_KEYS
+        (0..LINE_KEYS).rev().fold(0, |found, place| if self.0[place] == key { place } else { found })
     }
 }
 
 /// Slots 0, 1, 2, … with `KEYS` keys each; see the module's text.
 pub struct MinTree<const KEYS: usize> {
-    /// All levels, the leaves first.
+    /// The top first, then level by level: the lines below line n are 8n+1 to 8n+8. The last level has only the lines that
+    /// are in use.
     lines: Vec<[Line; KEYS]>,
-    /// Where each level starts in `lines`.
-    starts: [u32; LEVELS_MAX],
-    levels: usize,
+    /// Number of the first line of the last level.
+    leaves: usize,
     /// The smallest key of all.
     smallest: [u64; KEYS],
 }
 
 impl<const KEYS: usize> Default for MinTree<KEYS> {
     fn default() -> Self {
-        MinTree { lines: vec![Self::EMPTY], starts: [0; LEVELS_MAX], levels: 1, smallest: [ABSENT; KEYS] }
+        MinTree { lines: vec![Self::EMPTY], leaves: 0, smallest: [ABSENT; KEYS] }
     }
 }
 
@@ -63,44 +60,35 @@ impl<const KEYS: usize> MinTree<KEYS> {
 
     /// Gives `slot` its keys; [`ABSENT`] takes it out of that key's order. Slots exist as soon as they are set.
     pub fn set(&mut self, slot: usize, keys: [u64; KEYS]) {
-        if slot >= self.leaf_lines() * LINE_KEYS {
-            self.grow(slot + 1);
+        if self.leaves + slot / LINE_KEYS >= self.lines.len() {
+            self.grow(slot);
         }
         for (which, key) in keys.into_iter().enumerate() {
             self.set_one(which, slot, key);
         }
     }
 
-    fn set_one(&mut self, which: usize, slot: usize, key: u64) {
-        let (mut place, mut key) = (slot, key);
-        for level in 0..self.levels {
-            let line = &mut self.lines[self.starts[level] as usize + place / LINE_KEYS][which];
-            let before = std::mem::replace(&mut line.0[place % LINE_KEYS], key);
+    fn set_one(&mut self, which: usize, slot: usize, mut key: u64) {
+        let (mut line, mut place) = (self.leaves + slot / LINE_KEYS, slot % LINE_KEYS);
+        loop {
+            let before = std::mem::replace(&mut self.lines[line][which].0[place], key);
             if before == key {
                 return;
             }
-            let smallest = self.smallest_above(which, level, place / LINE_KEYS);
+            let (above, place_above) = ((line.wrapping_sub(1)) / LINE_KEYS, line.wrapping_sub(1) % LINE_KEYS);
+            let smallest = if line == 0 { self.smallest[which] } else { self.lines[above][which].0[place_above] };
             if key > smallest {
                 if before != smallest {
                     return;
                 }
-                key = self.lines[self.starts[level] as usize + place / LINE_KEYS][which].min();
+                key = self.lines[line][which].min();
             }
-            place /= LINE_KEYS;
+            if line == 0 {
+                self.smallest[which] = key;
+                return;
+            }
+            (line, place) = (above, place_above);
         }
-        self.smallest[which] = key;
-    }
-
-    /// What the level above `level` says is the smallest key of its line number `line`.
-    fn smallest_above(&self, which: usize, level: usize, line: usize) -> u64 {
-        if level + 1 == self.levels {
-            return self.smallest[which];
-        }
-        self.lines[self.starts[level + 1] as usize + line / LINE_KEYS][which].0[line % LINE_KEYS]
-    }
-
-    fn leaf_lines(&self) -> usize {
-        if self.levels == 1 { 1 } else { self.starts[1] as usize }
     }
 
     /// The smallest of the keys numbered `which`, [`ABSENT`] if there is none. O(1).
@@ -111,35 +99,36 @@ impl<const KEYS: usize> MinTree<KEYS> {
     /// The slot with the smallest key numbered `which` (the lowest of them on a tie) and that key; `None` if all are
     /// absent.
     pub fn min(&self, which: usize) -> Option<(usize, u64)> {
-        let key = self.min_key(which);
+        let key = self.smallest[which];
         if key == ABSENT {
             return None;
         }
-        let slot = (0..self.levels).rev().fold(0, |place, level| {
-            let line = &self.lines[self.starts[level] as usize + place][which];
-            place * LINE_KEYS + line.place_of(key)
-        });
-        Some((slot, key))
+        let mut line = 0;
+        while line < self.leaves {
+            line = line * LINE_KEYS + 1 + self.lines[line][which].place_of(key);
+        }
+        Some(((line - self.leaves) * LINE_KEYS + self.lines[line][which].place_of(key), key))
     }
 
-    /// Makes room for at least `slots` slots.
-    fn grow(&mut self, slots: usize) {
-        let mut below = 0..slots.next_power_of_two().div_ceil(LINE_KEYS);
-        self.lines.truncate(self.leaf_lines());
-        self.lines.resize(below.end, Self::EMPTY);
-        self.levels = 1;
-        while below.len() > 1 {
-            let start = self.lines.len();
-            self.starts[self.levels] = start as u32;
-            self.levels += 1;
-            self.lines.resize(start + below.len().div_ceil(LINE_KEYS), Self::EMPTY);
-            for (place, index) in below.enumerate() {
-                for which in 0..KEYS {
-                    let key = self.lines[index][which].min();
-                    self.lines[start + place / LINE_KEYS][which].0[place % LINE_KEYS] = key;
-                }
+    /// Makes room for `slot`: twice the lines, or more levels, under which the old tree's leaves become the first ones.
+    fn grow(&mut self, slot: usize) {
+        let line = slot / LINE_KEYS;
+        let mut leaves = self.leaves;
+        while line > leaves * (LINE_KEYS - 1) {
+            leaves = leaves * LINE_KEYS + 1;
+        }
+        let old_leaves = self.lines.split_off(self.leaves);
+        let used = (line + 1).max(2 * old_leaves.len()).min(leaves * (LINE_KEYS - 1) + 1);
+        self.lines.clear();
+        self.lines.resize(leaves, Self::EMPTY);
+        self.lines.extend(old_leaves);
+        self.lines.resize(leaves + used, Self::EMPTY);
+        self.leaves = leaves;
+        for line in (1..self.lines.len()).rev() {
+            for which in 0..KEYS {
+                let key = self.lines[line][which].min();
+                self.lines[(line - 1) / LINE_KEYS][which].0[(line - 1) % LINE_KEYS] = key;
             }
-            below = start..self.lines.len();
         }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Zygaria compares moving averages, `T = sum of b_i * 0.9^i` over quarter seconds (section 4.2), and serves whoever is
 //! lowest. Every average sinks all the time, so a tree of them would be stale at once. But all sink by the same factor:
-//! a quarter second multiplies each by 0.9 and changes nobody's place. So we keep `log2 T` plus what has sunk since time
-//! zero. That sum stands still until the account is served, and orders accounts as `T` does at every moment.
+//! a quarter second multiplies each by 0.9 and changes nobody's place. So instead of letting the averages sink we let what
+//! is added grow: a run in quarter second n counts `0.9^-n`. That sum stands still until the account is served, and
+//! orders accounts as `T` does at every moment.
 //!
-//! The complication: the paper cuts the sum off after 20 quarter seconds, and a cut would move accounts that are not
-//! served. We keep the tail; it is worth 0.9^20 = 12 % of an average that was steady, and less of one that moves. The
-//! property test holds the difference to that bound.
+//! The complications: `0.9^-n` leaves the range of a float after half an hour, so a power of two is kept apart. And the
+//! paper cuts the sum off after 20 quarter seconds; a cut would move accounts that are not served. We keep the tail; it is
+//! worth 0.9^20 = 12 % of an average that was steady, and less of one that moves. The property test holds the difference
+//! to that bound.
 
 use plimsoll_core::{Span, Time};
 
@@ -15,36 +17,66 @@ use plimsoll_core::{Span, Time};
 const BUCKET: Span = Span::from_millis(250);
 /// log2(1 / 0.9): what an average loses in a bucket, in powers of two (Zygaria, section 4.2).
 const DECAY_PER_BUCKET_LOG2: f64 = 0.152_003_093_445_049_98;
+/// Bits of a key below its power of two: averages that differ by less than 2^-32 stand level.
+const KEY_FRACTION_BITS: u32 = 32;
 
-/// A moving average of runs, in logarithmic form. Orders like the average itself.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct WaterLevel(f64);
+/// What a run counts now: `factor * 2^exponent = 0.9^-n` in quarter second n. Worth keeping from one decision to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Tide {
+    bucket: u64,
+    exponent: i32,
+    factor: f64,
+}
+
+impl Tide {
+    /// What a run counts at `now`.
+    pub fn at(now: Time) -> Tide {
+        let bucket = now.as_nanos() / BUCKET.as_nanos();
+        let log2 = bucket as f64 * DECAY_PER_BUCKET_LOG2;
+        Tide { bucket, exponent: log2 as i32, factor: log2.fract().exp2() }
+    }
+
+    /// The same at another time; costs something only once in a quarter second.
+    pub fn advance(&mut self, now: Time) {
+        if now.as_nanos() / BUCKET.as_nanos() != self.bucket {
+            *self = Tide::at(now);
+        }
+    }
+}
+
+/// A moving average of runs, as a sum that stands still: `sum * 2^exponent`.
+#[derive(Clone, Copy, Debug)]
+pub struct WaterLevel {
+    sum: f64,
+    exponent: i32,
+}
 
 impl WaterLevel {
     /// Of an account that never was served: below all others.
-    pub const EMPTY: WaterLevel = WaterLevel(f64::NEG_INFINITY);
+    pub const EMPTY: WaterLevel = WaterLevel { sum: 0.0, exponent: 0 };
 
-    fn sunk_log2(now: Time) -> f64 {
-        (now.as_nanos() / BUCKET.as_nanos()) as f64 * DECAY_PER_BUCKET_LOG2
+    /// The account was served `runs` at the time of `tide`.
+    pub fn add(&mut self, tide: &Tide, runs: f64) {
+        self.sum = self.sum * power_of_two(self.exponent - tide.exponent) + runs * tide.factor;
+        self.exponent = tide.exponent;
     }
 
-    /// The account was served `runs` at `now`.
-    pub fn add(&mut self, now: Time, runs: f64) {
-        let sunk_log2 = Self::sunk_log2(now);
-        self.0 = ((self.0 - sunk_log2).exp2() + runs).log2() + sunk_log2;
+    /// The average at the time of `tide`: runs, each weighted by 0.9 for every quarter second that has passed since.
+    pub fn runs(self, tide: &Tide) -> f64 {
+        self.sum * power_of_two(self.exponent - tide.exponent) / tide.factor
     }
 
-    /// The average at `now`: runs, each weighted by 0.9 for every quarter second that has passed since.
-    pub fn runs(self, now: Time) -> f64 {
-        (self.0 - Self::sunk_log2(now)).exp2()
+    /// A key for a [`MinTree`](crate::min_tree::MinTree): orders as `average / weight` does.
+    pub fn key(self, weight: f64) -> u64 {
+        // The bits of a positive float order as its value does, and its power of two stands above its fraction.
+        let bits = (self.sum / weight).to_bits() >> (52 - KEY_FRACTION_BITS);
+        if bits == 0 { 0 } else { bits + ((self.exponent as u64) << KEY_FRACTION_BITS) }
     }
+}
 
-    /// A key for a [`MinTree`](crate::min_tree::MinTree): orders as `average / 2^weight_log2` does.
-    pub fn key(self, weight_log2: f64) -> u64 {
-        let bits = (self.0 - weight_log2).to_bits();
-        let sign_spread = (bits as i64 >> 63) as u64;
-        (bits ^ (sign_spread | 1 << 63)).min(u64::MAX - 1)
-    }
+/// `2^exponent` for exponents up to 0; what is too small for a float is nothing.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent).clamp(0, 2046) as u64) << 52)
 }
 
 #[cfg(test)]
@@ -67,27 +99,37 @@ mod tests {
             for (gap, runs) in gaps {
                 now_ms += gap;
                 let now = Time::ZERO + Span::from_millis(now_ms);
-                level.add(now, runs);
+                let tide = Tide::at(now);
+                level.add(&tide, runs);
                 served.push((now_ms, runs));
                 let bucket = now_ms / 250;
                 let in_bucket: f64 = served.iter().filter(|(ms, _)| ms / 250 == bucket).map(|(_, runs)| runs).sum();
                 runs_at_most = runs_at_most.max(in_bucket);
-                let tail = level.runs(now) - paper(&served, now_ms);
+                let tail = level.runs(&tide) - paper(&served, now_ms);
                 let tail_at_most = runs_at_most * 0.9f64.powi(20) / (1.0 - 0.9);
                 prop_assert!(tail > -1e-6 && tail <= tail_at_most + 1e-6, "tail {tail}, bound {tail_at_most}");
             }
         }
 
         #[test]
+        fn who_was_served_lately_stands_above_who_was_served_as_much_before(runs in 1.0f64..1e6, before_s in 0u64..100_000_000, later_ms in 250u64..10_000_000) {
+            let at = |ms| Tide::at(Time::ZERO + Span::from_millis(ms));
+            let (mut early, mut late) = (WaterLevel::EMPTY, WaterLevel::EMPTY);
+            early.add(&at(before_s * 1000), runs);
+            late.add(&at(before_s * 1000 + later_ms), runs);
+            prop_assert!(early.key(1.0) < late.key(1.0));
+        }
+
+        #[test]
         fn keys_order_as_weighted_averages_do(a in 0.01f64..1e6, b in 0.01f64..1e6, weight in 1u32..10_000, later_ms in 0u64..100_000_000) {
             let now = Time::ZERO + Span::from_millis(later_ms);
             let (mut first, mut second) = (WaterLevel::EMPTY, WaterLevel::EMPTY);
-            first.add(now, a);
-            second.add(now, b);
+            first.add(&Tide::at(now), a);
+            second.add(&Tide::at(now), b);
             let is_near = (a / f64::from(weight) / b - 1.0).abs() < 1e-6;
-            let keys = (first.key(f64::from(weight).log2()), second.key(0.0));
+            let keys = (first.key(f64::from(weight)), second.key(1.0));
             prop_assert!(is_near || (keys.0 < keys.1) == (a / f64::from(weight) < b));
-            prop_assert!(WaterLevel::EMPTY.key(0.0) < keys.0);
+            prop_assert!(WaterLevel::EMPTY.key(1.0) < keys.0);
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::device_window::DeviceWindow;
 use crate::min_tree::{ABSENT, MinTree};
 use crate::request_queues::{Queue, RequestQueues};
 use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
-use crate::water_level::WaterLevel;
+use crate::water_level::{Tide, WaterLevel};
 use plimsoll_core::account::Account;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{AccountId, AccountKind, BlockRequest, Completion, DeviceProfile, Dispatch, Operation};
@@ -80,7 +80,7 @@ struct Node {
     reserve: ReserveBucket,
     limit: LimitBucket,
     level: WaterLevel,
-    weight_log2: f64,
+    weight: f64,
     /// Requests queued or at the device, here and below.
     active: u32,
     /// When `active` last became zero, on the clock of deadlines.
@@ -111,7 +111,7 @@ impl Node {
             return [ABSENT, ABSENT, waiting];
         }
         let deadline = self.reserve.deadline().as_nanos().min(member_deadline);
-        [deadline, self.level.key(self.weight_log2), waiting]
+        [deadline, self.level.key(self.weight), waiting]
     }
 }
 
@@ -131,6 +131,7 @@ pub struct Zygaria {
     device_runs_per_second: f64,
     window: DeviceWindow,
     run: Option<Run>,
+    tide: Tide,
     /// The session that asked last, and since when only that one has asked.
     asked: (AccountId, Time),
     /// By how much the clock of deadlines was set back in all, and when last.
@@ -149,6 +150,7 @@ impl Zygaria {
             device_runs_per_second: device.worst_case_runs_per_second,
             window: DeviceWindow::new(device),
             run: None,
+            tide: Tide::at(Time::ZERO),
             asked: (AccountId::ROOT, Time::ZERO),
             set_back: Span::ZERO,
             set_back_at: Time::ZERO,
@@ -218,7 +220,10 @@ impl Zygaria {
         let due_long_ago = self.deadline_clock(now).saturating_sub(LATENESS_MAX).as_nanos();
         let (mut id, mut deadline, mut released) = (AccountId::ROOT, u64::MAX, Time::ZERO);
         while let Some(members) = &self.node(id).members {
-            let Some((slot, earliest)) = members.keys.min(DEADLINE).filter(|&(_, at)| at < due_long_ago) else { break };
+            if members.keys.min_key(DEADLINE) >= due_long_ago {
+                break;
+            }
+            let Some((slot, earliest)) = members.keys.min(DEADLINE) else { break };
             deadline = deadline.min(earliest);
             id = members.slots[slot];
             released = released.max(self.node(id).limit.release());
@@ -244,7 +249,7 @@ impl Zygaria {
         let continues = self.run.as_ref().filter(|run| run.is_continued_by(&request));
         let (runs, bytes_left) = match continues {
             Some(run) => (0, run.bytes_left - bytes),
-            None => (request.runs(), request.runs() * RUN_BYTES_MAX - bytes),
+            None => (request.runs(), (request.runs() * RUN_BYTES_MAX).saturating_sub(bytes)),
         };
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
@@ -254,7 +259,8 @@ impl Zygaria {
 
     /// Takes the cost out of the buckets of `session` and of everyone above it.
     fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64) {
-        let (clock, set_back) = (self.deadline_clock(now), self.set_back);
+        self.tide.advance(now);
+        let (clock, set_back, tide) = (self.deadline_clock(now), self.set_back, self.tide);
         let (mut id, mut release) = (session, Time::ZERO);
         while let Some(parent) = self.node(id).parent {
             let node = self.node_mut(id);
@@ -262,7 +268,7 @@ impl Zygaria {
             release = release.max(node.limit.release());
             if runs > 0 {
                 node.reserve.take(clock, runs);
-                node.level.add(now, runs as f64);
+                node.level.add(&tide, runs as f64);
             }
             id = parent;
         }
@@ -312,7 +318,7 @@ impl Scheduler for Zygaria {
             reserve: ReserveBucket::new(reserve_runs_per_second, clock),
             limit: LimitBucket::new(allocation.limit, self.device_runs_per_second),
             level: WaterLevel::EMPTY,
-            weight_log2: f64::from(allocation.weight).log2(),
+            weight: f64::from(allocation.weight),
             active: 0,
             idle_since: clock,
             queue: Queue::EMPTY,
@@ -329,7 +335,7 @@ impl Scheduler for Zygaria {
         let node = self.node_mut(account.id);
         node.reserve.change(account.allocation.reserve.runs_per_second(device_runs_per_second), clock);
         node.limit.change(account.allocation.limit, device_runs_per_second, now);
-        node.weight_log2 = f64::from(account.allocation.weight).log2();
+        node.weight = f64::from(account.allocation.weight);
         self.refresh(now, account.id);
     }
 

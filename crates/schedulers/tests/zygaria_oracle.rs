@@ -2,7 +2,7 @@
 
 use plimsoll_core::*;
 use plimsoll_schedulers::token_bucket::{LimitBucket, ReserveBucket};
-use plimsoll_schedulers::water_level::WaterLevel;
+use plimsoll_schedulers::water_level::{Tide, WaterLevel};
 use plimsoll_schedulers::zygaria::Zygaria;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -101,7 +101,7 @@ impl Oracle {
             let members = self.nodes.iter().filter(|(_, node)| node.parent == Some(id)).map(|(&member, _)| member);
             let members: Vec<_> = members.filter(|&member| !self.releasable(now, member).is_empty()).collect();
             let earliest = members.iter().copied().min_by_key(|&member| self.deadline(now, member))?;
-            let level = |member: AccountId| self.nodes[&member].level.key(f64::from(self.nodes[&member].weight).log2());
+            let level = |member: AccountId| self.nodes[&member].level.key(f64::from(self.nodes[&member].weight));
             id = match self.deadline(now, earliest) <= now {
                 true => earliest,
                 false => members.into_iter().min_by_key(|&member| level(member))?,
@@ -112,7 +112,7 @@ impl Oracle {
             let node = self.nodes.get_mut(&up).unwrap();
             node.limit.take(now, 1, 512);
             node.reserve.take(now, 1);
-            node.level.add(now, 1.0);
+            node.level.add(&Tide::at(now), 1.0);
             release = release.max(node.limit.release());
         }
         let session = self.nodes.get_mut(&id).unwrap();

@@ -105,7 +105,8 @@ impl BlockDeadline {
     /// Chooses the direction of a new batch; `None` if nothing waits.
     fn choose_direction(&mut self) -> Option<bool> {
         let writes_wait = !self.writes.is_empty();
-        if !self.reads.is_empty() && !(writes_wait && self.starved >= WRITES_STARVED) {
+        let is_writes_turn = writes_wait && self.starved >= WRITES_STARVED;
+        if !self.reads.is_empty() && !is_writes_turn {
             self.starved += u32::from(writes_wait);
             return Some(false);
         }
@@ -115,7 +116,8 @@ impl BlockDeadline {
 
     fn choose(&mut self, now: Time) -> Option<BlockRequest> {
         let others_wait = !self.reads.is_empty() || !self.writes.is_empty();
-        self.has_just_flushed = !self.flushes.is_empty() && !(others_wait && self.has_just_flushed);
+        let is_others_turn = others_wait && self.has_just_flushed;
+        self.has_just_flushed = !self.flushes.is_empty() && !is_others_turn;
         if self.has_just_flushed {
             return self.flushes.pop_front();
         }

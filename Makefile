@@ -26,7 +26,8 @@ lint:
 unit:
 	$(CARGO) test --workspace --quiet
 
-acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 6 minutes)
+acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
+	$(CARGO) build --release -p plimsoll-brick --example promises
 	bench/acceptance.sh
 
 bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)

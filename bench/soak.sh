@@ -77,12 +77,12 @@ place() { # volume
   esac
 }
 
-# Writes, or with --verify_only checks, the content of a life: every block says which life and which place it is of.
-content() { # volume life option...
+# Writes (--do_verify=0) or checks (--verify_only) the content of a life: each block says of which life and place it is.
+content() { # volume, life, what to do
   mapfile -t where < <(place "$1")
   fio --name=content "${where[@]}" --size="${content_mib}M" --rw=randwrite --bs=16k --iodepth=16 --verify=pattern \
-    --verify_pattern="0x$(printf %08x "$2")%o" --verify_fatal=1 --verify_state_save=0 --end_fsync=1 --do_verify=0 \
-    "${@:3}" >"$work/fio-$1" 2>&1
+    --verify_pattern="0x$(printf %08x "$2")%o" --verify_fatal=1 --verify_state_save=0 --end_fsync=1 "$3" \
+    >"$work/fio-$1" 2>&1
 }
 
 # Load that nobody verifies, behind the content.
@@ -143,7 +143,7 @@ live() {
   [ "$lives" = 0 ] || verify "$lives"
   lives=$((lives + 1))
   for volume in nbd ext4 xfs; do
-    content "$volume" "$lives" || { cat "$work/fio-$volume"; fail "$volume: content cannot be written"; }
+    content "$volume" "$lives" --do_verify=0 || { cat "$work/fio-$volume"; fail "$volume: content cannot be written"; }
     load "$volume" &
     processes+=($!)
   done

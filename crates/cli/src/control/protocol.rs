@@ -218,6 +218,10 @@ impl Response {
 /// # Errors
 /// The answer to give.
 pub fn parse_request(line: &[u8]) -> Result<Request, Response> {
+    // serde would take an array of the fields' values, too.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Response::error(ErrorKind::BadRequest, "a request is a JSON object"));
+    }
     serde_json::from_slice(line).map_err(|error| Response::error(ErrorKind::BadRequest, error))
 }
 

@@ -10,7 +10,7 @@ use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, SharedExports};
-use plimsoll_core::{Allocation, Rate};
+use plimsoll_core::{Allocation, Rate, Span};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 pub const MODEL: &str = "hdd.wd-aakx";
 /// Where the platter stands at first.
 const SEED: u64 = 1;
+/// How late the slowest hundredth of the drive's replies may be: one revolution at 7200 rpm. The claims are factors of
+/// latencies that are several revolutions long.
+const LATENESS_BOUND: Span = Span::from_micros(8_333);
 /// What the small writer is promised, per cent of the drive's worst case.
 pub const RESERVE_PERCENT: f64 = 30.0;
 /// The small writer's pool and volume.
@@ -54,7 +57,8 @@ impl Disk {
     /// Starts the drive and makes the volumes reachable.
     pub fn prepare(uses_nbd: bool) -> Result<Disk, Failure> {
         let model = plimsoll_devices::build(MODEL, SEED).expect("the model is tested");
-        let engine = spawn(EngineConfig::emulated(model, "noop")).map_err(failed("start the emulated drive"))?;
+        let config = EngineConfig { lateness_bound: LATENESS_BOUND, ..EngineConfig::emulated(model, "noop") };
+        let engine = spawn(config).map_err(failed("start the emulated drive"))?;
         let reserve = Allocation { reserve: Rate::DevicePercent(RESERVE_PERCENT), ..Allocation::default() };
         engine.open_pool(TRANSACTIONS, reserve).map_err(failed("open a pool"))?;
         engine.open_pool(BACKUP, Allocation::default()).map_err(failed("open a pool"))?;

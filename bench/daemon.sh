@@ -96,6 +96,15 @@ stop_children() { # pid...
   done
 }
 
+# Fails all that waits for a FUSE server of this folder.
+free_waiting() {
+  local connections=$work/connections numbers number
+  mapfile -t numbers < <(grep -F "$work" /proc/self/mountinfo | grep -F ' - fuse plimsoll:' | cut -d' ' -f3 | cut -d: -f2)
+  [ "${#numbers[@]}" != 0 ] && mkdir "$connections" && mount -t fusectl none "$connections" || return 0
+  for number in "${numbers[@]}"; do echo 1 >"$connections/$number/abort"; done
+  umount "$connections"
+}
+
 daemon_cleanup() {
   local status=$? loops mounts place device
   trap - EXIT INT TERM
@@ -105,7 +114,9 @@ daemon_cleanup() {
     kill -TERM "$daemon"
     wait_until "$daemon_patience" is_gone "$daemon" || kill -KILL "$daemon"
   fi
-  # Only after a failure is there anything left. A loop device is known by its file until that is unmounted.
+  # Only after a failure is there anything left. Should a dead daemon not be gone, whoever waits for it must be set free
+  # first. A loop device is known by its file until that is unmounted.
+  free_waiting || true
   mapfile -t loops < <(grep -slF "$work" /sys/block/loop*/loop/backing_file | cut -d/ -f4)
   mapfile -t mounts < <(grep -F "$work" /proc/self/mountinfo | cut -d' ' -f5 | tac)
   for place in "${mounts[@]}"; do umount --lazy "$place" || true; done

@@ -40,6 +40,12 @@ impl MemoryBackend {
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.size, Advice::LinuxHugepage) };
     }
 
+    /// Takes all memory now, so that no first write to a page waits for one.
+    pub(crate) fn populate(&mut self) {
+        // SAFETY: the range is the backend's mapping, and its content stays. A refusal only means that first writes wait.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.size, Advice::LinuxPopulateWrite) };
+    }
+
     /// Where `length` bytes from `offset` on are. Panics beyond the end: front ends' requests were checked before.
     pub(crate) fn bytes(&self, offset: u64, length: u32) -> VolumeBytes {
         VolumeBytes(self.at(offset, length as usize))

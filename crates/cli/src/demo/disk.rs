@@ -154,6 +154,12 @@ fn volume(name: &str) -> VolumeConfig {
     VolumeConfig { name: name.to_owned(), pool: name.to_owned(), backing, start_bytes, is_read_only: false }
 }
 
+fn open_volume(name: &str) -> Result<Volume, Failure> {
+    let mut volume = Volume::open(volume(name)).map_err(failed("make a volume"))?;
+    volume.populate();
+    Ok(volume)
+}
+
 fn session(name: &str) -> SessionConfig {
     SessionConfig { name: name.to_owned(), allocation: Allocation::default() }
 }
@@ -164,7 +170,7 @@ fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
     recovered.iter().for_each(|step| tracing::info!("left by a demonstration that was killed: {step}"));
     let mut attachments = Vec::new();
     for name in [TRANSACTIONS, BACKUP] {
-        let opened = Volume::open(volume(name)).map_err(failed("make a volume"))?;
+        let opened = open_volume(name)?;
         let info = opened.info();
         let file_system = FileSystemPlan {
             kind: FileSystemKind::Ext4,
@@ -195,7 +201,7 @@ fn listen(engine: &EngineHandle, why: String) -> Result<Way, Failure> {
     std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).map_err(failed("make a folder"))?;
     let exports = SharedExports::new();
     for name in [TRANSACTIONS, BACKUP] {
-        let volume = Volume::open(volume(name)).map_err(failed("make a volume"))?;
+        let volume = open_volume(name)?;
         exports.add(export_info(volume.info(), true)).map_err(failed("export a volume"))?;
         engine.add_volume(volume).map_err(failed("add a volume"))?;
     }

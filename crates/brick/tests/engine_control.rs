@@ -4,7 +4,7 @@ mod engine_support;
 
 use engine_support::{Served, file_config, memory, monotonic_ns, profile};
 use plimsoll_brick::backend::Volume;
-use plimsoll_brick::engine::{EngineConfig, EngineError, spawn};
+use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineError, spawn};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_core::{Allocation, DeviceProfile, Rate, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
@@ -81,6 +81,18 @@ fn an_emulated_device_is_as_slow_as_its_model_and_lateness_does_not_add_up() {
     assert_eq!((session.path.as_str(), session.requests), ("pool/client#1", u64::from(READS)));
     assert!(session.read_latency.max_ns >= expected_ns && session.read_latency.p50_ns >= expected_ns / 2 * 98 / 100);
     assert_eq!(status.accounts[1].bytes, u64::from(READS) * 4096);
+    let emulation = status.emulation.unwrap();
+    assert_eq!(emulation.replies, u64::from(READS));
+    assert_eq!(emulation.late_replies == 0, emulation.lateness_ns_p99 <= emulation.lateness_ns_bound, "{emulation:?}");
+}
+
+#[test]
+fn an_emulation_that_was_late_for_a_while_is_true_again_afterwards() {
+    let after = |replies, late_replies| EmulationStatus { replies, late_replies, ..EmulationStatus::default() };
+    let (calm, stalled, calm_again) = (after(1_000, 10), after(1_100, 40), after(1_200, 41));
+    assert!(calm.is_true() && !stalled.is_true() && !calm_again.is_true());
+    assert!(!stalled.was_true_since(&calm) && calm_again.was_true_since(&stalled));
+    assert!(calm.was_true_since(&calm), "without replies nothing was late");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What administrators do to an engine: pools, volumes, and the scheduler itself, changed while requests go on.
 
 use super::core::{Core, VolumeSeat};
+use super::emulation::Emulation;
 use super::error::EngineError;
-use super::status::{EmulationStatus, EngineStatus, VolumeStatus};
+use super::status::{EngineStatus, VolumeStatus};
 use crate::backend::{Backend, Volume};
 use plimsoll_core::account::AccountError;
 use plimsoll_core::{Account, AccountId, AccountKind, AccountTree, Allocation, Scheduler, Time};
@@ -156,10 +157,7 @@ impl Core {
             scheduler: self.scheduler.name().to_owned(),
             uptime_ns: self.now.since(Time::ZERO).as_nanos(),
             overload_ns: self.scheduler.overload().as_nanos(),
-            emulation: self.emulation.as_ref().map(|emulation| EmulationStatus {
-                lateness_ns_p99: emulation.lateness_p99().as_nanos(),
-                is_late: emulation.is_late(),
-            }),
+            emulation: self.emulation.as_ref().map(Emulation::status),
             requests_under_way: self.requests.len(),
             volumes: volumes.collect(),
             accounts: self.meters.status(self.now, &self.tree),

@@ -68,13 +68,34 @@ pub struct AccountStatus {
     pub flush_latency: LatencyStatus,
 }
 
-/// How true the emulation of a device was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The share of replies that may be late before an emulation does not count as true: one in a hundred.
+const LATE_REPLIES_PART_MAX: f64 = 0.01;
+
+/// How true the emulation of a device was since the engine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulationStatus {
+    /// Replies.
+    pub replies: u64,
+    /// Replies that came later than the bound after the device would have answered.
+    pub late_replies: u64,
+    /// The bound, nanoseconds.
+    pub lateness_ns_bound: u64,
     /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds.
     pub lateness_ns_p99: u64,
-    /// That is more than the bound: figures measured here say something about this machine, not about the device.
-    pub is_late: bool,
+}
+
+impl EmulationStatus {
+    /// Whether at most one reply in a hundred was late since `earlier`, a status of the same engine. If not, figures that
+    /// were measured meanwhile say something about this machine, not about the device.
+    pub fn was_true_since(&self, earlier: &EmulationStatus) -> bool {
+        let (replies, late) = (self.replies - earlier.replies, self.late_replies - earlier.late_replies);
+        late as f64 <= replies as f64 * LATE_REPLIES_PART_MAX
+    }
+
+    /// The same since the engine started.
+    pub fn is_true(&self) -> bool {
+        self.was_true_since(&EmulationStatus::default())
+    }
 }
 
 /// A volume.

@@ -52,7 +52,7 @@ fn device_line(device: &EngineStatus) -> String {
     }
     if let Some(emulation) = device.emulation {
         let late = Span::from_nanos(emulation.lateness_ns_p99);
-        let judgement = if emulation.is_late { " TOO LATE: this machine is too busy to emulate it" } else { "" };
+        let judgement = if emulation.is_true() { "" } else { " TOO LATE: this machine is too busy to emulate it" };
         line.push_str(&format!(", emulation p99 {late} late{judgement}"));
     }
     line + "\n"

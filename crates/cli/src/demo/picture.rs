@@ -15,6 +15,8 @@ const TRANSACTIONS: RGBColor = RGBColor(0, 90, 156);
 const BACKUP: RGBColor = RGBColor(200, 110, 0);
 const RESERVE: RGBColor = RGBColor(0, 130, 60);
 const SHADE: RGBColor = RGBColor(242, 242, 242);
+/// Behind seconds that don't count.
+const LATE_SHADE: RGBColor = RGBColor(252, 226, 222);
 
 type Panel<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -47,6 +49,15 @@ fn extent(stage: &StageReport) -> Range<f64> {
     stage.samples[0].start_s..stage.samples[stage.samples.len() - 1].end_s
 }
 
+/// What lies behind the curves: the stages, and in them the seconds that don't count.
+fn shades(report: &Report) -> impl Iterator<Item = (Range<f64>, RGBColor)> {
+    report.stages.iter().flat_map(|stage| {
+        let late = stage.samples.iter().filter(|sample| !sample.is_true);
+        let late = late.map(|sample| (sample.start_s..sample.end_s, LATE_SHADE));
+        std::iter::once((extent(stage), SHADE)).chain(late)
+    })
+}
+
 fn margins<'a, 'b>(panel: &'a Panel<'b>, caption: &str) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut chart = ChartBuilder::on(panel);
     chart.margin(8).margin_right(24).x_label_area_size(32).y_label_area_size(64).caption(caption, ("sans-serif", 15));
@@ -56,10 +67,9 @@ fn margins<'a, 'b>(panel: &'a Panel<'b>, caption: &str) -> ChartBuilder<'a, 'b, 
 fn latencies(panel: &Panel, report: &Report, transactions: &[Transaction], end_s: f64) -> Drawn {
     let mut chart =
         margins(panel, "each transaction: 4 KiB and fsync").build_cartesian_2d(0.0..end_s, LATENCY_MS.log_scale())?;
-    for stage in &report.stages {
-        let extent = extent(stage);
+    for (extent, shade) in shades(report) {
         let corners = [(extent.start, LATENCY_MS.start), (extent.end, LATENCY_MS.end)];
-        chart.draw_series([Rectangle::new(corners, SHADE.filled())])?;
+        chart.draw_series([Rectangle::new(corners, shade.filled())])?;
     }
     let milliseconds =
         |value: &f64| if *value >= 1000.0 { format!("{} s", value / 1000.0) } else { format!("{value} ms") };
@@ -93,9 +103,8 @@ fn curve(
     let highest = report.stages.iter().flat_map(|stage| &stage.samples).map(of).fold(1.0, f64::max);
     let top = highest.max(mark.map_or(0.0, |(value, _)| value)) * 1.15;
     let mut chart = margins(panel, caption).build_cartesian_2d(0.0..end_s, 0.0..top)?;
-    for stage in &report.stages {
-        let extent = extent(stage);
-        chart.draw_series([Rectangle::new([(extent.start, 0.0), (extent.end, top)], SHADE.filled())])?;
+    for (extent, shade) in shades(report) {
+        chart.draw_series([Rectangle::new([(extent.start, 0.0), (extent.end, top)], shade.filled())])?;
     }
     let whole = |value: &f64| format!("{value:.0}");
     let mut mesh = chart.configure_mesh();

@@ -1,0 +1,39 @@
+//! Decompression by content: a trace may be gzip, zstd or bzip2 whatever its name is.
+//!
+//! The first bytes decide. Files of several members or frames, one after the other, read as one.
+
+use bzip2::read::MultiBzDecoder;
+use flate2::read::MultiGzDecoder;
+use std::io::{self, BufReader, Read};
+
+/// RFC 1952, section 2.3.1.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+/// RFC 8878, section 3.1.1; in the file in little-endian order.
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// "BZh" and the size of a block in units of 100 kB, '1' to '9', precede the first block (the bzip2 manual, `-1` to `-9`).
+const BZIP2_MAGIC: &[u8] = b"BZh";
+/// The longest of the above with what follows it, bytes.
+const MAGIC_BYTES_MAX: u64 = 4;
+/// The largest zstd window that is accepted, as a power of two: 128 MiB, the `zstd` command's own limit. Files that were
+/// made without `--long` or `--ultra` need at most 8 MiB.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// The bytes behind `input`, decompressed if they are compressed. Fails only where `input` does.
+pub(crate) fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut magic = Vec::new();
+    input.by_ref().take(MAGIC_BYTES_MAX).read_to_end(&mut magic)?;
+    let is_bzip2 = magic.starts_with(BZIP2_MAGIC) && magic.get(3).is_some_and(|size| (b'1'..=b'9').contains(size));
+    let (is_gzip, is_zstd) = (magic.starts_with(GZIP_MAGIC), magic.starts_with(ZSTD_MAGIC));
+    let whole = BufReader::new(io::Cursor::new(magic).chain(input));
+    Ok(if is_gzip {
+        Box::new(MultiGzDecoder::new(whole))
+    } else if is_zstd {
+        let mut decoder = zstd::Decoder::with_buffer(whole)?;
+        decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+        Box::new(decoder)
+    } else if is_bzip2 {
+        Box::new(MultiBzDecoder::new(whole))
+    } else {
+        Box::new(whole)
+    })
+}

@@ -1,0 +1,47 @@
+//! Block traces: what really reached a device once, in the formats in which such recordings are published.
+//!
+//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in; the [`Reader`] is an iterator of
+//! [`TraceRecord`]s in order of time, however long the file is, in bounded memory. A [`Writer`] writes records in the
+//! formats that other tools take. Nothing is guessed: a field that is not what its format's definition says ends the trace
+//! with the line or the byte at which it stands.
+//!
+//! ```
+//! use plimsoll_traces::{Format, ReadOptions, Reader};
+//!
+//! let trace = "0,20941264,8192,W,0.551706\n0,20939840,8192,W,0.554041\n";
+//! let reader = Reader::new("financial.spc", trace.as_bytes(), ReadOptions::default())?;
+//! assert_eq!(reader.format(), Format::Spc);
+//! let bytes: u64 = reader.map(|record| record.map(|record| record.length)).sum::<Result<_, _>>()?;
+//! assert_eq!(bytes, 16_384);
+//! # Ok::<(), plimsoll_traces::TraceError>(())
+//! ```
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `record` | [`TraceRecord`], the one vocabulary |
+//! | `reader` | [`Reader`]: opens, detects, iterates |
+//! | `writer` | [`Writer`] |
+//! | `format` | [`Format`], and a file for each: definition, reading, writing |
+//! | `detect` | which format content is in |
+//! | `order` | [`Order`]: the window that puts records in order of time |
+//! | `source`, `compression`, `fields`, `names` | lines and records with their position, gzip, zstd and bzip2, the parts of a line |
+//! | `error` | [`TraceError`] |
+
+mod compression;
+mod detect;
+mod error;
+mod fields;
+mod format;
+mod names;
+mod order;
+mod reader;
+mod record;
+mod source;
+mod writer;
+
+pub use error::{Position, TraceError};
+pub use format::{BlockAction, Format, ParseFormatError};
+pub use order::{Order, WINDOW_RECORDS};
+pub use reader::{ReadOptions, Reader, open};
+pub use record::TraceRecord;
+pub use writer::{WriteError, Writer};

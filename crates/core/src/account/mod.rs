@@ -41,20 +41,23 @@ impl AccountId {
     }
 }
 
-/// Priority of an account: 0 (highest) to 7, or only what is left over.
+/// Priority of an account, highest first: the kernel's three I/O classes (`ioprio_set(2)`), two of them with levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "WrittenPriority", into = "WrittenPriority")]
 pub enum Priority {
-    /// 0 (highest) to 7 (lowest).
+    /// Served before everybody who is not in real time: 0 (highest) to 7 (lowest) among themselves.
+    RealTime(u8),
+    /// Best effort: 0 (highest) to 7 (lowest).
     Level(u8),
     /// Served when nobody else wants anything.
     Idle,
 }
 
-/// A priority as files have it: `3` or `"idle"`.
+/// A priority as files have it: `3`, `"idle"` or `{ realtime = 3 }`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum WrittenPriority {
+    RealTime(u8),
     Idle,
     #[serde(untagged)]
     Level(u8),
@@ -63,6 +66,7 @@ enum WrittenPriority {
 impl From<WrittenPriority> for Priority {
     fn from(written: WrittenPriority) -> Priority {
         match written {
+            WrittenPriority::RealTime(level) => Priority::RealTime(level),
             WrittenPriority::Idle => Priority::Idle,
             WrittenPriority::Level(level) => Priority::Level(level),
         }
@@ -72,6 +76,7 @@ impl From<WrittenPriority> for Priority {
 impl From<Priority> for WrittenPriority {
     fn from(priority: Priority) -> WrittenPriority {
         match priority {
+            Priority::RealTime(level) => WrittenPriority::RealTime(level),
             Priority::Idle => WrittenPriority::Idle,
             Priority::Level(level) => WrittenPriority::Level(level),
         }
@@ -221,6 +226,7 @@ impl AccountError {
 impl fmt::Display for Priority {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Priority::RealTime(level) => write!(out, "realtime {level}"),
             Priority::Level(level) => write!(out, "{level}"),
             Priority::Idle => out.write_str("idle"),
         }
@@ -234,7 +240,7 @@ impl Allocation {
         if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
             return Some(format!("weight {} is out of range, allowed are {WEIGHT_MIN} to {WEIGHT_MAX}", self.weight));
         }
-        if let Priority::Level(level @ 8..) = self.priority {
+        if let Priority::Level(level @ 8..) | Priority::RealTime(level @ 8..) = self.priority {
             return Some(format!("priority {level} is out of range, allowed are 0 (highest) to 7 and \"idle\""));
         }
         let limit = self.limit?;

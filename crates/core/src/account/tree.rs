@@ -226,7 +226,24 @@ mod tests {
             "a: limit 10% is less than reserve 20%, allowed is at least as much"
         );
         assert!(of(Allocation { limit: Some(Rate::ZERO), ..reserve(0.0) }).contains("allowed is more than 0"));
-        assert!(of(Allocation { priority: Priority::Level(8), ..reserve(0.0) }).contains("0 (highest) to 7"));
+        for priority in [Priority::Level(8), Priority::RealTime(8)] {
+            assert!(of(Allocation { priority, ..reserve(0.0) }).contains("0 (highest) to 7"));
+        }
+    }
+
+    #[test]
+    fn priorities_are_read_and_written_as_files_have_them() {
+        for (written, priority) in
+            [("3", Priority::Level(3)), ("\"idle\"", Priority::Idle), ("{ realtime = 0 }", Priority::RealTime(0))]
+        {
+            let read: Allocation = toml::from_str(&format!("priority = {written}")).unwrap();
+            assert_eq!(read.priority, priority, "{written}");
+            let again: Allocation = toml::from_str(&toml::to_string(&read).unwrap()).unwrap();
+            assert_eq!(again, read);
+        }
+        let mut order = [Priority::Idle, Priority::Level(0), Priority::RealTime(7), Priority::Level(7)];
+        order.sort_unstable();
+        assert_eq!(order, [Priority::RealTime(7), Priority::Level(0), Priority::Level(7), Priority::Idle]);
     }
 
     #[test]

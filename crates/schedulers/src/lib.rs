@@ -5,11 +5,13 @@
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
 pub mod block_deadline;
+pub mod cfq;
 pub mod device_window;
 pub mod min_tree;
 pub mod noop;
 mod registry;
 pub mod request_queues;
+pub mod scs_token;
 pub mod token_bucket;
 pub mod water_level;
 pub mod zygaria;

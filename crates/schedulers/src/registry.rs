@@ -1,7 +1,9 @@
 //! Every scheduler by name, with the laws that it promises to keep. The conformance suite loops over this table.
 
 use crate::block_deadline::BlockDeadline;
+use crate::cfq::Cfq;
 use crate::noop::Noop;
+use crate::scs_token::ScsToken;
 use crate::zygaria::Zygaria;
 use plimsoll_core::{DeviceProfile, Scheduler};
 
@@ -41,6 +43,18 @@ static REGISTRY: &[Entry] = &[
         summary: "by place in batches, reads first, each request by its deadline (Linux mq-deadline)",
         laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
         build: |device| Box::new(BlockDeadline::new(device)),
+    },
+    Entry {
+        name: "cfq",
+        summary: "disk time in slices by the submitter's priority, idling for who reads on (Linux CFQ)",
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(Cfq::new(device)),
+    },
+    Entry {
+        name: "scs_token",
+        summary: "limits in bytes at the read and write calls, below them first come, first served (SCS-Token)",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(ScsToken::new(device)),
     },
     Entry {
         name: "zygaria",

@@ -43,13 +43,31 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![5 => Just(Read), 5 => Just(Write), 1 => Just(Flush), 1 => Just(Trim), 1 => Just(WriteZeroes)]
 }
 
+fn priority() -> impl Strategy<Value = Priority> {
+    prop_oneof![
+        6 => (0u8..8).prop_map(Priority::Level),
+        1 => (0u8..8).prop_map(Priority::RealTime),
+        1 => Just(Priority::Idle),
+    ]
+}
+
 fn allocation() -> impl Strategy<Value = Allocation> {
-    (0.0f64..16.0, proptest::option::of(20.0f64..120.0), 1u32..1000).prop_map(|(reserve, limit, weight)| Allocation {
+    let limit = proptest::option::of(20.0f64..120.0);
+    (0.0f64..16.0, limit, 1u32..1000, priority()).prop_map(|(reserve, limit, weight, priority)| Allocation {
         reserve: Rate::DevicePercent(reserve),
         limit: limit.map(Rate::RunsPerSecond),
         weight,
+        priority,
         ..Allocation::default()
     })
+}
+
+/// Real time and idle are there to be served before and after the others: only at best effort nobody may starve.
+fn at_best_effort(allocation: Allocation) -> Allocation {
+    let (Priority::Level(level) | Priority::RealTime(level)) = allocation.priority else {
+        return Allocation { priority: Priority::Level(7), ..allocation };
+    };
+    Allocation { priority: Priority::Level(level), ..allocation }
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -235,7 +253,8 @@ proptest! {
         let device = device(4);
         for entry in registry() {
             let (_, sessions) = accounts(&device, &allocations);
-            let unlimited: Vec<_> = allocations.iter().map(|&a| Allocation { limit: None, ..a }).collect();
+            let unlimited = |&allocation| Allocation { limit: None, ..at_best_effort(allocation) };
+            let unlimited: Vec<_> = allocations.iter().map(unlimited).collect();
             let (tree, _) = accounts(&device, &unlimited);
             let mut host = Host::new(entry, &device, &tree);
             host.add(sessions[0], Operation::Write, 1000, 1);

@@ -1,0 +1,175 @@
+//! `scs_token`: a token bucket at the system calls, the call-level scheduler that the split-level paper compares with.
+//!
+//! **Intuition.** At the entry of a call everybody is known by name and nothing is entangled yet, so that is where to
+//! throttle. **Rule.** A read or write of an account with a limit takes its bytes from the account's bucket, which fills
+//! at the limit. While the balance is negative, its reads and writes wait at the entry. Below, at the block level, requests
+//! go first in, first out. **Complication.** There is none, and that is its failure: at the entry nobody knows
+//! what the call will cost. A random 4 KiB read costs as much as a sequential one, a read that the cache will answer as
+//! much as one from the disk, and an overwritten page as much as a new one (split-level paper, figures 6 and 14).
+//!
+//! Cost: O(depth of the account) per call, O(held calls) when the host asks which may go on.
+
+use crate::noop::Noop;
+use plimsoll_core::units::RUN_BYTES_MAX;
+use plimsoll_core::{Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, DeviceProfile, Dispatch};
+use plimsoll_core::{Rate, Scheduler, Span, Time, Wish};
+
+/// For how long a bucket fills at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a process
+/// that always has a next call loses no tokens while one is served; short, so that an idle hour earns no burst.
+pub const BURST: Span = Span::from_millis(100);
+
+/// Tokens as a point in time: when the balance is zero again if nothing more is taken.
+#[derive(Clone, Copy)]
+struct Bucket {
+    nanoseconds_per_byte: f64,
+    balanced: Time,
+}
+
+impl Bucket {
+    fn take(&mut self, now: Time, bytes: u64) {
+        let cost = Span::from_nanos((bytes as f64 * self.nanoseconds_per_byte).round() as u64);
+        self.balanced = self.balanced.max(now.saturating_sub(BURST)) + cost;
+    }
+}
+
+/// What is known of an account.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    parent: Option<AccountId>,
+    bucket: Option<Bucket>,
+}
+
+/// A call at the entry.
+struct Held {
+    id: CallId,
+    account: AccountId,
+    bytes: u64,
+}
+
+/// See the module's text.
+pub struct ScsToken {
+    device_runs_per_second: f64,
+    accounts: Vec<Known>,
+    /// In the order in which they came.
+    held: Vec<Held>,
+    block_level: Noop,
+}
+
+impl ScsToken {
+    /// A scheduler for `device`.
+    pub fn new(device: &DeviceProfile) -> ScsToken {
+        ScsToken {
+            device_runs_per_second: device.worst_case_runs_per_second,
+            accounts: Vec::new(),
+            held: Vec::new(),
+            block_level: Noop::default(),
+        }
+    }
+
+    /// Bytes per second of a limit: a run counts as full, 32 KiB; per cent are of the device's worst case in runs.
+    fn bytes_per_second(&self, limit: Rate) -> f64 {
+        match limit {
+            Rate::BytesPerSecond(bytes) => bytes,
+            runs => runs.runs_per_second(self.device_runs_per_second) * RUN_BYTES_MAX as f64,
+        }
+    }
+
+    /// The account and all that it is in, from the bottom up, by place in `accounts`.
+    fn chain(&self, account: AccountId) -> impl Iterator<Item = usize> {
+        let known = |id: AccountId| self.accounts.get(id.index());
+        std::iter::successors(Some(account), move |&id| known(id)?.parent).map(AccountId::index)
+    }
+
+    /// When no balance of the account and those that it is in is negative any more.
+    fn balanced(&self, account: AccountId) -> Time {
+        let buckets = self.chain(account).filter_map(|index| self.accounts.get(index)?.bucket);
+        buckets.map(|bucket| bucket.balanced).max().unwrap_or(Time::ZERO)
+    }
+
+    /// Takes what a call costs if no balance is negative; whether it did.
+    fn pay(&mut self, now: Time, account: AccountId, bytes: u64) -> bool {
+        if self.balanced(account) > now {
+            return false;
+        }
+        let mut paying = Some(account);
+        while let Some(known) = paying.and_then(|id| self.accounts.get_mut(id.index())) {
+            if let Some(bucket) = &mut known.bucket {
+                bucket.take(now, bytes);
+            }
+            paying = known.parent;
+        }
+        true
+    }
+
+    fn learn(&mut self, now: Time, account: &Account) {
+        if self.accounts.len() <= account.id.index() {
+            self.accounts.resize(account.id.index() + 1, Known::default());
+        }
+        let before = self.accounts[account.id.index()].bucket;
+        let bucket = account.allocation.limit.map(|limit| {
+            let nanoseconds_per_byte = 1e9 / self.bytes_per_second(limit);
+            let balanced = before.map_or(now, |bucket| {
+                let debt_bytes = bucket.balanced.since(now).as_nanos() as f64 / bucket.nanoseconds_per_byte;
+                now + Span::from_nanos((debt_bytes * nanoseconds_per_byte) as u64)
+            });
+            Bucket { nanoseconds_per_byte, balanced }
+        });
+        self.accounts[account.id.index()] = Known { parent: account.parent, bucket };
+    }
+}
+
+impl Scheduler for ScsToken {
+    fn name(&self) -> &'static str {
+        "scs_token"
+    }
+
+    fn account_opened(&mut self, now: Time, account: &Account) {
+        self.learn(now, account);
+    }
+
+    /// A new limit begins without tokens; what was owed in bytes stays owed.
+    fn account_changed(&mut self, now: Time, account: &Account) {
+        self.learn(now, account);
+    }
+
+    fn account_closed(&mut self, _now: Time, account: AccountId) {
+        self.accounts[account.index()] = Known::default();
+    }
+
+    fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
+        if !matches!(call.kind, CallKind::Read | CallKind::Write) {
+            return CallDecision::Admit;
+        }
+        let is_its_turn = self.held.iter().all(|held| held.account != call.account);
+        if is_its_turn && self.pay(now, call.account, call.length) {
+            return CallDecision::Admit;
+        }
+        self.held.push(Held { id: call.id, account: call.account, bytes: call.length });
+        CallDecision::Hold
+    }
+
+    fn released_calls(&mut self, now: Time, released: &mut Vec<CallId>) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|call| {
+            let goes_on = self.pay(now, call.account, call.bytes);
+            if goes_on {
+                released.push(call.id);
+            }
+            !goes_on
+        });
+        self.held = held;
+    }
+
+    fn wishes(&mut self, now: Time, wishes: &mut Vec<Wish>) {
+        let earliest = self.held.iter().map(|call| self.balanced(call.account)).min();
+        wishes.extend(earliest.map(|at| Wish::WakeAt(at.max(now))));
+    }
+
+    fn request_added(&mut self, now: Time, request: BlockRequest) {
+        self.block_level.request_added(now, request);
+    }
+
+    fn next(&mut self, now: Time) -> Dispatch {
+        self.block_level.next(now)
+    }
+}

@@ -37,6 +37,8 @@ impl Bucket {
 struct Known {
     parent: Option<AccountId>,
     bucket: Option<Bucket>,
+    /// Calls of it, and of all that are in it, at the entry.
+    held: u32,
 }
 
 /// A call at the entry.
@@ -74,38 +76,44 @@ impl ScsToken {
         }
     }
 
-    /// The account and all that it is in, from the bottom up, by place in `accounts`.
-    fn chain(&self, account: AccountId) -> impl Iterator<Item = usize> {
+    /// The account and all that it is in, from the bottom up.
+    fn chain(&self, account: AccountId) -> impl Iterator<Item = &Known> {
         let known = |id: AccountId| self.accounts.get(id.index());
-        std::iter::successors(Some(account), move |&id| known(id)?.parent).map(AccountId::index)
+        std::iter::successors(known(account), move |known_account| known(known_account.parent?))
+    }
+
+    fn for_each_in_chain(&mut self, account: AccountId, change: impl Fn(&mut Known)) {
+        let mut next = Some(account);
+        while let Some(known) = next.and_then(|id| self.accounts.get_mut(id.index())) {
+            change(known);
+            next = known.parent;
+        }
     }
 
     /// When no balance of the account and those that it is in is negative any more.
     fn balanced(&self, account: AccountId) -> Time {
-        let buckets = self.chain(account).filter_map(|index| self.accounts.get(index)?.bucket);
+        let buckets = self.chain(account).filter_map(|known| known.bucket);
         buckets.map(|bucket| bucket.balanced).max().unwrap_or(Time::ZERO)
     }
 
     /// Takes what a call costs if no balance is negative; whether it did.
     fn pay(&mut self, now: Time, account: AccountId, bytes: u64) -> bool {
-        if self.balanced(account) > now {
-            return false;
+        let can_pay = self.balanced(account) <= now;
+        if can_pay {
+            self.for_each_in_chain(account, |known| {
+                if let Some(bucket) = &mut known.bucket {
+                    bucket.take(now, bytes);
+                }
+            });
         }
-        let mut paying = Some(account);
-        while let Some(known) = paying.and_then(|id| self.accounts.get_mut(id.index())) {
-            if let Some(bucket) = &mut known.bucket {
-                bucket.take(now, bytes);
-            }
-            paying = known.parent;
-        }
-        true
+        can_pay
     }
 
     fn learn(&mut self, now: Time, account: &Account) {
         if self.accounts.len() <= account.id.index() {
             self.accounts.resize(account.id.index() + 1, Known::default());
         }
-        let before = self.accounts[account.id.index()].bucket;
+        let Known { bucket: before, held, .. } = self.accounts[account.id.index()];
         let bucket = account.allocation.limit.map(|limit| {
             let nanoseconds_per_byte = 1e9 / self.bytes_per_second(limit);
             let balanced = before.map_or(now, |bucket| {
@@ -114,7 +122,7 @@ impl ScsToken {
             });
             Bucket { nanoseconds_per_byte, balanced }
         });
-        self.accounts[account.id.index()] = Known { parent: account.parent, bucket };
+        self.accounts[account.id.index()] = Known { parent: account.parent, bucket, held };
     }
 }
 
@@ -140,10 +148,12 @@ impl Scheduler for ScsToken {
         if !matches!(call.kind, CallKind::Read | CallKind::Write) {
             return CallDecision::Admit;
         }
-        let is_its_turn = self.held.iter().all(|held| held.account != call.account);
+        // Whoever waits for the same bucket came first.
+        let is_its_turn = self.chain(call.account).all(|known| known.bucket.is_none() || known.held == 0);
         if is_its_turn && self.pay(now, call.account, call.length) {
             return CallDecision::Admit;
         }
+        self.for_each_in_chain(call.account, |known| known.held += 1);
         self.held.push(Held { id: call.id, account: call.account, bytes: call.length });
         CallDecision::Hold
     }
@@ -153,6 +163,7 @@ impl Scheduler for ScsToken {
         held.retain(|call| {
             let goes_on = self.pay(now, call.account, call.bytes);
             if goes_on {
+                self.for_each_in_chain(call.account, |known| known.held -= 1);
                 released.push(call.id);
             }
             !goes_on

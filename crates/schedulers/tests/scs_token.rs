@@ -4,22 +4,7 @@ use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest};
 use plimsoll_schedulers::build;
 use plimsoll_schedulers::scs_token::BURST;
-use rand::Random;
 use std::collections::BTreeMap;
-
-mod rand {
-    /// Splitmix64: enough to scatter places.
-    pub struct Random(pub u64);
-
-    impl Random {
-        pub fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % bound
-        }
-    }
-}
 
 /// The paper's disk (section 5).
 const DISK: &str = "hdd.wd-aakx";
@@ -27,6 +12,18 @@ const DISK: &str = "hdd.wd-aakx";
 const CACHED: Span = Span::from_micros(5);
 /// B's file in figure 6, bytes.
 const FILE_BYTES: u64 = 10 << 30;
+
+/// Splitmix64: enough to scatter places.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
 
 /// What a process does again and again.
 #[derive(Clone, Copy)]
@@ -252,39 +249,84 @@ fn random_requests_cost_their_bytes_only() {
     assert!(a_beside_random < 0.6 * a_beside_sequential, "{a_beside_random} and {a_beside_sequential} of {a_alone}");
 }
 
-#[test]
-fn only_reads_and_writes_are_charged_and_a_pool_shares_its_limit() {
-    let profile = plimsoll_devices::build(DISK, 1).unwrap().profile().clone();
-    let mut tree = AccountTree::new(profile.clone());
-    let pool = tree.open(AccountId::ROOT, "pool", AccountKind::Pool, limit(Rate::BytesPerSecond(1000.0))).unwrap();
-    let session =
-        |tree: &mut AccountTree, name| tree.open(pool, name, AccountKind::Session, Allocation::default()).unwrap();
-    let sessions = [session(&mut tree, "one"), session(&mut tree, "two")];
-    let mut scheduler = build("scs_token", &profile).unwrap();
-    tree.iter().for_each(|account| scheduler.account_opened(Time::ZERO, account));
-    let enter = |scheduler: &mut dyn Scheduler, id, session, kind, length| {
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+/// The scheduler by itself, with two sessions in a pool of 1000 bytes per second.
+struct Direct {
+    scheduler: Box<dyn Scheduler>,
+    tree: AccountTree,
+    pool: AccountId,
+    sessions: [AccountId; 2],
+}
+
+impl Direct {
+    fn new() -> Direct {
+        let profile = plimsoll_devices::build(DISK, 1).unwrap().profile().clone();
+        let mut tree = AccountTree::new(profile.clone());
+        let allocation = limit(Rate::BytesPerSecond(1000.0));
+        let pool = tree.open(AccountId::ROOT, "pool", AccountKind::Pool, allocation).unwrap();
+        let sessions =
+            ["one", "two"].map(|name| tree.open(pool, name, AccountKind::Session, Allocation::default()).unwrap());
+        let mut scheduler = build("scs_token", &profile).unwrap();
+        tree.iter().for_each(|account| scheduler.account_opened(Time::ZERO, account));
+        Direct { scheduler, tree, pool, sessions }
+    }
+
+    fn enter(&mut self, now: Time, id: u64, session: usize, kind: CallKind, length: u64) -> CallDecision {
         let (id, file, thread) = (CallId(id), FileId(1), ThreadId(1));
-        let call = Call { id, account: session, thread, kind, file, offset: 0, length, entered: Time::ZERO };
-        scheduler.call_entered(Time::ZERO, &call)
-    };
-    let free = [CallKind::Fsync, CallKind::Create, CallKind::Truncate, CallKind::Allocate];
-    free.iter()
-        .for_each(|&kind| assert_eq!(enter(&mut *scheduler, 0, sessions[0], kind, 1 << 30), CallDecision::Admit));
-    assert_eq!(enter(&mut *scheduler, 1, sessions[0], CallKind::Write, 1000), CallDecision::Admit);
-    assert_eq!(enter(&mut *scheduler, 2, sessions[1], CallKind::Read, 500), CallDecision::Hold, "the pool's bucket");
-    assert_eq!(enter(&mut *scheduler, 3, sessions[0], CallKind::Fsync, 0), CallDecision::Admit);
-    assert_eq!(enter(&mut *scheduler, 4, sessions[0], CallKind::Write, 500), CallDecision::Hold);
-    let second = |seconds| Time::ZERO + Span::from_secs_f64(seconds);
-    let mut ask = |now| {
+        let account = self.sessions[session];
+        let call = Call { id, account, thread, kind, file, offset: 0, length, entered: now };
+        self.scheduler.call_entered(now, &call)
+    }
+
+    fn ask(&mut self, now: Time) -> (Vec<u64>, Vec<Wish>) {
         let (mut released, mut wishes) = (Vec::new(), Vec::new());
-        scheduler.released_calls(now, &mut released);
-        scheduler.wishes(now, &mut wishes);
-        (released, wishes)
-    };
-    assert_eq!(ask(second(0.999)), (vec![], vec![Wish::WakeAt(second(1.0))]));
-    assert_eq!(ask(second(1.0)), (vec![CallId(2)], vec![Wish::WakeAt(second(1.5))]), "one overdraws, the next waits");
-    assert_eq!(ask(second(1.5)), (vec![CallId(4)], vec![]));
-    let free = tree.change(pool, Allocation::default()).unwrap().clone();
-    scheduler.account_changed(second(1.5), &free);
-    assert_eq!(enter(&mut *scheduler, 5, sessions[0], CallKind::Write, 1 << 30), CallDecision::Admit);
+        self.scheduler.released_calls(now, &mut released);
+        self.scheduler.wishes(now, &mut wishes);
+        (released.into_iter().map(|id| id.0).collect(), wishes)
+    }
+
+    fn change_limit(&mut self, now: Time, limit: Option<Rate>) {
+        let account = self.tree.change(self.pool, Allocation { limit, ..Allocation::default() }).unwrap();
+        self.scheduler.account_changed(now, account);
+    }
+}
+
+#[test]
+fn only_reads_and_writes_are_charged_and_a_pool_shares_its_limit_in_turn() {
+    use CallDecision::{Admit, Hold};
+    let mut direct = Direct::new();
+    for kind in [CallKind::Fsync, CallKind::Create, CallKind::Truncate, CallKind::Allocate] {
+        assert_eq!(direct.enter(at(0.0), 0, 0, kind, 1 << 30), Admit);
+    }
+    assert_eq!(direct.enter(at(0.0), 1, 0, CallKind::Write, 1000), Admit, "who owes nothing may overdraw");
+    assert_eq!(direct.enter(at(0.0), 2, 1, CallKind::Read, 500), Hold, "the bucket is the pool's");
+    assert_eq!(direct.enter(at(0.0), 3, 0, CallKind::Fsync, 0), Admit);
+    assert_eq!(direct.enter(at(0.5), 4, 0, CallKind::Write, 500), Hold);
+    assert_eq!(direct.ask(at(0.999)), (vec![], vec![Wish::WakeAt(at(1.0))]));
+    assert_eq!(direct.enter(at(1.0), 5, 0, CallKind::Read, 1), Hold, "the balance is zero, but others came first");
+    assert_eq!(direct.ask(at(1.0)), (vec![2], vec![Wish::WakeAt(at(1.5))]), "one overdraws, the others wait");
+    assert_eq!(direct.ask(at(1.5)), (vec![4], vec![Wish::WakeAt(at(2.0))]));
+}
+
+#[test]
+fn a_new_limit_takes_over_the_debt_and_no_limit_forgets_it() {
+    let mut direct = Direct::new();
+    assert_eq!(direct.enter(at(0.0), 1, 0, CallKind::Write, 1000), CallDecision::Admit);
+    assert_eq!(direct.enter(at(0.0), 2, 0, CallKind::Write, 1000), CallDecision::Hold);
+    direct.change_limit(at(0.5), Some(Rate::BytesPerSecond(100.0)));
+    assert_eq!(direct.ask(at(0.5)), (vec![], vec![Wish::WakeAt(at(5.5))]), "500 bytes are owed");
+    direct.change_limit(at(0.5), None);
+    assert_eq!(direct.ask(at(0.5)), (vec![2], vec![]));
+}
+
+#[test]
+fn an_idle_hour_earns_a_tenth_of_a_second() {
+    let mut direct = Direct::new();
+    assert_eq!(direct.enter(at(3600.0), 1, 0, CallKind::Read, 1000), CallDecision::Admit);
+    assert_eq!(direct.enter(at(3600.0), 2, 0, CallKind::Read, 1000), CallDecision::Hold);
+    let owed = Span::from_secs(1).saturating_sub(BURST);
+    assert_eq!(direct.ask(at(3600.0)), (vec![], vec![Wish::WakeAt(at(3600.0) + owed)]));
 }

@@ -31,8 +31,8 @@ impl Cfq {
         if round_ns <= target_ns {
             return slice_ns;
         }
-        let floor_ns = slice_ns.min(2 * self.slice_idle.as_nanos() as i64 * (slice_ns / 1000) / (sync_ns / 1000));
-        (slice_ns / 1000 * target_ns / (round_ns / 1000)).max(floor_ns)
+        let floor_ns = slice_ns.min(2 * self.slice_idle.as_nanos() as i64 * slice_ns / sync_ns);
+        (slice_ns * target_ns / round_ns).max(floor_ns)
     }
 
     fn slice_of(&self, index: usize) -> i64 {

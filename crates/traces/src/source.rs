@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// The longest line, bytes without its end: as long as those that fio reads (`read_iolog` in its `iolog.c`).
 pub(crate) const LINE_BYTES_MAX: usize = 4096;
 /// Bytes from the beginning that the detection of the format looks at.
-pub(crate) const SAMPLE_BYTES: u64 = 64 << 10;
+pub(crate) const SAMPLE_BYTES: u64 = 8 << 10;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 

@@ -34,12 +34,13 @@ const MAJOR_BITS: u32 = 32 - MINOR_BITS;
 
 pub(super) struct Blkparse {
     action: BlockAction,
+    is_event_seen: bool,
     is_in_summary: bool,
 }
 
 impl Blkparse {
     pub fn new(action: BlockAction) -> Blkparse {
-        Blkparse { action, is_in_summary: false }
+        Blkparse { action, is_event_seen: false, is_in_summary: false }
     }
 }
 
@@ -67,7 +68,7 @@ fn operation(rwbs: &str) -> Result<(Option<Operation>, bool), FieldError> {
 
 impl LineFormat for Blkparse {
     fn record(&mut self, line: &str) -> Result<Option<TraceRecord>, FieldError> {
-        self.is_in_summary |= line.starts_with("CPU") || line.starts_with("Total");
+        self.is_in_summary |= self.is_event_seen && (line.starts_with("CPU") || line.starts_with("Total"));
         if self.is_in_summary {
             return Ok(None);
         }
@@ -83,6 +84,7 @@ impl LineFormat for Blkparse {
         fields::integer("sequence", sequence)?;
         let at_ns = fields::decimal_ns("time", time, NANOSECONDS_PER_SECOND)?;
         let process = Some(fields::small("pid", pid)?);
+        self.is_event_seen = true;
         let wanted = if self.action == BlockAction::Queue { "Q" } else { "D" };
         if action != wanted {
             return Ok(None);

@@ -135,7 +135,7 @@ impl Format {
         formats.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether a first line with a record, which the format's reader understands, is as its writers write it.
+    /// Whether a first line that the format's reader takes is as its writers write it.
     pub(crate) fn is_typical(self, line: &str) -> bool {
         self != Format::DiskSim || disksim::is_typical(line)
     }

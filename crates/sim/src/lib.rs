@@ -1,7 +1,34 @@
-//! Plimsoll's machine in virtual time. Today its lowest room: a device, the scheduler above it, and tenants that send it
-//! block requests ([`block`]). Page cache, file systems and processes come on top.
+//! Plimsoll's machine in virtual time: processes, page cache, file systems, a scheduler and a device, without any hardware.
 //!
-//! Everything follows from the events and one seed, so a run is the same on every machine.
+//! ```text
+//!   process ([`process`])          async fn: file.append(4.kib()).await; file.fsync().await
+//!      | system calls ([`calls`])   gate: the scheduler admits or holds
+//!   page cache ([`cache`])         dirty pages with their causes   <- writeback ([`writeback`]): flusher, throttling
+//!   file system ([`fs`])           places, journal
+//!      | bios
+//!   block layer ([`block`])        merging, nr_requests, the scheduler's queue
+//!   device model (`plimsoll_devices`)
+//! ```
+//!
+//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is the
+//! same on every machine, and a number stands for it ([`machine::Simulation::trace_hash`]). At the end of every run the
+//! layers are balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
+//!
+//! Every modelling decision stands with its source in `docs/simulator.md`.
 
 pub mod block;
+pub mod cache;
+pub mod calls;
+pub mod config;
+pub mod executor;
+pub mod fs;
+pub mod machine;
+pub mod process;
+pub mod statistics;
+pub mod trace;
 pub mod workload;
+pub mod writeback;
+
+pub use config::MachineConfig;
+pub use machine::{Machine, Simulation};
+pub use process::{Bytes, File, Process};

@@ -1,7 +1,8 @@
 //! What a tenant sends: where, how much, how often, from when to when.
 
+use crate::block::{Bio, BioEnd};
 use plimsoll_core::{AccountId, Rate};
-use plimsoll_core::{BlockRequest, Operation, RequestId, Span, Time};
+use plimsoll_core::{CauseSet, Class, Operation, Span, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::ops::Range;
@@ -95,8 +96,12 @@ impl Tenant {
         }
     }
 
-    pub(crate) fn next_request(&mut self, id: RequestId, now: Time) -> BlockRequest {
+    /// One more of an open arrival process has come.
+    pub(crate) fn count_arrival(&mut self) {
         self.sent += 1;
+    }
+
+    pub(crate) fn next_bio(&mut self) -> Bio {
         let length = u64::from(self.workload.length);
         let offset = match &self.workload.places {
             Places::Random(range) => {
@@ -111,7 +116,18 @@ impl Tenant {
         };
         let is_read = self.random.next_u64() % 100 < u64::from(self.workload.read_percent);
         let operation = if is_read { Operation::Read } else { Operation::Write };
-        BlockRequest::new(id, self.workload.session, operation, offset, self.workload.length, now)
+        Bio {
+            session: self.workload.session,
+            causes: CauseSet::EMPTY,
+            class: Class::UNCLASSIFIED,
+            operation,
+            offset,
+            length: self.workload.length,
+            is_sync: is_read,
+            is_forced: false,
+            file: None,
+            end: BioEnd::Nothing,
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! Cause sets by number: a page carries four bytes, however many accounts dirtied it.
+//!
+//! Few sets are in use at once, and the same unions are made again and again, so both are remembered.
+
+use plimsoll_core::CauseSet;
+use std::collections::BTreeMap;
+
+/// A cause set's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CauseId(u32);
+
+impl CauseId {
+    /// The empty set.
+    pub const NONE: CauseId = CauseId(0);
+}
+
+/// Every set that was ever in use.
+pub struct CauseSets {
+    sets: Vec<CauseSet>,
+    numbers: BTreeMap<Vec<u32>, CauseId>,
+    unions: BTreeMap<(CauseId, CauseId), CauseId>,
+}
+
+impl Default for CauseSets {
+    fn default() -> CauseSets {
+        CauseSets {
+            sets: vec![CauseSet::EMPTY],
+            numbers: BTreeMap::from([(Vec::new(), CauseId::NONE)]),
+            unions: BTreeMap::new(),
+        }
+    }
+}
+
+impl CauseSets {
+    /// The number of `set`.
+    pub fn number(&mut self, set: &CauseSet) -> CauseId {
+        let members: Vec<u32> = set.iter().map(|account| account.0).collect();
+        if let Some(&number) = self.numbers.get(&members) {
+            return number;
+        }
+        let number = CauseId(self.sets.len() as u32);
+        self.sets.push(set.clone());
+        self.numbers.insert(members, number);
+        number
+    }
+
+    /// The set that has this number.
+    pub fn set(&self, number: CauseId) -> &CauseSet {
+        &self.sets[number.0 as usize]
+    }
+
+    /// The number of the union of two sets.
+    #[inline]
+    pub fn union(&mut self, one: CauseId, other: CauseId) -> CauseId {
+        if one == other || other == CauseId::NONE {
+            return one;
+        }
+        if one == CauseId::NONE {
+            return other;
+        }
+        let pair = (one.min(other), one.max(other));
+        if let Some(&number) = self.unions.get(&pair) {
+            return number;
+        }
+        let mut set = self.set(one).clone();
+        set.union_with(self.set(other));
+        let number = self.number(&set);
+        self.unions.insert(pair, number);
+        number
+    }
+
+    /// How many different sets there are.
+    pub fn len(&self) -> usize {
+        self.sets.len()
+    }
+}

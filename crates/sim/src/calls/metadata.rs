@@ -1,0 +1,209 @@
+//! Calls that change names and sizes, and fsync.
+
+use super::names::NameError;
+use crate::cache::{InodeNumber, PAGE_BYTES, PageRange};
+use crate::fs::{Extents, Inode, InodeKind};
+use crate::process::{File, Process};
+use crate::writeback::WriteFile;
+use plimsoll_core::CallKind;
+use std::rc::Rc;
+
+impl Process {
+    /// Opens a file or directory that exists.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn open(&self, path: &str) -> Result<File, NameError> {
+        let (entry, inode) = self.machine().names.borrow().find_existing(path)?;
+        self.compute(self.machine().config.cpu.call).await;
+        self.file_system().lookup(self.machine(), self.actor(), &entry.directory, &inode).await;
+        Ok(File::new(self.clone(), inode))
+    }
+
+    /// Makes a file and opens it.
+    ///
+    /// # Errors
+    /// If something has this name, or the directory does not exist.
+    pub async fn create(&self, path: &str) -> Result<File, NameError> {
+        let inode = self.make(path, InodeKind::File, CallKind::Create).await?;
+        Ok(File::new(self.clone(), inode))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn mkdir(&self, path: &str) -> Result<(), NameError> {
+        self.make(path, InodeKind::Directory, CallKind::MakeDirectory).await.map(|_| ())
+    }
+
+    async fn make(&self, path: &str, kind: InodeKind, call: CallKind) -> Result<Rc<Inode>, NameError> {
+        let machine = self.machine();
+        let entry = machine.names.borrow().find(path)?;
+        let inode = machine.names.borrow_mut().add(kind);
+        let call = self.enter(call, &inode, 0, 0).await;
+        entry.directory.lock.acquire(&machine.executor).await;
+        let is_taken = machine.names.borrow().find(path).is_ok_and(|entry| entry.inode.is_some());
+        if !is_taken {
+            machine.names.borrow_mut().link(entry.directory.number, &entry.name, inode.number);
+            self.file_system().create(machine, self.actor(), &entry.directory, &inode).await;
+        }
+        entry.directory.lock.release(&machine.executor);
+        self.leave(&call, 0);
+        if is_taken {
+            machine.names.borrow_mut().forget(inode.number);
+            return Err(NameError::Exists { path: path.to_owned() });
+        }
+        Ok(inode)
+    }
+
+    /// Deletes a file, or a directory that is empty.
+    ///
+    /// # Errors
+    /// If there is none, or it is a directory that is not empty.
+    pub async fn unlink(&self, path: &str) -> Result<(), NameError> {
+        let machine = self.machine();
+        let (entry, inode) = machine.names.borrow().find_existing(path)?;
+        if !machine.names.borrow().is_empty(inode.number) {
+            return Err(NameError::Directory { path: path.to_owned(), problem: " that is not empty" });
+        }
+        let call = self.enter(CallKind::Unlink, &inode, 0, 0).await;
+        entry.directory.lock.acquire(&machine.executor).await;
+        let is_mine = machine
+            .names
+            .borrow()
+            .find(path)
+            .ok()
+            .and_then(|now| now.inode)
+            .is_some_and(|now| now.number == inode.number);
+        if is_mine {
+            machine.names.borrow_mut().unlink(entry.directory.number, &entry.name);
+            self.delete(&entry.directory, &inode).await;
+        }
+        entry.directory.lock.release(&machine.executor);
+        self.leave(&call, 0);
+        if is_mine { Ok(()) } else { Err(NameError::Missing { path: path.to_owned() }) }
+    }
+
+    async fn delete(&self, directory: &Inode, inode: &Inode) {
+        let machine = self.machine();
+        inode.lock.acquire(&machine.executor).await;
+        inode.set_deleted();
+        machine.drop_pages(inode, 0).await;
+        self.file_system().unlink(machine, self.actor(), directory, inode).await;
+        machine.forget_inode(inode);
+        inode.lock.release(&machine.executor);
+    }
+
+    /// Gives a file or directory another name; a file that has that name is replaced.
+    ///
+    /// # Errors
+    /// If there is nothing to rename, or a directory would be replaced.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<(), NameError> {
+        let machine = self.machine();
+        let (source, inode) = machine.names.borrow().find_existing(from)?;
+        let target = machine.names.borrow().find(to)?;
+        if target.inode.as_ref().is_some_and(|replaced| replaced.kind == InodeKind::Directory) {
+            return Err(NameError::Directory { path: to.to_owned(), problem: ", which is not replaced" });
+        }
+        let call = self.enter(CallKind::Rename, &inode, 0, 0).await;
+        // By number, as Linux does, so that two renames do not wait for each other.
+        let mut directories = [&source.directory, &target.directory];
+        directories.sort_by_key(|directory| directory.number);
+        directories[0].lock.acquire(&machine.executor).await;
+        let is_across = directories[0].number != directories[1].number;
+        if is_across {
+            directories[1].lock.acquire(&machine.executor).await;
+        }
+        let replaced = target.inode.filter(|replaced| replaced.number != inode.number && !replaced.is_deleted());
+        machine.names.borrow_mut().unlink(source.directory.number, &source.name);
+        machine.names.borrow_mut().link(target.directory.number, &target.name, inode.number);
+        self.file_system().rename(machine, self.actor(), &source.directory, &target.directory, &inode).await;
+        if let Some(replaced) = replaced {
+            self.delete(&target.directory, &replaced).await;
+        }
+        if is_across {
+            directories[1].lock.release(&machine.executor);
+        }
+        directories[0].lock.release(&machine.executor);
+        self.leave(&call, 0);
+        Ok(())
+    }
+
+    /// What is in a directory, by name, each looked up (as `find` does with readdir and stat).
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub async fn list(&self, path: &str) -> Result<Vec<String>, NameError> {
+        let machine = self.machine();
+        let directory = match path {
+            "/" => machine.inode(InodeNumber::ROOT),
+            path => machine.names.borrow().find_existing(path)?.1,
+        };
+        let entries = machine.names.borrow().list(directory.number);
+        let mut names = Vec::with_capacity(entries.len());
+        for (name, inode) in entries {
+            self.compute(machine.config.cpu.call).await;
+            self.file_system().lookup(machine, self.actor(), &directory, &inode).await;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Makes everything durable that anybody has written.
+    pub async fn sync(&self) {
+        let machine = self.machine();
+        machine.write_all(self.actor()).await;
+        self.file_system().sync_all(machine, self.actor()).await;
+    }
+}
+
+impl File {
+    /// Makes the file durable.
+    pub async fn fsync(&self) {
+        self.make_durable(CallKind::Fsync).await;
+    }
+
+    /// Makes the file's data durable, and of its metadata what is needed to find it.
+    pub async fn fdatasync(&self) {
+        self.make_durable(CallKind::Fdatasync).await;
+    }
+
+    async fn make_durable(&self, kind: CallKind) {
+        let (process, inode) = (self.process(), self.inode());
+        let call = process.enter(kind, inode, 0, 0).await;
+        let (machine, actor) = (process.machine(), process.actor());
+        machine.write_file(actor, inode, WriteFile { extents: Extents::All, is_sync: true, ..WriteFile::WHOLE }).await;
+        machine.wait_writeback(inode.number, PageRange { first: 0, count: u64::MAX }).await;
+        process.file_system().sync(machine, actor, inode, kind == CallKind::Fdatasync).await;
+        process.leave(&call, 0);
+    }
+
+    /// Sets the file's size.
+    pub async fn truncate(&self, bytes: u64) {
+        let (process, inode) = (self.process(), self.inode());
+        let call = process.enter(CallKind::Truncate, inode, bytes, 0).await;
+        let machine = process.machine();
+        inode.lock.acquire(&machine.executor).await;
+        if bytes < inode.size() {
+            machine.drop_pages(inode, bytes.div_ceil(PAGE_BYTES)).await;
+        }
+        process.file_system().truncate(machine, process.actor(), inode, bytes).await;
+        inode.set_size(bytes);
+        inode.lock.release(&machine.executor);
+        process.leave(&call, 0);
+    }
+
+    /// Gives the bytes blocks, and the file a size that includes them.
+    pub async fn allocate(&self, offset: u64, length: u64) {
+        let (process, inode) = (self.process(), self.inode());
+        let call = process.enter(CallKind::Allocate, inode, offset, length).await;
+        let machine = process.machine();
+        inode.lock.acquire(&machine.executor).await;
+        let pages = PageRange::of_bytes(offset, length);
+        process.file_system().preallocate(machine, process.actor(), inode, pages).await;
+        inode.set_size(inode.size().max(offset + length));
+        inode.lock.release(&machine.executor);
+        process.leave(&call, 0);
+    }
+}

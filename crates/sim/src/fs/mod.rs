@@ -1,0 +1,294 @@
+//! File systems: where the blocks of files lie, what else must be written so that they are found again, and in which
+//! order.
+//!
+//! The machine does what Linux does above and around a file system: system calls and their gate, names, the page cache,
+//! read-ahead, the flusher, throttling, the block layer. A file system implements [`FileSystem`]; [`raw`] is the smallest
+//! one that is real. What is called when:
+//!
+//! | a process calls | the machine does | and calls |
+//! | --- | --- | --- |
+//! | creat, mkdir | gate, directory's lock, makes the [`Inode`] | [`create`](FileSystem::create) |
+//! | open, stat | finds the inode | [`lookup`](FileSystem::lookup): reads the directory's and the inode's block |
+//! | unlink | gate, lock, takes the name away; drops the pages | [`unlink`](FileSystem::unlink) |
+//! | rename | gate, both directories' locks, moves the name | [`rename`](FileSystem::rename), `unlink` of what it replaces |
+//! | truncate | gate, lock, waits for writeback of what goes, drops pages | [`truncate`](FileSystem::truncate), then sets the size |
+//! | fallocate | gate, lock | [`preallocate`](FileSystem::preallocate), then sets the size if it grows |
+//! | write, append | gate, lock | [`before_write`](FileSystem::before_write) once a call; then pages are dirtied, the size set and the dirtier throttled |
+//! | read | per page: hit, wait, or read-ahead | [`map`](FileSystem::map) for each stretch that is not in memory |
+//! | fsync, fdatasync | gate; writes the file's dirty pages (as below) as the caller, and waits | [`sync`](FileSystem::sync) |
+//! | sync (all) | writes every file, waits | [`sync_all`](FileSystem::sync_all) |
+//! | (flusher, fsync, a scheduler's wish) | takes the next stretch of dirty pages of a file | [`allocate`](FileSystem::allocate), then [`write_completed`](FileSystem::write_completed) when the device is done |
+//!
+//! **Who acts.** Everything is done by an [`Actor`]: a *session*, in whose name I/O is submitted (what CFQ sees), and
+//! *causes*, on whose behalf (what a split-level scheduler charges). A process acts for itself. The flusher and a
+//! journal's task are *proxies*: their session is an account of the configuration ([`crate::config::KernelAccounts`]),
+//! their causes are those of whom they serve. When `allocate` is called, `actor.causes` is already the union of the sets
+//! of the pages that are about to be written (split-level paper, section 3.1), so whatever metadata `allocate` dirties, it
+//! dirties for `actor.causes`. A journal keeps for each transaction the union of the causes of all that joined and commits
+//! as `Actor::proxy(journal account, that union)`.
+//!
+//! **Delayed allocation.** A buffered write allocates nothing: `before_write` may reserve, join a transaction (the
+//! inode's times change) and wait for one that is locked. Blocks are chosen in `allocate`, at writeback, for up to
+//! [`ALLOCATE_PAGES_MAX`] neighbouring dirty pages at once; it answers with a prefix of them that lies in one piece, and is
+//! called again for the rest. A file system without delayed allocation reserves in `before_write` and answers in `allocate`
+//! with what it has.
+//!
+//! **A page on its way.** dirty -> `allocate` (may wait) -> [`Cache::begin_writeback`](crate::cache::Cache::begin_writeback)
+//! (the page loses its causes to the request) -> one bio for each extent, the submitter's session, `is_sync` if somebody
+//! waits (fsync, a journal's ordered data), class by file size, `file` set -> device -> `write_completed`: answer
+//! [`WritebackEnd::Now`], or [`WritebackEnd::Later`] to keep the pages in writeback until the file system calls
+//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first): whoever waits for
+//! writeback then waits for that too.
+//!
+//! **Metadata blocks** are pages of the file [`InodeNumber::DEVICE`]: page n is the device's n-th 4 KiB. See
+//! [`metadata`]: read one, pin one while a transaction has it, announce that it was dirtied, hand it to the flusher, or
+//! write it now. What is not to be seen by the flusher yet (a block in a running transaction) is pinned and not dirty.
+//! The class of a metadata page is [`class_of_block`](FileSystem::class_of_block).
+//!
+//! **A journal** spawns its task in [`mount`](FileSystem::mount) with `machine.spawn_kernel(future)`, and builds its own
+//! [`Bio`](crate::block::Bio)s: `machine.perform(bio)` waits for the device, `machine.unplug(&mut plug)` merges and
+//! submits many, with a [`Group`](crate::executor::wait::Group) to wait for. A barrier is [`flush_bio`], a block that must
+//! be durable has `is_forced`. Ordered data of a transaction: [`Machine::write_file`] with [`Extents::Mapped`] (writes only
+//! what has its place already, so that a commit never needs a handle of its own transaction), then
+//! [`Machine::wait_writeback`]. **A commit may wait** for the device, for free requests, for pages in writeback (of any
+//! file), and for handles to close; it must not wait for `allocate`, for memory, or for a lock of an inode, whose holders
+//! may wait for the commit. For the same reason `before_write` and `allocate` close their handle before they return.
+//!
+//! **Waiting** is done by [`crate::executor::wait`]; no `RefCell` may be borrowed across an `await`. The time is
+//! `machine.now()`; chance, if any, is drawn from a stream that is seeded from `machine.config.seed`.
+//!
+//! **Space.** A full device is a mistake of the experiment: file systems panic with one line that says how full it is.
+
+pub mod inode;
+pub mod metadata;
+pub mod raw;
+
+pub use inode::{Inode, InodeKind};
+
+use crate::block::{Bio, BioEnd};
+use crate::cache::{InodeNumber, PageRange, PageSpan};
+use crate::machine::Machine;
+use plimsoll_core::{AccountId, CauseSet, Class, Operation};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Pages that one call of [`FileSystem::allocate`] is offered at the most: 8 MiB (ext4 `MAX_WRITEPAGES_EXTENT_LEN`).
+pub const ALLOCATE_PAGES_MAX: u64 = 2048;
+
+/// Classes of the built-in scheme (Differentiated Storage Services, table 2).
+pub mod class {
+    use plimsoll_core::Class;
+
+    const fn class(number: u8) -> Class {
+        Class::new(number).expect("five bits")
+    }
+
+    /// The superblock.
+    pub const SUPERBLOCK: Class = class(1);
+    /// Group descriptors.
+    pub const GROUP_DESCRIPTOR: Class = class(2);
+    /// Block and inode bitmaps.
+    pub const BITMAP: Class = class(3);
+    /// Inode tables.
+    pub const INODE: Class = class(4);
+    /// Indirect and extent blocks.
+    pub const INDIRECT: Class = class(5);
+    /// Directories.
+    pub const DIRECTORY: Class = class(6);
+    /// The journal.
+    pub const JOURNAL: Class = class(7);
+    /// Files of at most 4 KiB; the next ten classes each allow four times as much, the last any size.
+    const FILE_SMALLEST: u8 = 8;
+    const FILE_LARGEST: u8 = 18;
+    const FILE_SMALLEST_BYTES: u64 = 4096;
+
+    /// The class of a file of `bytes`.
+    pub fn of_file(bytes: u64) -> Class {
+        let (mut number, mut limit) = (FILE_SMALLEST, FILE_SMALLEST_BYTES);
+        while bytes > limit && number < FILE_LARGEST {
+            (number, limit) = (number + 1, limit * 4);
+        }
+        class(number)
+    }
+}
+
+/// Work that may wait.
+pub type Work<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Work that is done already.
+pub fn done<'a, T: 'a>(value: T) -> Work<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+/// In whose name, and on whose behalf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// The session that submits I/O.
+    pub session: AccountId,
+    /// Who causes it.
+    pub causes: CauseSet,
+}
+
+impl Actor {
+    /// A process of this session, which acts for itself.
+    pub fn process(session: AccountId) -> Actor {
+        Actor { session, causes: CauseSet::of(session) }
+    }
+
+    /// A kernel task of this session, which acts for others.
+    pub fn proxy(session: AccountId, causes: CauseSet) -> Actor {
+        Actor { session, causes }
+    }
+}
+
+/// A stretch of a file that lies in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte on the device; `None` for a hole, or where blocks are not chosen yet.
+    pub device_offset: Option<u64>,
+    /// Pages, from the one that was asked for.
+    pub pages: u64,
+}
+
+/// Which dirty pages [`Machine::write_file`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extents {
+    /// All: what has no place yet gets one from [`FileSystem::allocate`].
+    All,
+    /// Those that have their place ([`FileSystem::mapped`]).
+    Mapped,
+}
+
+/// When the writeback of pages ends that the device has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritebackEnd {
+    /// At once.
+    Now,
+    /// When the file system calls [`Machine::end_writeback`].
+    Later,
+}
+
+/// A file system. See the module's documentation for what is called when.
+pub trait FileSystem {
+    /// What people call it, with its options.
+    fn name(&self) -> &'static str;
+
+    /// Called once, before anything else: sets up what it needs of the machine and spawns its tasks.
+    fn mount(self: Rc<Self>, machine: &Machine) {
+        let _ = machine;
+    }
+
+    /// A file or directory (`inode.kind`) is made in `directory`.
+    fn create<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
+    -> Work<'a>;
+
+    /// Brings what is needed to know `inode` in `directory` into memory.
+    fn lookup<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
+    -> Work<'a>;
+
+    /// `inode` has lost its name in `directory` and its pages; its blocks become free.
+    fn unlink<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
+    -> Work<'a>;
+
+    /// `inode` moves from the directory `from` to `to`, which may be the same.
+    fn rename<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        from: &'a Inode,
+        to: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a>;
+
+    /// The file gets a size of `bytes`; its pages behind that are gone. `inode.size()` is still the old size.
+    fn truncate<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a>;
+
+    /// The pages get blocks now, which read as zero until they are written.
+    fn preallocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a>;
+
+    /// A process is going to dirty these bytes of the file. `inode.size()` is the size before. Called for buffered and
+    /// direct writes.
+    fn before_write<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        offset: u64,
+        length: u64,
+    ) -> Work<'a>;
+
+    /// Where the first of `pages` lies, and how many after it go on there (at most `pages.count`, at least 1). May read
+    /// metadata.
+    fn map<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent>;
+
+    /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known, has
+    /// no place.
+    fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent;
+
+    /// As [`map`](Self::map) for pages that are going to be written: what has no blocks gets them.
+    fn allocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent>;
+
+    /// The device has written these pages. Called outside of any task: must not wait, may spawn.
+    fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
+        let _ = (machine, written);
+        WritebackEnd::Now
+    }
+
+    /// Makes durable what is needed to find the file's data, all of which the device has completed; `is_data_only` for
+    /// fdatasync. Answers for the device's cache too: without a journal, by a flush.
+    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, is_data_only: bool) -> Work<'a>;
+
+    /// Makes all metadata durable.
+    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a>;
+
+    /// The class of a page of [`InodeNumber::DEVICE`].
+    fn class_of_block(&self, page: u64) -> Class;
+
+    /// # Panics
+    /// If its books do not agree; called at the end of every run.
+    fn assert_conserved(&self) {}
+}
+
+/// A barrier: what completed before becomes durable.
+pub fn flush_bio(actor: &Actor) -> Bio {
+    Bio {
+        session: actor.session,
+        causes: actor.causes.clone(),
+        class: Class::UNCLASSIFIED,
+        operation: Operation::Flush,
+        offset: 0,
+        length: 0,
+        is_sync: true,
+        is_forced: false,
+        file: None,
+        end: BioEnd::Nothing,
+    }
+}
+
+/// The class of a file's pages.
+pub(crate) fn class_of(file_system: &dyn FileSystem, inode: &Inode, page: u64) -> Class {
+    match inode.kind {
+        _ if inode.number == InodeNumber::DEVICE => file_system.class_of_block(page),
+        InodeKind::Directory => class::DIRECTORY,
+        InodeKind::File => class::of_file(inode.size()),
+    }
+}

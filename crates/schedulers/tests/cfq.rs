@@ -213,23 +213,33 @@ fn writes_of_one_priority_share_a_queue_and_the_submitters_priority_counts() {
         order.push(id.0);
     }
     assert_eq!(order, (0..20).collect::<Vec<_>>(), "two sessions, one sweep");
-    let normal: Vec<_> =
-        (0..100).map(|block| direct.add(at(1), 0, Operation::Write, block << 12, CauseSet::EMPTY)).collect();
-    let urgent: Vec<_> =
-        (0..100).map(|block| direct.add(at(1), 2, Operation::Write, block << 12, CauseSet::EMPTY)).collect();
-    let mut served = Vec::new();
-    for _ in 0..100 {
-        let id = direct.next(at(1)).unwrap();
-        direct.complete(at(1), if urgent.contains(&id) { 2 } else { 0 }, id);
-        served.push(id);
+    let mut write = |session, number| direct.add(at(1), session, Operation::Write, number << 12, CauseSet::EMPTY);
+    let normal: Vec<_> = (0..400).map(|number| write(0, number)).collect();
+    let urgent: Vec<_> = (0..400).map(|number| write(2, number)).collect();
+    let served = (1..=400).map(|now| {
+        let id = direct.next(at(now)).expect("requests wait");
+        direct.complete(at(now + 1), if urgent.contains(&id) { 2 } else { 0 }, id);
+        id
+    });
+    let served: Vec<_> = served.collect();
+    let count = |of: &[RequestId]| served.iter().filter(|id| of.contains(id)).count() as f64;
+    let ratio = count(&urgent) / count(&normal);
+    assert!((1.7..2.7).contains(&ratio), "32 requests a slice against 16: {ratio}");
+}
+
+#[test]
+fn a_read_ends_a_slice_of_writes_and_real_time_ends_any() {
+    let mut direct = Direct::new(&[Priority::default(), Priority::default(), Priority::RealTime(7)]);
+    let (reader, writeback, urgent) = (0, 1, 2);
+    for number in 0..10 {
+        direct.add(at(0), writeback, Operation::Write, number << 12, CauseSet::EMPTY);
     }
-    let count = |of: &[RequestId]| served.iter().filter(|id| of.contains(id)).count();
-    assert!(
-        count(&urgent) >= 2 * count(&normal),
-        "32 requests a slice against 16: {}, {}",
-        count(&urgent),
-        count(&normal)
-    );
+    let write = direct.next(at(0)).unwrap();
+    let reads: Vec<_> = (0..10).map(|number| direct.read(at(1), reader, (1 << 30) + (number << 12))).collect();
+    direct.complete(at(2), writeback, write);
+    assert_eq!(direct.next(at(2)), Ok(reads[0]), "after the first write, not after sixteen");
+    let now = direct.read(at(3), urgent, 1 << 34);
+    assert_eq!(direct.next(at(3)), Ok(now), "in the middle of the reader's slice");
 }
 
 #[test]

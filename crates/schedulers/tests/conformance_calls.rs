@@ -1,5 +1,5 @@
 //! Every scheduler of the registry at the call level: what it holds at the entry it lets go once, and in bounded time
-//! (`docs/schedulers/README.md`, law 8).
+//! (`docs/schedulers/README.md`, law 5).
 
 use plimsoll_core::*;
 use plimsoll_schedulers::{Entry, registry};

@@ -213,7 +213,7 @@ fn writes_of_one_priority_share_a_queue_and_the_submitters_priority_counts() {
         order.push(id.0);
     }
     assert_eq!(order, (0..20).collect::<Vec<_>>(), "two sessions, one sweep");
-    let mut write = |session, number| direct.add(at(1), session, Operation::Write, number << 12, CauseSet::EMPTY);
+    let mut write = |session, number: u64| direct.add(at(1), session, Operation::Write, number << 12, CauseSet::EMPTY);
     let normal: Vec<_> = (0..400).map(|number| write(0, number)).collect();
     let urgent: Vec<_> = (0..400).map(|number| write(2, number)).collect();
     let served = (1..=400).map(|now| {
@@ -231,11 +231,11 @@ fn writes_of_one_priority_share_a_queue_and_the_submitters_priority_counts() {
 fn a_read_ends_a_slice_of_writes_and_real_time_ends_any() {
     let mut direct = Direct::new(&[Priority::default(), Priority::default(), Priority::RealTime(7)]);
     let (reader, writeback, urgent) = (0, 1, 2);
-    for number in 0..10 {
+    for number in 0..10u64 {
         direct.add(at(0), writeback, Operation::Write, number << 12, CauseSet::EMPTY);
     }
     let write = direct.next(at(0)).unwrap();
-    let reads: Vec<_> = (0..10).map(|number| direct.read(at(1), reader, (1 << 30) + (number << 12))).collect();
+    let reads: Vec<_> = (0..10u64).map(|number| direct.read(at(1), reader, (1 << 30) + (number << 12))).collect();
     direct.complete(at(2), writeback, write);
     assert_eq!(direct.next(at(2)), Ok(reads[0]), "after the first write, not after sixteen");
     let now = direct.read(at(3), urgent, 1 << 34);

@@ -69,8 +69,8 @@ impl CauseSets {
         number
     }
 
-    /// How many different sets there are.
-    pub fn len(&self) -> usize {
+    /// How many different sets there are, the empty one included.
+    pub fn count(&self) -> usize {
         self.sets.len()
     }
 }

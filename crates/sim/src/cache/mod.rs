@@ -338,7 +338,7 @@ impl Cache {
 
     /// Bytes that the tags take: four on each dirty page, and the sets.
     pub fn tag_bytes(&self) -> u64 {
-        self.dirty * size_of::<CauseId>() as u64 + (self.causes.len() * size_of::<CauseSet>()) as u64
+        self.dirty * size_of::<CauseId>() as u64 + (self.causes.count() * size_of::<CauseSet>()) as u64
     }
 
     /// # Panics

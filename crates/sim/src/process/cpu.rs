@@ -59,7 +59,7 @@ impl Cpu {
             self.take_core(executor, has_run.get()).await;
             let slice = Span::from_nanos(rest.as_nanos().min(SLICE.as_nanos()));
             executor.sleep(slice).await;
-            rest = rest - slice;
+            rest -= slice;
             has_run.set(has_run.get() + slice.as_nanos());
             self.busy_ns.set(self.busy_ns.get() + slice.as_nanos());
             self.give_core(executor);
@@ -131,8 +131,7 @@ mod tests {
         let total = Span::from_millis(works_ms.iter().sum());
         assert_eq!(cpu.busy(), total, "all work is done, and no other");
         assert_eq!(cpu.free.get(), cores);
-        let ends = ends.borrow().clone();
-        ends
+        ends.take()
     }
 
     #[test]

@@ -13,9 +13,6 @@ pub mod bandwidth;
 pub mod flusher;
 pub mod throttle;
 
-#[cfg(test)]
-mod tests;
-
 use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
 use crate::config::MachineConfig;

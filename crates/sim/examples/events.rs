@@ -1,0 +1,107 @@
+//! How many events the simulator takes in a second of real time, on one core. An event is a task that runs, or something
+//! that the trace has: a call's entry or return, a stretch of pages dirtied or freed, a request added, dispatched or
+//! completed.
+
+#![allow(clippy::disallowed_methods, reason = "it measures real time")]
+
+use plimsoll_core::*;
+use plimsoll_sim::block::{Bio, BioEnd};
+use plimsoll_sim::fs::raw::Raw;
+use plimsoll_sim::{Bytes, Machine, MachineConfig, Simulation};
+use std::rc::Rc;
+use std::time::Instant;
+
+const TENANTS: u64 = 32;
+const PLACES: u64 = 1 << 20;
+
+fn simulation(device: &str) -> (Simulation, AccountId) {
+    let device = plimsoll_devices::build(device, 1).expect("a model of this name");
+    let profile = device.profile().clone();
+    let mut tree = AccountTree::new(profile.clone());
+    let session = tree.open(AccountId::ROOT, "s", AccountKind::Session, Allocation::default()).expect("the first");
+    let scheduler = plimsoll_schedulers::build("noop", &profile).expect("noop");
+    let file_system = Rc::new(Raw::new(profile.capacity_bytes));
+    (Simulation::new(MachineConfig::default(), scheduler, device, file_system, &tree), session)
+}
+
+/// Random reads of 4 KiB past everything but the block layer.
+fn block_readers(machine: &Machine, session: AccountId) {
+    for _ in 0..TENANTS {
+        machine.spawn("reader", session, move |process| async move {
+            loop {
+                let bio = Bio {
+                    session,
+                    causes: CauseSet::of(session),
+                    class: Class::UNCLASSIFIED,
+                    operation: Operation::Read,
+                    offset: process.random_below(PLACES) * 4.kib(),
+                    length: 4.kib() as u32,
+                    is_sync: true,
+                    is_forced: false,
+                    file: None,
+                    end: BioEnd::Nothing,
+                };
+                process.machine().perform(bio).await;
+            }
+        });
+    }
+}
+
+/// Through the whole stack: random reads and writes, appends with fsync, overwriting in memory.
+fn processes(machine: &Machine, session: AccountId) {
+    for number in 0..TENANTS {
+        machine.spawn(&format!("process {number}"), session, move |process| async move {
+            let file = process.create(&format!("/{number}")).await.expect("a new name");
+            file.allocate(0, 1.gib()).await;
+            loop {
+                let offset = process.random_below(1.gib() / 4.kib()) * 4.kib();
+                match number % 4 {
+                    0 => drop(file.read(offset, 4.kib()).await),
+                    1 => file.write(offset, 4.kib()).await,
+                    2 => {
+                        file.append(4.kib()).await;
+                        file.fsync().await;
+                    }
+                    _ => file.write(offset % 4.mib(), 4.kib()).await,
+                }
+            }
+        });
+    }
+}
+
+/// Overwriting in memory: calls and pages, no I/O to speak of.
+fn memory_writers(machine: &Machine, session: AccountId) {
+    for number in 0..8 {
+        machine.spawn("memory writer", session, move |process| async move {
+            let file = process.create(&format!("/{number}")).await.expect("a new name");
+            loop {
+                file.write(process.random_below(1024) * 4.kib(), 4.kib()).await;
+            }
+        });
+    }
+}
+
+type Load = fn(&Machine, AccountId);
+
+fn main() {
+    let loads: [(&str, &str, f64, Load); 4] = [
+        ("block layer, 32 random readers", "nvme", 4.0, block_readers),
+        ("block layer, 32 random readers", "hdd.wd-aakx", 4000.0, block_readers),
+        ("whole stack, 32 processes", "nvme", 4.0, processes),
+        ("whole stack, 8 writers in memory", "nvme", 1.0, memory_writers),
+    ];
+    for (name, device, seconds, load) in loads {
+        let (mut simulation, session) = simulation(device);
+        load(simulation.machine(), session);
+        let started = Instant::now();
+        simulation.run_until(Time::ZERO + Span::from_secs_f64(seconds));
+        let took = started.elapsed().as_secs_f64();
+        let events = simulation.events() as f64;
+        println!(
+            "{name:34} {device:12} {:6.2} M events/s, {:7.1} simulated seconds a second, trace {:016x}",
+            events / took / 1e6,
+            seconds / took,
+            simulation.trace_hash()
+        );
+    }
+}

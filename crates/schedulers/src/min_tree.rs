@@ -1,134 +1,178 @@
-//! The smallest of many keys that change all the time.
+//! Whose key is the smallest, of many keys that change all the time.
 //!
-//! Keys sit in numbered slots, eight to a cache line; above each line stands the smallest of it, again eight to a line,
-//! up to a single line at the top. Changing a key rewrites one number in each level, so a hundred thousand keys are six
-//! levels deep, and there is no position index to keep, as a heap would need: a slot never moves.
+//! Keys sit in numbered slots, eight to a cache line; above stand, again eight to a line, the smallest of each line and
+//! whose it is, up to one line at the top. A slot never moves, so there is no position index to keep, as a heap would
+//! need; and the lines that a change may touch follow from the slot alone, so the processor loads them side by side.
 //!
 //! ```text
-//!   top        [ 3 5 . . . . . . ]
-//!                /  \
-//!   leaves  [ 7 3 9 ..]  [ 8 5 ..]      min() = (slot 1, key 3)
+//!   first      (3, d)
+//!   top        [ 3d 5k . . . . . . ]
+//!                /   \
+//!   slots   [ 7c 3d 9e ..]  [ 8h 5k ..]
 //! ```
 //!
-//! A slot may have several keys, each with a tree of its own; their lines lie side by side, because who changes one key
+//! Nobody ever walks down: each key has its owner beside it all the way up, and who comes first is known without a search.
+//!
+//! A slot has several keys, each with a tree of its own; their lines lie side by side, because who changes one key
 //! of a slot mostly changes the others too.
 //!
-//! `set` and `min` are O(log8 slots); most changes stop at the first level whose smallest key stays the same. Growing
-//! copies the tree and is amortised by doubling.
+//! `set` is O(log8 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
+//! Growing builds the lines above anew and is amortised by doubling.
 
 /// The key of a slot that takes no part.
 pub const ABSENT: u64 = u64::MAX;
 
+/// How many keys a slot has.
+pub const KEYS: usize = 3;
+
 const LINE_KEYS: usize = 8;
 
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u64; LINE_KEYS]);
+/// The smallest key, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct First {
+    /// [`ABSENT`] if nobody takes part; then the owner means nothing.
+    pub key: u64,
+    /// The number that its slot was given.
+    pub owner: u32,
+}
+
+/// Eight slots, or what stands first in each of eight lines below.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct Line {
+    keys: [[u64; LINE_KEYS]; KEYS],
+    owners: [[u32; LINE_KEYS]; KEYS],
+}
 
 impl Line {
-    /// Pairs first: four comparisons at once, then two, then one.
-    fn min(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)))
-    }
+    const EMPTY: Line = Line { keys: [[ABSENT; LINE_KEYS]; KEYS], owners: [[0; LINE_KEYS]; KEYS] };
 
-    /// The first place whose key is `key`, which stands in the line. Looks at all, without a branch to mispredict.
-    fn place_of(&self, key: u64) -> usize {
-        (0..LINE_KEYS).rev().fold(0, |found, place| if self.0[place] == key { place } else { found })
+    /// The smallest key and its owner, in the lowest place on a tie. A knock-out without a branch to mispredict.
+    fn first(&self, which: usize) -> First {
+        let keys = &self.keys[which];
+        let lower = |a: (u64, usize), b: (u64, usize)| if b.0 < a.0 { b } else { a };
+        let pair = |place: usize| lower((keys[place], place), (keys[place + 1], place + 1));
+        let (key, place) = lower(lower(pair(0), pair(2)), lower(pair(4), pair(6)));
+        First { key, owner: self.owners[which][place % LINE_KEYS] }
     }
 }
 
-/// Slots 0, 1, 2, … with `KEYS` keys each; see the module's text.
-pub struct MinTree<const KEYS: usize> {
-    /// The top first, then level by level: the lines below line n are 8n+1 to 8n+8. The last level has only the lines that
-    /// are in use.
-    lines: Vec<[Line; KEYS]>,
-    /// Number of the first line of the last level.
-    leaves: usize,
-    /// The smallest key of all.
-    smallest: [u64; KEYS],
+/// Slots 0, 1, 2, … with [`KEYS`] keys each; see the module's text.
+pub struct MinTree {
+    firsts: [First; KEYS],
+    /// The lines of the slots, then level by level what stands above them.
+    lines: Vec<Line>,
+    /// How many of them are of slots: a power of two, or none.
+    slot_lines: usize,
 }
 
-impl<const KEYS: usize> Default for MinTree<KEYS> {
+impl Default for MinTree {
     fn default() -> Self {
-        MinTree { lines: vec![Self::EMPTY], leaves: 0, smallest: [ABSENT; KEYS] }
+        MinTree { firsts: [First { key: ABSENT, owner: 0 }; KEYS], lines: Vec::new(), slot_lines: 0 }
     }
 }
 
-impl<const KEYS: usize> MinTree<KEYS> {
-    const EMPTY: [Line; KEYS] = [Line([ABSENT; LINE_KEYS]); KEYS];
-
-    /// Gives `slot` its keys; [`ABSENT`] takes it out of that key's order. Slots exist as soon as they are set.
-    pub fn set(&mut self, slot: usize, keys: [u64; KEYS]) {
-        if self.leaves + slot / LINE_KEYS >= self.lines.len() {
-            self.grow(slot);
-        }
-        for (which, key) in keys.into_iter().enumerate() {
-            self.set_one(which, slot, key);
-        }
+impl MinTree {
+    /// Who has the smallest of the keys numbered `which` (in the lowest slot on a tie). O(1).
+    pub fn first(&self, which: usize) -> First {
+        self.firsts[which]
     }
 
-    fn set_one(&mut self, which: usize, slot: usize, mut key: u64) {
-        let (mut line, mut place) = (self.leaves + slot / LINE_KEYS, slot % LINE_KEYS);
+    /// Gives `slot`, which takes no part, to `owner`. No two slots that take part may have the same owner.
+    pub fn assign(&mut self, slot: usize, owner: u32) {
+        while slot / LINE_KEYS >= self.slot_lines {
+            self.grow();
+        }
+        self.lines[slot / LINE_KEYS].owners.iter_mut().for_each(|owners| owners[slot % LINE_KEYS] = owner);
+    }
+
+    /// The lines that [`set`](MinTree::set) looks at for `slot`, for a caller who can have them loaded in advance.
+    pub(crate) fn lines_of(&self, slot: usize) -> impl Iterator<Item = &Line> {
+        let (mut line, mut level_start, mut level_lines) = (slot / LINE_KEYS, 0, self.slot_lines);
+        std::iter::from_fn(move || {
+            let here = self.lines.get(level_start + line);
+            level_start += level_lines;
+            level_lines = (level_lines / LINE_KEYS).max(1);
+            line /= LINE_KEYS;
+            here
+        })
+    }
+
+    /// Gives an assigned slot its keys; [`ABSENT`] takes it out of that key's order.
+    pub fn set(&mut self, slot: usize, keys: [u64; KEYS]) {
+        self.set_one::<0>(slot, keys[0]);
+        self.set_one::<1>(slot, keys[1]);
+        self.set_one::<2>(slot, keys[2]);
+    }
+
+    /// A function for each key, so that where it stands in a line is known when compiling.
+    fn set_one<const WHICH: usize>(&mut self, slot: usize, key: u64) {
+        let (mut line, place) = (slot / LINE_KEYS, slot % LINE_KEYS);
+        let changed = &mut self.lines[line];
+        if changed.keys[WHICH][place] == key {
+            return;
+        }
+        changed.keys[WHICH][place] = key;
+        let owner = changed.owners[WHICH][place];
+        let (mut now, mut owner_before) = (First { key, owner }, owner);
+        let (mut level_start, mut level_lines) = (0, self.slot_lines);
         loop {
-            let before = std::mem::replace(&mut self.lines[line][which].0[place], key);
-            if before == key {
-                return;
-            }
-            let (above, place_above) = ((line.wrapping_sub(1)) / LINE_KEYS, line.wrapping_sub(1) % LINE_KEYS);
-            let smallest = if line == 0 { self.smallest[which] } else { self.lines[above][which].0[place_above] };
-            if key > smallest {
-                if before != smallest {
+            let here = level_start + line;
+            level_start += level_lines;
+            level_lines = (level_lines / LINE_KEYS).max(1);
+            let place = line % LINE_KEYS;
+            line /= LINE_KEYS;
+            let before = match self.lines.get(level_start + line) {
+                Some(above) => First { key: above.keys[WHICH][place], owner: above.owners[WHICH][place] },
+                None => self.firsts[WHICH],
+            };
+            if now.key >= before.key {
+                if now.key > before.key && before.owner != owner_before {
                     return;
                 }
-                key = self.lines[line][which].min();
+                now = self.lines[here].first(WHICH);
+                if now == before {
+                    return;
+                }
             }
-            if line == 0 {
-                self.smallest[which] = key;
+            owner_before = before.owner;
+            let Some(above) = self.lines.get_mut(level_start + line) else {
+                self.firsts[WHICH] = now;
                 return;
+            };
+            above.keys[WHICH][place] = now.key;
+            above.owners[WHICH][place] = now.owner;
+        }
+    }
+
+    /// Twice the slots.
+    fn grow(&mut self) {
+        self.lines.truncate(self.slot_lines);
+        self.slot_lines = (2 * self.slot_lines).max(1);
+        self.lines.resize(self.slot_lines, Line::EMPTY);
+        self.build();
+    }
+
+    /// Makes all lines above the slots' own.
+    fn build(&mut self) {
+        self.lines.truncate(self.slot_lines);
+        let mut below = 0..self.slot_lines;
+        while below.len() > 1 {
+            for first_line in below.clone().step_by(LINE_KEYS) {
+                let mut above = Line::EMPTY;
+                for line in first_line..below.end.min(first_line + LINE_KEYS) {
+                    for which in 0..KEYS {
+                        let First { key, owner } = self.lines[line].first(which);
+                        above.keys[which][line - first_line] = key;
+                        above.owners[which][line - first_line] = owner;
+                    }
+                }
+                self.lines.push(above);
             }
-            (line, place) = (above, place_above);
+            below = below.end..self.lines.len();
         }
-    }
-
-    /// The smallest of the keys numbered `which`, [`ABSENT`] if there is none. O(1).
-    pub fn min_key(&self, which: usize) -> u64 {
-        self.smallest[which]
-    }
-
-    /// The slot with the smallest key numbered `which` (the lowest of them on a tie) and that key; `None` if all are
-    /// absent.
-    pub fn min(&self, which: usize) -> Option<(usize, u64)> {
-        let key = self.smallest[which];
-        if key == ABSENT {
-            return None;
-        }
-        let mut line = 0;
-        while line < self.leaves {
-            line = line * LINE_KEYS + 1 + self.lines[line][which].place_of(key);
-        }
-        Some(((line - self.leaves) * LINE_KEYS + self.lines[line][which].place_of(key), key))
-    }
-
-    /// Makes room for `slot`: twice the lines, or more levels, under which the old tree's leaves become the first ones.
-    fn grow(&mut self, slot: usize) {
-        let line = slot / LINE_KEYS;
-        let mut leaves = self.leaves;
-        while line > leaves * (LINE_KEYS - 1) {
-            leaves = leaves * LINE_KEYS + 1;
-        }
-        let old_leaves = self.lines.split_off(self.leaves);
-        let used = (line + 1).max(2 * old_leaves.len()).min(leaves * (LINE_KEYS - 1) + 1);
-        self.lines.clear();
-        self.lines.resize(leaves, Self::EMPTY);
-        self.lines.extend(old_leaves);
-        self.lines.resize(leaves + used, Self::EMPTY);
-        self.leaves = leaves;
-        for line in (1..self.lines.len()).rev() {
-            for which in 0..KEYS {
-                let key = self.lines[line][which].min();
-                self.lines[(line - 1) / LINE_KEYS][which].0[(line - 1) % LINE_KEYS] = key;
-            }
+        for which in 0..KEYS {
+            self.firsts[which] = self.lines[below.start].first(which);
         }
     }
 }
@@ -138,20 +182,46 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const SLOTS: usize = 700;
+
     proptest! {
         #[test]
-        fn agrees_with_a_scan(steps in proptest::collection::vec((0usize..700, 0u64..50, 0u64..50), 1..300)) {
-            let (mut tree, mut oracle) = (MinTree::<2>::default(), vec![[ABSENT; 2]; 700]);
-            for (slot, first, second) in steps {
-                let keys = [first, second].map(|key| if key > 40 { ABSENT } else { key });
+        fn agrees_with_a_scan(steps in proptest::collection::vec((0..SLOTS, [0u64..50, 0u64..50, 0u64..50]), 1..300)) {
+            let (mut tree, mut oracle, mut owners) = (MinTree::default(), vec![[ABSENT; KEYS]; SLOTS], Vec::new());
+            let mut fresh_owner = 10_000;
+            for (slot, keys) in steps {
+                while owners.len() <= slot {
+                    owners.push(7000 - owners.len() as u32); // not in the order of slots
+                    tree.assign(owners.len() - 1, owners[owners.len() - 1]);
+                }
+                let keys = keys.map(|key| if key > 30 { ABSENT } else { key });
                 tree.set(slot, keys);
                 oracle[slot] = keys;
-                for which in 0..2 {
-                    let smallest = oracle.iter().map(|keys| keys[which]).min().unwrap();
-                    let expected = (smallest != ABSENT)
-                        .then(|| (oracle.iter().position(|keys| keys[which] == smallest).unwrap(), smallest));
-                    prop_assert_eq!(tree.min(which), expected);
-                    prop_assert_eq!(tree.min_key(which), smallest);
+                if keys == [ABSENT; KEYS] {
+                    fresh_owner += 1;
+                    owners[slot] = fresh_owner;
+                    tree.assign(slot, fresh_owner);
+                }
+                for which in 0..KEYS {
+                    let key = oracle.iter().map(|keys| keys[which]).min().unwrap();
+                    prop_assert_eq!(tree.first(which).key, key);
+                    if key != ABSENT {
+                        let slot = oracle.iter().position(|keys| keys[which] == key).unwrap();
+                        prop_assert_eq!(tree.first(which).owner, owners[slot]);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn only_the_lines_of_a_slot_change_with_it(steps in proptest::collection::vec((0..SLOTS, 0u64..50), 1..40)) {
+            let mut tree = MinTree::default();
+            (0..SLOTS).for_each(|slot| tree.assign(slot, slot as u32));
+            for (slot, key) in steps {
+                let before = tree.lines.clone();
+                tree.set(slot, [key; KEYS]);
+                for (line, _) in tree.lines.iter().zip(before).filter(|(now, before)| **now != *before) {
+                    prop_assert!(tree.lines_of(slot).any(|of_slot| std::ptr::eq(of_slot, line)));
                 }
             }
         }

@@ -30,6 +30,9 @@ pub struct ReserveBucket {
 }
 
 impl ReserveBucket {
+    /// Nothing is reserved.
+    pub const EMPTY: ReserveBucket = ReserveBucket { span_per_run: Span::ZERO, deadline: Time::ZERO };
+
     /// A bucket that holds its first token at `now`.
     pub fn new(runs_per_second: f64, now: Time) -> ReserveBucket {
         let span_per_run = match runs_per_second {
@@ -71,31 +74,27 @@ impl ReserveBucket {
     }
 }
 
-/// What a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Unit {
-    Runs,
-    Bytes,
-}
-
 /// The time before which an account may not be served, so that it stays under its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitBucket {
-    unit: Unit,
-    /// Nanoseconds for a run or a byte; zero stands for "no limit".
-    nanoseconds_per_unit: f64,
+    /// Nanoseconds for a run, or, below zero, for a byte: one number, so that an account fits a line of memory. Zero stands
+    /// for "no limit".
+    nanoseconds_per_run_or_minus_byte: f64,
     release: Time,
 }
 
 impl LimitBucket {
+    /// No limit.
+    pub const EMPTY: LimitBucket = LimitBucket { nanoseconds_per_run_or_minus_byte: 0.0, release: Time::ZERO };
+
     /// A bucket that holds its first token at once. Percentages are of `device_runs_per_second`.
     pub fn new(limit: Option<Rate>, device_runs_per_second: f64) -> LimitBucket {
-        let (unit, per_second) = match limit {
-            None => (Unit::Runs, f64::INFINITY),
-            Some(Rate::BytesPerSecond(bytes)) => (Unit::Bytes, bytes),
-            Some(rate) => (Unit::Runs, rate.runs_per_second(device_runs_per_second)),
+        let nanoseconds_per_run_or_minus_byte = match limit {
+            None => 0.0,
+            Some(Rate::BytesPerSecond(bytes)) => -1e9 / bytes,
+            Some(rate) => 1e9 / rate.runs_per_second(device_runs_per_second),
         };
-        LimitBucket { unit, nanoseconds_per_unit: 1e9 / per_second, release: Time::ZERO }
+        LimitBucket { nanoseconds_per_run_or_minus_byte, release: Time::ZERO }
     }
 
     /// Before this time the account may not be served; [`Time::ZERO`] while there is no limit.
@@ -105,12 +104,13 @@ impl LimitBucket {
 
     /// Takes what a request of so many runs and bytes costs.
     pub fn take(&mut self, now: Time, runs: u64, bytes: u64) {
-        if self.nanoseconds_per_unit == 0.0 {
+        let per_unit = self.nanoseconds_per_run_or_minus_byte;
+        if per_unit == 0.0 {
             return;
         }
-        let units = if self.unit == Unit::Runs { runs } else { bytes };
+        let units = if per_unit > 0.0 { runs } else { bytes };
         let filled_by = self.release.max(now.saturating_sub(LIMIT_CATCH_UP_MAX));
-        self.release = filled_by + Span::from_nanos((units as f64 * self.nanoseconds_per_unit) as u64);
+        self.release = filled_by + Span::from_nanos((units as f64 * per_unit.abs()) as u64);
     }
 
     /// The same account with another limit: at most one full run of the new limit stands in its way.

@@ -5,8 +5,8 @@
 //! before when it may not be. If a deadline has passed, the account with the earliest goes first. Otherwise the lowest
 //! pool, and in it the lowest session, by a moving average of what each had.
 //!
-//! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in three
-//! [`MinTree`]s, and a decision walks down one path:
+//! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in a
+//! [`MinTree`](crate::min_tree::MinTree) that knows who comes first, and a decision goes from first to first:
 //!
 //! ```text
 //!             device            deadline: earliest that falls due below, among members that may go
@@ -25,17 +25,24 @@
 //! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
 //! [`overload`](Scheduler::overload) says by how much.
 //!
-//! Cost: adding, dispatching and completing take O(depth * log8 members); accounts that are not active cost nothing.
+//! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log8 members); accounts that are not
+//! active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early what
+//! it, or the next one, is going to need (`load_...`).
 
 use crate::device_window::DeviceWindow;
-use crate::min_tree::{ABSENT, MinTree};
+use crate::min_tree::ABSENT;
 use crate::request_queues::{Queue, RequestQueues};
 use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
 use crate::water_level::{Tide, WaterLevel};
+use node::{Below, DEADLINE, LEVEL, Members, Node, WAITING};
 use plimsoll_core::account::Account;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{AccountId, AccountKind, BlockRequest, Completion, DeviceProfile, Dispatch, Operation};
 use plimsoll_core::{Scheduler, Span, Time};
+use prefetch::prefetch;
+
+mod node;
+mod prefetch;
 
 /// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals of
 /// one second or so" (section 1).
@@ -44,76 +51,6 @@ const LATENESS_MAX: Span = Span::from_secs(1);
 const COMPANY_SPAN: Span = Span::from_secs(1);
 /// The part of the time by which deadlines come early because of the reserves' headroom: as much may be lost unharmed.
 const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
-
-/// The keys of an account in its pool's three trees: deadline, level, waiting.
-type Keys = [u64; 3];
-const DEADLINE: usize = 0;
-const LEVEL: usize = 1;
-const WAITING: usize = 2;
-
-/// What a pool knows of the accounts in it.
-#[derive(Default)]
-struct Members {
-    slots: Vec<AccountId>,
-    free_slots: Vec<u32>,
-    keys: MinTree<3>,
-}
-
-impl Members {
-    fn join(&mut self, account: AccountId) -> u32 {
-        if let Some(slot) = self.free_slots.pop() {
-            self.slots[slot as usize] = account;
-            return slot;
-        }
-        self.slots.push(account);
-        let slot = (self.slots.len() - 1) as u32;
-        self.keys.set(slot as usize, [ABSENT; 3]);
-        slot
-    }
-}
-
-#[repr(align(64))]
-struct Node {
-    parent: Option<AccountId>,
-    /// Its place in the parent's trees.
-    slot: u32,
-    reserve: ReserveBucket,
-    limit: LimitBucket,
-    level: WaterLevel,
-    weight: f64,
-    /// Requests queued or at the device, here and below.
-    active: u32,
-    /// When `active` last became zero, on the clock of deadlines.
-    idle_since: Time,
-    queue: Queue,
-    /// `Some` for a pool.
-    members: Option<Box<Members>>,
-}
-
-impl Node {
-    /// The keys that this account has in its parent's trees at `now`.
-    fn keys(&self, now: Time) -> Keys {
-        let (member_deadline, member_waiting, is_ready) = match &self.members {
-            None => (ABSENT, ABSENT, !self.queue.is_empty()),
-            Some(members) => {
-                (members.keys.min_key(DEADLINE), members.keys.min_key(WAITING), members.keys.min_key(LEVEL) != ABSENT)
-            }
-        };
-        let release = self.limit.release();
-        let is_held = release > now;
-        let waiting = match (is_held, is_ready) {
-            (false, _) => member_waiting,
-            (true, true) => release.as_nanos(),
-            (true, false) if member_waiting == ABSENT => ABSENT,
-            (true, false) => member_waiting.max(release.as_nanos()),
-        };
-        if is_held || !is_ready {
-            return [ABSENT, ABSENT, waiting];
-        }
-        let deadline = self.reserve.deadline().as_nanos().min(member_deadline);
-        [deadline, self.level.key(self.weight), waiting]
-    }
-}
 
 /// A run under way: requests that continue it belong to what was already paid.
 struct Run {
@@ -125,8 +62,8 @@ struct Run {
 
 /// See the module's text.
 pub struct Zygaria {
-    /// By account number; `None` where no such account is open.
-    nodes: Vec<Option<Node>>,
+    /// By account number.
+    nodes: Vec<Node>,
     queues: RequestQueues,
     device_runs_per_second: f64,
     window: DeviceWindow,
@@ -159,11 +96,18 @@ impl Zygaria {
     }
 
     fn node(&self, id: AccountId) -> &Node {
-        self.nodes[id.index()].as_ref().expect("hosts name open accounts only")
+        &self.nodes[id.index()]
     }
 
     fn node_mut(&mut self, id: AccountId) -> &mut Node {
-        self.nodes[id.index()].as_mut().expect("hosts name open accounts only")
+        &mut self.nodes[id.index()]
+    }
+
+    fn members_mut(&mut self, pool: AccountId) -> &mut Members {
+        match &mut self.node_mut(pool).below {
+            Below::Members(members) => members,
+            _ => panic!("hosts name open accounts only, and parents are pools"),
+        }
     }
 
     /// The time that deadlines are compared with.
@@ -173,31 +117,27 @@ impl Zygaria {
 
     /// Writes the keys of `id`, and of everyone above it, into the trees.
     fn refresh(&mut self, now: Time, mut id: AccountId) {
-        while let Some(parent) = self.node(id).parent {
-            let (slot, keys) = (self.node(id).slot, self.node(id).keys(now));
+        while id != AccountId::ROOT {
+            let node = self.node(id);
+            let (parent, slot, keys) = (node.parent, node.slot, node.keys(now));
             self.members_mut(parent).keys.set(slot as usize, keys);
             id = parent;
         }
     }
 
-    fn members_mut(&mut self, pool: AccountId) -> &mut Members {
-        self.node_mut(pool).members.as_mut().expect("parents are pools")
-    }
-
     /// Lets everyone in `pool` take part again whose waiting is over.
     fn release_due(&mut self, now: Time, pool: AccountId) {
         loop {
-            let members = self.members_mut(pool);
-            if members.keys.min_key(WAITING) > now.as_nanos() {
+            let first = self.members_mut(pool).keys.first(WAITING);
+            if first.key > now.as_nanos() || first.key == ABSENT {
                 return;
             }
-            let Some((slot, _)) = members.keys.min(WAITING) else { return };
-            let member = members.slots[slot];
-            if self.node(member).members.is_some() {
+            let member = AccountId(first.owner);
+            if matches!(self.node(member).below, Below::Members(_)) {
                 self.release_due(now, member);
             }
-            let keys = self.node(member).keys(now);
-            self.members_mut(pool).keys.set(slot, keys);
+            let (slot, keys) = (self.node(member).slot, self.node(member).keys(now));
+            self.members_mut(pool).keys.set(slot as usize, keys);
         }
     }
 
@@ -205,11 +145,14 @@ impl Zygaria {
     fn choose(&self, now: Time) -> Option<(AccountId, bool)> {
         let due_by = self.deadline_clock(now).as_nanos();
         let (mut id, mut is_due) = (AccountId::ROOT, false);
-        while let Some(members) = &self.node(id).members {
-            let order = if members.keys.min_key(DEADLINE) <= due_by { DEADLINE } else { LEVEL };
-            is_due |= order == DEADLINE;
-            let (slot, _) = members.keys.min(order)?;
-            id = members.slots[slot];
+        while let Below::Members(Members { keys, .. }) = &self.node(id).below {
+            let is_member_due = keys.first(DEADLINE).key <= due_by;
+            let first = keys.first(if is_member_due { DEADLINE } else { LEVEL });
+            if first.key == ABSENT {
+                return None;
+            }
+            is_due |= is_member_due;
+            id = AccountId(first.owner);
         }
         Some((id, is_due))
     }
@@ -219,13 +162,13 @@ impl Zygaria {
     fn absorb_overload(&mut self, now: Time) {
         let due_long_ago = self.deadline_clock(now).saturating_sub(LATENESS_MAX).as_nanos();
         let (mut id, mut deadline, mut released) = (AccountId::ROOT, u64::MAX, Time::ZERO);
-        while let Some(members) = &self.node(id).members {
-            if members.keys.min_key(DEADLINE) >= due_long_ago {
+        while let Below::Members(Members { keys, .. }) = &self.node(id).below {
+            let first = keys.first(DEADLINE);
+            if first.key >= due_long_ago {
                 break;
             }
-            let Some((slot, earliest)) = members.keys.min(DEADLINE) else { break };
-            deadline = deadline.min(earliest);
-            id = members.slots[slot];
+            deadline = deadline.min(first.key);
+            id = AccountId(first.owner);
             released = released.max(self.node(id).limit.release());
         }
         if id == AccountId::ROOT {
@@ -242,9 +185,11 @@ impl Zygaria {
     }
 
     fn dispatch(&mut self, now: Time, session: AccountId, is_due: bool) -> BlockRequest {
-        let mut queue = self.node(session).queue;
-        let request = self.queues.pop(&mut queue).expect("a session that takes part has a request");
-        self.node_mut(session).queue = queue;
+        self.load_keys(session);
+        let request = match &mut self.nodes[session.index()].below {
+            Below::Requests(queue) => self.queues.pop(queue).expect("a session that takes part has a request"),
+            _ => panic!("only sessions are chosen"),
+        };
         let bytes = u64::from(request.length);
         let continues = self.run.as_ref().filter(|run| run.is_continued_by(&request));
         let (runs, bytes_left) = match continues {
@@ -254,15 +199,16 @@ impl Zygaria {
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
         self.window.dispatched(&request, is_due);
+        self.load_next_pool(now);
         request
     }
 
     /// Takes the cost out of the buckets of `session` and of everyone above it.
     fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64) {
         self.tide.advance(now);
-        let (clock, set_back, tide) = (self.deadline_clock(now), self.set_back, self.tide);
+        let (clock, tide) = (self.deadline_clock(now), self.tide);
         let (mut id, mut release) = (session, Time::ZERO);
-        while let Some(parent) = self.node(id).parent {
+        while id != AccountId::ROOT {
             let node = self.node_mut(id);
             node.limit.take(now, runs, bytes);
             release = release.max(node.limit.release());
@@ -270,26 +216,51 @@ impl Zygaria {
                 node.reserve.take(clock, runs);
                 node.level.add(&tide, runs as f64);
             }
-            id = parent;
+            id = node.parent;
         }
-        self.node_mut(session).reserve.not_before(release.saturating_sub(set_back));
+        let release = release.saturating_sub(self.set_back);
+        self.node_mut(session).reserve.not_before(release);
         self.refresh(now, session);
+    }
+
+    /// Has the pool loaded that the next decision will look at.
+    fn load_next_pool(&self, now: Time) {
+        let Below::Members(Members { keys, .. }) = &self.node(AccountId::ROOT).below else { return };
+        let is_due = keys.first(DEADLINE).key <= self.deadline_clock(now).as_nanos();
+        let first = keys.first(if is_due { DEADLINE } else { LEVEL });
+        if first.key != ABSENT {
+            prefetch(self.node(AccountId(first.owner)));
+        }
+    }
+
+    /// Has the session loaded that the next decision will come to, as things stand.
+    fn load_next_session(&self, now: Time) {
+        if let Some((session, _)) = self.choose(now) {
+            prefetch(self.node(session));
+        }
+    }
+
+    /// Has the lines loaded in which the keys of `id` stand.
+    fn load_keys(&self, id: AccountId) {
+        let node = self.node(id);
+        if let Below::Members(Members { keys, .. }) = &self.node(node.parent).below {
+            keys.lines_of(node.slot as usize).for_each(prefetch);
+        }
     }
 
     /// Whether one more request of `session` would hold others up. Who is alone may fill the device; who was not a moment
     /// ago is not: the other one thinks about its next request.
     fn would_crowd(&self, now: Time, session: AccountId, is_due: bool) -> bool {
-        let is_alone = self.node(session).active == self.node(AccountId::ROOT).active;
-        let was_alone = now.since(self.asked.1) >= COMPANY_SPAN;
-        !(is_alone && was_alone) && self.window.is_crowded(is_due)
+        let is_alone = || self.node(session).active == self.node(AccountId::ROOT).active;
+        let was_alone = || now.since(self.asked.1) >= COMPANY_SPAN;
+        self.window.is_crowded(is_due) && !(is_alone() && was_alone())
     }
 
     /// The session whose run is under way, if its next request goes with it.
     fn continued(&self) -> Option<AccountId> {
         let run = self.run.as_ref()?;
-        let session = self.nodes[run.session.index()].as_ref()?;
-        let next = self.queues.front(&session.queue)?;
-        run.is_continued_by(next).then_some(run.session)
+        let Below::Requests(queue) = &self.node(run.session).below else { return None };
+        run.is_continued_by(queue.front()?).then_some(run.session)
     }
 }
 
@@ -313,21 +284,26 @@ impl Scheduler for Zygaria {
         let allocation = &account.allocation;
         let reserve_runs_per_second = allocation.reserve.runs_per_second(self.device_runs_per_second);
         let node = Node {
-            parent: account.parent,
+            parent: account.parent.unwrap_or(AccountId::ROOT),
             slot,
+            active: 0,
+            weight: allocation.weight,
             reserve: ReserveBucket::new(reserve_runs_per_second, clock),
             limit: LimitBucket::new(allocation.limit, self.device_runs_per_second),
             level: WaterLevel::EMPTY,
-            weight: f64::from(allocation.weight),
-            active: 0,
+            below: match account.kind {
+                AccountKind::Pool => Below::Members(Members::default()),
+                AccountKind::Session => Below::Requests(Queue::EMPTY),
+            },
             idle_since: clock,
-            queue: Queue::EMPTY,
-            members: (account.kind == AccountKind::Pool).then(Box::default),
         };
-        if self.nodes.len() <= account.id.index() {
-            self.nodes.resize_with(account.id.index() + 1, || None);
+        match account.id.index() {
+            index if index < self.nodes.len() => self.nodes[index] = node,
+            index => {
+                self.nodes.resize_with(index, || Node::CLOSED);
+                self.nodes.push(node);
+            }
         }
-        self.nodes[account.id.index()] = Some(node);
     }
 
     fn account_changed(&mut self, now: Time, account: &Account) {
@@ -335,39 +311,46 @@ impl Scheduler for Zygaria {
         let node = self.node_mut(account.id);
         node.reserve.change(account.allocation.reserve.runs_per_second(device_runs_per_second), clock);
         node.limit.change(account.allocation.limit, device_runs_per_second, now);
-        node.weight = f64::from(account.allocation.weight);
+        node.weight = account.allocation.weight;
         self.refresh(now, account.id);
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        let Some(node) = self.nodes[account.index()].take() else { return };
-        if let Some(parent) = node.parent {
-            let members = self.members_mut(parent);
-            members.keys.set(node.slot as usize, [ABSENT; 3]);
-            members.free_slots.push(node.slot);
+        let Some(node) = self.nodes.get_mut(account.index()) else { return };
+        if matches!(node.below, Below::Closed) {
+            return;
+        }
+        let node = std::mem::replace(node, Node::CLOSED);
+        if account != AccountId::ROOT {
+            self.members_mut(node.parent).leave(node.slot);
         }
     }
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
         let session = request.session;
+        prefetch(self.node(session));
+        self.load_next_session(now);
         if self.asked.0 != session {
             self.asked = (session, now);
         }
-        let mut queue = self.node(session).queue;
-        let was_empty = queue.is_empty();
-        self.queues.push(&mut queue, request);
-        self.node_mut(session).queue = queue;
-
         let clock = self.deadline_clock(now);
-        let mut above = Some(session);
-        while let Some(id) = above {
+        let mut id = session;
+        loop {
             let node = self.node_mut(id);
             if node.active == 0 {
                 node.reserve.wake(clock, node.idle_since);
             }
             node.active += 1;
-            above = node.parent;
+            if id == AccountId::ROOT {
+                break;
+            }
+            id = node.parent;
         }
+        let Below::Requests(queue) = &mut self.nodes[session.index()].below else {
+            panic!("hosts name open accounts only, and requests are of sessions");
+        };
+        let was_empty = queue.is_empty();
+        self.queues.push(queue, request);
         if was_empty {
             self.refresh(now, session);
         }
@@ -385,9 +368,9 @@ impl Scheduler for Zygaria {
         match self.choose(now) {
             Some((session, is_due)) if self.would_crowd(now, session, is_due) => Dispatch::Nothing,
             Some((session, is_due)) => Dispatch::Now(self.dispatch(now, session, is_due)),
-            None => match self.members_mut(AccountId::ROOT).keys.min(WAITING) {
-                Some((_, at)) => Dispatch::NotBefore(Time::from_nanos(at)),
-                None => Dispatch::Nothing,
+            None => match self.members_mut(AccountId::ROOT).keys.first(WAITING).key {
+                ABSENT => Dispatch::Nothing,
+                at => Dispatch::NotBefore(Time::from_nanos(at)),
             },
         }
     }
@@ -395,14 +378,17 @@ impl Scheduler for Zygaria {
     fn request_completed(&mut self, now: Time, completion: &Completion) {
         self.window.completed(completion);
         let clock = self.deadline_clock(now);
-        let mut above = Some(completion.session);
-        while let Some(id) = above {
+        let mut id = completion.session;
+        loop {
             let node = self.node_mut(id);
             node.active -= 1;
             if node.active == 0 {
                 node.idle_since = clock;
             }
-            above = node.parent;
+            if id == AccountId::ROOT {
+                return;
+            }
+            id = node.parent;
         }
     }
 

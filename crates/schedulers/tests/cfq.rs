@@ -203,7 +203,7 @@ proptest! {
 
 #[test]
 fn writes_of_one_priority_share_a_queue_and_the_submitters_priority_counts() {
-    let mut direct = Direct::new(&[Priority::default(), Priority::default(), Priority::Level(0)]);
+    let mut direct = Direct::new(&[Priority::default(), Priority::default(), Priority::Level(7)]);
     for block in 0..20u64 {
         direct.add(at(0), (block % 2) as usize, Operation::Write, block << 12, CauseSet::EMPTY);
     }
@@ -214,17 +214,24 @@ fn writes_of_one_priority_share_a_queue_and_the_submitters_priority_counts() {
     }
     assert_eq!(order, (0..20).collect::<Vec<_>>(), "two sessions, one sweep");
     let mut write = |session, number: u64| direct.add(at(1), session, Operation::Write, number << 12, CauseSet::EMPTY);
-    let normal: Vec<_> = (0..400).map(|number| write(0, number)).collect();
-    let urgent: Vec<_> = (0..400).map(|number| write(2, number)).collect();
-    let served = (1..=400).map(|now| {
-        let id = direct.next(at(now)).expect("requests wait");
-        direct.complete(at(now + 1), if urgent.contains(&id) { 2 } else { 0 }, id);
-        id
-    });
-    let served: Vec<_> = served.collect();
-    let count = |of: &[RequestId]| served.iter().filter(|id| of.contains(id)).count() as f64;
-    let ratio = count(&urgent) / count(&normal);
-    assert!((1.7..2.7).contains(&ratio), "32 requests a slice against 16: {ratio}");
+    for number in 0..400 {
+        write(0, number);
+    }
+    let modest: Vec<_> = (0..400).map(|number| write(2, number)).collect();
+    let served: Vec<_> = (1..=400)
+        .map(|now| {
+            let id = direct.next(at(now)).expect("requests wait");
+            let is_modest = modest.contains(&id);
+            direct.complete(at(now + 1), if is_modest { 2 } else { 0 }, id);
+            is_modest
+        })
+        .collect();
+    let runs: Vec<_> = served.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())).collect();
+    assert!(runs.len() > 4, "they take turns: {runs:?}");
+    for &(is_modest, length) in &runs[1..runs.len() - 1] {
+        let is_whole = if is_modest { length == 4 } else { length % 16 == 0 };
+        assert!(is_whole, "4 requests a slice at level 7, 16 at level 4: {runs:?}");
+    }
 }
 
 #[test]

@@ -24,16 +24,50 @@ pub(crate) fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<Box<dy
     input.by_ref().take(MAGIC_BYTES_MAX).read_to_end(&mut magic)?;
     let is_bzip2 = magic.starts_with(BZIP2_MAGIC) && magic.get(3).is_some_and(|size| (b'1'..=b'9').contains(size));
     let (is_gzip, is_zstd) = (magic.starts_with(GZIP_MAGIC), magic.starts_with(ZSTD_MAGIC));
-    let whole = BufReader::new(io::Cursor::new(magic).chain(input));
+    let whole = io::Cursor::new(magic).chain(input);
     Ok(if is_gzip {
-        Box::new(MultiGzDecoder::new(whole))
+        Box::new(MultiGzDecoder::new(buffered(whole)))
     } else if is_zstd {
-        let mut decoder = zstd::Decoder::with_buffer(whole)?;
+        let mut decoder = zstd::Decoder::with_buffer(buffered(whole))?;
         decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
         Box::new(decoder)
     } else if is_bzip2 {
-        Box::new(MultiBzDecoder::new(whole))
+        Box::new(MultiBzDecoder::new(buffered(whole)))
     } else {
         Box::new(whole)
     })
+}
+
+/// Reads whole buffers, however little arrives at a time. A decompressor that meets broken input drops what it made of the
+/// same buffer, so with buffers of other sizes a broken trace would break at other places.
+struct Filling<R> {
+    input: R,
+    /// What ended the buffer before; it is reported instead of the next.
+    failure: Option<io::Error>,
+}
+
+fn buffered<R: Read>(input: R) -> BufReader<Filling<R>> {
+    BufReader::new(Filling { input, failure: None })
+}
+
+impl<R: Read> Read for Filling<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if filled == 0 => return Err(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(filled)
+    }
 }

@@ -29,7 +29,7 @@ pub struct MachineConfig {
     /// Whether a page must not change while it is written (Linux 3.0 to 3.8 for all devices; since then only where the
     /// device asks for it).
     pub has_stable_pages: bool,
-    /// Read-ahead at the most, bytes (`read_ahead_kb`).
+    /// Read-ahead at the most, bytes (`read_ahead_kb`); 0 for none.
     pub read_ahead_bytes: u64,
     /// Longest request, bytes (`max_sectors_kb`: 512 in Linux 3.2, 1280 today).
     pub request_bytes_max: u32,

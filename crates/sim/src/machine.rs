@@ -11,7 +11,7 @@
 use crate::block::{BioEnd, BlockLayer};
 use crate::cache::{Cache, Change, InodeNumber, PageRange};
 use crate::calls::Gate;
-use crate::calls::names::Names;
+use crate::calls::names::{NameError, Names};
 use crate::config::MachineConfig;
 use crate::executor::wait::{Semaphore, WaitQueue};
 use crate::executor::{Executor, TaskId};
@@ -64,7 +64,9 @@ pub struct Rooms {
     memory_queue: WaitQueue,
     is_unsettled: Cell<bool>,
     wake_at: Cell<Time>,
+    /// Kept for their memory.
     ends: RefCell<Vec<BioEnd>>,
+    changes: RefCell<Vec<Change>>,
 }
 
 impl Deref for Machine {
@@ -102,6 +104,7 @@ impl Machine {
             is_unsettled: Cell::new(true),
             wake_at: Cell::new(Time::MAX),
             ends: RefCell::default(),
+            changes: RefCell::default(),
             config,
         };
         Machine(Rc::new(rooms))
@@ -134,6 +137,14 @@ impl Machine {
     /// If there is none.
     pub fn inode(&self, number: InodeNumber) -> Rc<Inode> {
         self.names.borrow().inode(number)
+    }
+
+    /// The number of the file or directory called `path`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn inode_of(&self, path: &str) -> Result<InodeNumber, NameError> {
+        self.names.borrow().find_existing(path).map(|(_, inode)| inode.number)
     }
 
     /// The inode numbered `number`, unless it has been deleted.
@@ -209,15 +220,16 @@ impl Machine {
 
     /// Pages in memory become dirty for `causes`; the scheduler hears of it, and the flusher when the file was clean.
     pub(crate) fn dirty(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet) {
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes = self.changes.take();
         let mut cache = self.cache.borrow_mut();
         let number = cache.causes.number(causes);
         cache.dirty_pages(inode, pages, number, &mut changes);
-        for change in changes {
+        for change in changes.drain(..) {
             let previous = cache.causes.set(change.previous).clone();
             self.announce_dirtied(inode, change.pages, causes, previous);
         }
         drop(cache);
+        self.changes.replace(changes);
         self.note_inode_dirty(inode);
     }
 

@@ -19,6 +19,8 @@ pub struct CauseSets {
     sets: Vec<CauseSet>,
     numbers: BTreeMap<Vec<u32>, CauseId>,
     unions: BTreeMap<(CauseId, CauseId), CauseId>,
+    /// The set that was asked for last: mostly it is asked for again.
+    last: CauseId,
 }
 
 impl Default for CauseSets {
@@ -27,6 +29,7 @@ impl Default for CauseSets {
             sets: vec![CauseSet::EMPTY],
             numbers: BTreeMap::from([(Vec::new(), CauseId::NONE)]),
             unions: BTreeMap::new(),
+            last: CauseId::NONE,
         }
     }
 }
@@ -34,14 +37,15 @@ impl Default for CauseSets {
 impl CauseSets {
     /// The number of `set`.
     pub fn number(&mut self, set: &CauseSet) -> CauseId {
-        let members: Vec<u32> = set.iter().map(|account| account.0).collect();
-        if let Some(&number) = self.numbers.get(&members) {
-            return number;
+        if self.set(self.last) != set {
+            let members: Vec<u32> = set.iter().map(|account| account.0).collect();
+            let next = CauseId(self.sets.len() as u32);
+            self.last = *self.numbers.entry(members).or_insert(next);
+            if self.last == next {
+                self.sets.push(set.clone());
+            }
         }
-        let number = CauseId(self.sets.len() as u32);
-        self.sets.push(set.clone());
-        self.numbers.insert(members, number);
-        number
+        self.last
     }
 
     /// The set that has this number.

@@ -29,7 +29,7 @@ impl File {
     pub(crate) async fn read_pages(&self, pages: PageRange) {
         let (process, number) = (self.process(), self.inode().number);
         let machine = process.machine();
-        let max = (machine.config.read_ahead_bytes / PAGE_BYTES).max(1);
+        let max = machine.config.read_ahead_bytes / PAGE_BYTES;
         let (mut page, mut copied) = (pages.first, 0);
         while page < pages.end() {
             let flags = machine.cache.borrow_mut().touch(number, page);

@@ -35,6 +35,9 @@ impl ReadAhead {
     /// (`is_marked`). At most `max` pages ahead.
     pub fn next(&mut self, wanted: PageRange, is_marked: bool, max: u64) -> Window {
         let end = self.start + self.size;
+        if max == 0 {
+            return Window { pages: wanted, mark: None };
+        }
         if self.size > 0 && (wanted.first == end || wanted.first == end - self.ahead) {
             self.start = end;
             self.size = next_size(self.size, max);

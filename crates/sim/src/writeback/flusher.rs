@@ -173,9 +173,10 @@ impl Machine {
     async fn write_round(&self, actor: &Actor) -> u64 {
         let (started, mut written) = (self.now(), 0);
         loop {
-            let next = self.writeback.queues.borrow_mut().io.pop_front();
-            let Some(inode) = next.and_then(|number| self.find_inode(number)) else { break };
-            written += self.write_chunk(actor, &inode).await;
+            let Some(number) = self.writeback.queues.borrow_mut().io.pop_front() else { break };
+            if let Some(inode) = self.find_inode(number) {
+                written += self.write_chunk(actor, &inode).await;
+            }
             if self.now().since(started) > ROUND {
                 break;
             }

@@ -1,9 +1,9 @@
-//! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), at any number of sessions and any depth.
+//! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), any number of sessions, any depth.
 //!
-//! **Intuition.** Everyone first gets what was promised, then the water is poured in: what is left goes to whoever stands
-//! lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a limit bucket that says
-//! before when it may not be. If a deadline has passed, the account with the earliest goes first. Otherwise the lowest
-//! pool, and in it the lowest session, by a moving average of what each had.
+//! **Intuition.** Everyone first gets what was promised, then the water is poured in: what is left goes to whoever
+//! stands lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a limit bucket
+//! that says before when it may not be. If a deadline has passed, the account with the earliest goes first. Otherwise
+//! the lowest pool, and in it the lowest session, by a moving average of what each had.
 //!
 //! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in a
 //! [`MinTree`](crate::min_tree::MinTree) that knows who comes first, and a decision goes from first to first:
@@ -25,9 +25,9 @@
 //! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
 //! [`overload`](Scheduler::overload) says by how much.
 //!
-//! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log8 members); accounts that are not
-//! active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early what
-//! it, or the next one, is going to need (`load_...`).
+//! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log8 members). Accounts that are
+//! not active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early
+//! what it, or the next one, is going to need (`load_...`).
 
 use crate::device_window::DeviceWindow;
 use crate::min_tree::ABSENT;
@@ -44,8 +44,8 @@ use prefetch::prefetch;
 mod node;
 mod prefetch;
 
-/// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals of
-/// one second or so" (section 1).
+/// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals
+/// of one second or so" (section 1).
 const LATENESS_MAX: Span = Span::from_secs(1);
 /// A session is in company for so long after another one has asked: what the scheduler controls (section 1).
 const COMPANY_SPAN: Span = Span::from_secs(1);
@@ -248,8 +248,8 @@ impl Zygaria {
         }
     }
 
-    /// Whether one more request of `session` would hold others up. Who is alone may fill the device; who was not a moment
-    /// ago is not: the other one thinks about its next request.
+    /// Whether one more request of `session` would hold others up. Who is alone may fill the device; who was not a
+    /// moment ago is not: the other one thinks about its next request.
     fn would_crowd(&self, now: Time, session: AccountId, is_due: bool) -> bool {
         let is_alone = || self.node(session).active == self.node(AccountId::ROOT).active;
         let was_alone = || now.since(self.asked.1) >= COMPANY_SPAN;

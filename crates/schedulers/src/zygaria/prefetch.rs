@@ -1,14 +1,17 @@
 //! Asks the processor to load memory that is going to be needed.
 
+/// Bytes that one instruction loads: a cache line of x86-64.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+
 /// Starts loading `value`; does nothing where the processor has no such instruction.
 pub(super) fn prefetch<T>(value: &T) {
-    const LINE_BYTES: usize = 64;
     #[cfg(target_arch = "x86_64")]
     for offset in (0..size_of::<T>()).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(value).cast::<i8>();
-        // SAFETY: a prefetch is a hint, it neither reads nor writes as far as the program can tell, and never faults; the
-        // address lies within `value`.
+        // SAFETY: a prefetch is a hint; as far as the program can tell it neither reads nor writes, and it never
+        // faults. The address lies within `value`.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
     }
     #[cfg(not(target_arch = "x86_64"))]

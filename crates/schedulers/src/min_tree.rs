@@ -11,7 +11,8 @@
 //!   slots   [ 7c 3d 9e ..]  [ 8h 5k ..]
 //! ```
 //!
-//! Nobody ever walks down: each key has its owner beside it all the way up, and who comes first is known without a search.
+//! Nobody ever walks down: each key has its owner beside it all the way up, and who comes first is known without a
+//! search.
 //!
 //! A slot has several keys, each with a tree of its own; their lines lie side by side, because who changes one key
 //! of a slot mostly changes the others too.

@@ -250,3 +250,16 @@ fn names_lead_back_to_formats() {
                  hp, lis";
     assert_eq!(error, format!("format: got \"vcsi\", allowed {known}"));
 }
+
+/// The page lists every format twice: what it holds, and by what it is recognised.
+#[test]
+fn the_page_knows_every_format_and_its_rule() {
+    let page = include_str!("../../../docs/traces.md");
+    for format in Format::ALL {
+        assert_eq!(
+            page.matches(&format!("\n| `{format}` | ")).count(),
+            2 + usize::from(Format::WRITABLE.contains(format))
+        );
+        assert!(page.contains(&format!("\n| `{format}` | {} |\n", format.rule())), "{format}: {}", format.rule());
+    }
+}

@@ -1,0 +1,10 @@
+//! Any bytes as a trace in a text format.
+#![no_main]
+
+#[path = "../entries/traces.rs"]
+#[allow(dead_code)] // The other target's entry.
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    entries::text(bytes);
+});

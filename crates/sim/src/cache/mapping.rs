@@ -1,8 +1,8 @@
 //! Which pages of one file are in memory, dirty, or being written (Linux: the file's `address_space`).
 //!
 //! Pages stand in chunks of 64, so that "which of these are dirty" is one word, and a file costs memory only where it has
-//! pages. Chunks with dirty pages are listed apart, in order, so that writeback goes from one dirty page to the next
-//! without looking at the clean ones between.
+//! pages. Chunks with dirty pages, and those with pages being written, are listed apart, in order, so that whoever looks
+//! for the next such page does not look at the others between.
 
 use super::frames::FrameId;
 use std::collections::BTreeSet;
@@ -22,12 +22,22 @@ struct Chunk {
 pub struct Mapping {
     chunks: Vec<Option<Box<Chunk>>>,
     dirty_chunks: BTreeSet<u32>,
+    writeback_chunks: BTreeSet<u32>,
     /// Pages in memory.
     pub resident: u64,
     /// Pages dirty.
     pub dirty: u64,
     /// Pages being written.
     pub writeback: u64,
+}
+
+/// Keeps a list of the chunks that have some of these pages.
+fn list(chunks: &mut BTreeSet<u32>, index: usize, before: u64, after: u64) {
+    if before == 0 {
+        chunks.insert(index as u32);
+    } else if after == 0 {
+        chunks.remove(&(index as u32));
+    }
 }
 
 fn split(page: u64) -> (usize, u32) {
@@ -87,11 +97,7 @@ impl Mapping {
         let before = chunk.dirty;
         chunk.dirty ^= 1 << bit;
         let after = chunk.dirty;
-        if before == 0 {
-            self.dirty_chunks.insert(index as u32);
-        } else if after == 0 {
-            self.dirty_chunks.remove(&(index as u32));
-        }
+        list(&mut self.dirty_chunks, index, before, after);
         if is_dirty { self.dirty += 1 } else { self.dirty -= 1 }
     }
 
@@ -100,28 +106,32 @@ impl Mapping {
         let (index, bit) = split(page);
         let chunk = self.chunk_mut(index);
         debug_assert_eq!(chunk.writeback >> bit & 1, u64::from(!is_writeback));
+        let before = chunk.writeback;
         chunk.writeback ^= 1 << bit;
+        let after = chunk.writeback;
+        list(&mut self.writeback_chunks, index, before, after);
         if is_writeback { self.writeback += 1 } else { self.writeback -= 1 }
     }
 
     /// The first dirty page at or after `page`.
     pub fn next_dirty(&self, page: u64) -> Option<u64> {
+        self.next_listed(page, &self.dirty_chunks, |chunk| chunk.dirty)
+    }
+
+    /// The first page at or after `page` that is being written.
+    pub fn next_writeback(&self, page: u64) -> Option<u64> {
+        self.next_listed(page, &self.writeback_chunks, |chunk| chunk.writeback)
+    }
+
+    fn next_listed(&self, page: u64, listed: &BTreeSet<u32>, bits: impl Fn(&Chunk) -> u64) -> Option<u64> {
         let (index, bit) = split(page);
-        let here = self.chunk(index).map_or(0, |chunk| chunk.dirty & u64::MAX << bit);
+        let here = self.chunk(index).map_or(0, |chunk| bits(chunk) & u64::MAX << bit);
         if here != 0 {
             return Some(index as u64 * CHUNK_PAGES + u64::from(here.trailing_zeros()));
         }
-        let &next = self.dirty_chunks.range(index as u32 + 1..).next()?;
-        let dirty = self.chunk(next as usize).expect("a chunk with dirty pages").dirty;
-        Some(u64::from(next) * CHUNK_PAGES + u64::from(dirty.trailing_zeros()))
-    }
-
-    /// The first page at or after `page` and before `end` that is being written.
-    pub fn next_writeback(&self, page: u64, end: u64) -> Option<u64> {
-        if self.writeback == 0 {
-            return None;
-        }
-        self.next(page, end, |chunk, bit| chunk.writeback & u64::MAX << bit)
+        let &next = listed.range(u32::try_from(index + 1).ok()?..).next()?;
+        let found = bits(self.chunk(next as usize).expect("a listed chunk has such pages"));
+        Some(u64::from(next) * CHUNK_PAGES + u64::from(found.trailing_zeros()))
     }
 
     /// The first page at or after `page` and before `end` that is in memory.
@@ -138,19 +148,6 @@ impl Mapping {
             if index >= self.chunks.len() {
                 return None;
             }
-        }
-        None
-    }
-
-    fn next(&self, page: u64, end: u64, bits: impl Fn(&Chunk, u32) -> u64) -> Option<u64> {
-        let (mut index, mut bit) = split(page);
-        while index < self.chunks.len() && index as u64 * CHUNK_PAGES < end {
-            let found = self.chunk(index).map_or(0, |chunk| bits(chunk, bit));
-            if found != 0 {
-                let page = index as u64 * CHUNK_PAGES + u64::from(found.trailing_zeros());
-                return (page < end).then_some(page);
-            }
-            (index, bit) = (index + 1, 0);
         }
         None
     }

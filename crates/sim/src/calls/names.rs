@@ -68,6 +68,11 @@ impl Names {
         self.inodes.get(number.0 as usize)?.clone()
     }
 
+    /// Every inode, by number.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<Inode>> {
+        self.inodes.iter().flatten()
+    }
+
     /// Makes an inode without a name.
     pub(crate) fn add(&mut self, kind: InodeKind) -> Rc<Inode> {
         let inode = Rc::new(Inode::new(InodeNumber(self.inodes.len() as u32), kind));

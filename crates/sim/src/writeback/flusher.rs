@@ -35,11 +35,6 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// All files that are queued.
-    pub(crate) fn all(&self) -> Vec<InodeNumber> {
-        self.io.iter().chain(&self.more_io).chain(&self.dirty).copied().collect()
-    }
-
     fn remove(&mut self, inode: InodeNumber) {
         for queue in [&mut self.dirty, &mut self.io, &mut self.more_io] {
             queue.retain(|&queued| queued != inode);

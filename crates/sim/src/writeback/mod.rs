@@ -22,6 +22,7 @@ use bandwidth::Bandwidth;
 use flusher::Queues;
 use plimsoll_core::{CauseSet, Operation, Scheduler, Time, Wish};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// Bios that a plug collects before it is emptied (Linux `BLK_MAX_REQUEST_COUNT`).
 const PLUG_BIOS_MAX: usize = 32;
@@ -99,12 +100,12 @@ impl Machine {
         let mut wrote = Wrote { count: 0, next: what.pages.first };
         let mut plug = Plug::default();
         while wrote.count < what.count_max {
+            if what.is_sync {
+                self.wait_dirty_again(inode.number, wrote.next, end).await;
+            }
             let count_max = (what.count_max - wrote.count).min(ALLOCATE_PAGES_MAX);
             let run = self.cache.borrow().next_dirty_run(inode.number, wrote.next, end, count_max);
             let Some(run) = run else { break };
-            if what.is_sync {
-                self.wait_dirty_again(inode.number, wrote.next, run.first).await;
-            }
             let extent = self.place(actor, inode, run, what.extents).await;
             let here = PageRange { first: run.first, count: extent.pages.min(run.count) };
             if let Some(offset) = extent.device_offset {
@@ -168,13 +169,13 @@ impl Machine {
         count
     }
 
-    /// Waits for pages that are being written and were dirtied again; they are found by the next look.
-    async fn wait_dirty_again(&self, inode: InodeNumber, first: u64, end: u64) {
+    /// Waits while the next dirty page is being written: it was dirtied again meanwhile, and is to be written once more.
+    async fn wait_dirty_again(&self, inode: InodeNumber, from: u64, end: u64) {
         loop {
             let again = {
                 let cache = self.cache.borrow();
                 let mapping = cache.mapping(inode);
-                mapping.and_then(|m| m.next_dirty(first).filter(|&page| page < end && m.is_writeback(page)))
+                mapping.and_then(|m| m.next_dirty(from).filter(|&page| page < end && m.is_writeback(page)))
             };
             match again {
                 Some(page) => self.wait_page(inode, page).await,
@@ -187,8 +188,8 @@ impl Machine {
     pub async fn wait_writeback(&self, inode: InodeNumber, pages: PageRange) {
         let (mut from, end) = (pages.first, pages.first.saturating_add(pages.count));
         loop {
-            let next = self.cache.borrow().mapping(inode).and_then(|mapping| mapping.next_writeback(from, end));
-            let Some(page) = next else { return };
+            let next = self.cache.borrow().mapping(inode).and_then(|mapping| mapping.next_writeback(from));
+            let Some(page) = next.filter(|&page| page < end) else { return };
             self.wait_page(inode, page).await;
             from = page;
         }
@@ -196,14 +197,18 @@ impl Machine {
 
     /// Writes every file and metadata block that is dirty, and waits.
     pub(crate) async fn write_all(&self, actor: &Actor) {
-        let dirty = self.writeback.queues.borrow().all();
-        for &number in &dirty {
-            if let Some(inode) = self.find_inode(number) {
-                self.write_file(actor, &inode, WriteFile { is_sync: true, ..WriteFile::WHOLE }).await;
-            }
+        let unwritten: Vec<_> = {
+            let (names, cache) = (self.names.borrow(), self.cache.borrow());
+            let is_unwritten = |inode: &Rc<Inode>| {
+                cache.mapping(inode.number).is_some_and(|mapping| mapping.dirty + mapping.writeback > 0)
+            };
+            names.all().filter(|inode| is_unwritten(inode)).cloned().collect()
+        };
+        for inode in &unwritten {
+            self.write_file(actor, inode, WriteFile { is_sync: true, ..WriteFile::WHOLE }).await;
         }
-        for &number in &dirty {
-            self.wait_writeback(number, WriteFile::WHOLE.pages).await;
+        for inode in &unwritten {
+            self.wait_writeback(inode.number, WriteFile::WHOLE.pages).await;
         }
     }
 

@@ -6,8 +6,17 @@ use std::path::{Path, PathBuf};
 
 const FILE_LINES_MAX: usize = 500;
 /// Every crate and the floor that it is on: it may depend on lower floors only.
-const FLOORS: &[(&str, u32)] =
-    &[("core", 0), ("schedulers", 1), ("devices", 1), ("traces", 1), ("sim", 2), ("brick", 2), ("cli", 4)];
+const FLOORS: &[(&str, u32)] = &[
+    ("core", 0),
+    ("settings", 1),
+    ("schedulers", 1),
+    ("devices", 1),
+    ("traces", 1),
+    ("workloads", 1),
+    ("sim", 2),
+    ("brick", 2),
+    ("cli", 4),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,6 +1,6 @@
 //! The configuration: one TOML file, checked in full before anything starts.
 //!
-//! A file is read in three steps. [`syntax`] turns text into tables and keeps the place of every key. [`sections`] reads
+//! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. [`sections`] reads
 //! each section by itself: types, units, ranges, unknown keys. [`check`] compares sections with each other: references,
 //! pools that are in one another, places on the device, files and mount points used twice, reserves that do not fit.
 //! Each step goes on after an error, so one run finds them all; what depends on something already reported is left
@@ -10,18 +10,13 @@
 
 mod check;
 mod model;
-mod problem;
-mod reader;
 mod sections;
-mod suggest;
-mod syntax;
 
 pub use model::*;
-pub use problem::{ConfigurationError, Place, Problem, quoted};
-pub use reader::name_problem;
+pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_problem, quoted};
 
 use plimsoll_brick::nbd::Address;
-use reader::{LineIndex, Section};
+use plimsoll_settings::{LineIndex, Section, syntax};
 use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
@@ -69,33 +64,9 @@ impl Defaults {
 /// # Errors
 /// Everything that is wrong with it, in the order of its lines.
 pub fn load(file: &Path, defaults: &Defaults) -> Result<Configuration, ConfigurationError> {
-    let unreadable = |line, got: String, allowed: &str| ConfigurationError {
-        file: file.to_owned(),
-        problems: vec![Problem { line, key: "file".into(), got, allowed: allowed.to_owned() }],
-    };
-    let bytes = match read_bounded(file) {
-        Ok(bytes) if bytes.len() as u64 > FILE_BYTES_MAX => {
-            return Err(unreadable(1, "a longer file".into(), "at most 4 MiB"));
-        }
-        Ok(bytes) => bytes,
-        Err(error) => return Err(unreadable(1, error.to_string(), "a file that can be read")),
-    };
-    let text = match std::str::from_utf8(&bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let line = syntax::line_of_bad_byte(&bytes, error.valid_up_to());
-            return Err(unreadable(line, "bytes that are not UTF-8".into(), "UTF-8"));
-        }
-    };
+    let text = plimsoll_settings::file::read_text(file, FILE_BYTES_MAX, "at most 4 MiB")?;
     let directory = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    parse(text, file, directory.parent().unwrap_or(Path::new("/")), defaults)
-}
-
-fn read_bounded(file: &Path) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    parse(&text, file, directory.parent().unwrap_or(Path::new("/")), defaults)
 }
 
 /// Checks `text`, which came from `file`; relative paths in it start from `directory`.

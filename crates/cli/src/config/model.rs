@@ -1,10 +1,10 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
-use super::problem::{Place, Problem};
 use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile};
+use plimsoll_settings::{Place, Problem};
 use std::fmt;
 use std::path::PathBuf;
 

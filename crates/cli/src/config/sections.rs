@@ -2,13 +2,11 @@
 //! exist, do the reserves fit) is left to [`super::check`].
 
 use super::model::*;
-use super::problem::{Place, Problem};
-use super::reader::Section;
-use super::{CONTROL_SOCKET_NAME, Defaults, suggest};
+use super::{CONTROL_SOCKET_NAME, Defaults};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::nbd::Address;
-use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
-use plimsoll_core::{Allocation, ByteCount, Deadlines, DeviceProfile, Priority, Rate, Span};
+use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
+use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
@@ -33,10 +31,8 @@ const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
 const OUTSTANDING_MAX: u64 = 1024;
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
-const RATE: &str = "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"";
 const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
 const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
-const TIME: &str = "a time above zero, such as \"20ms\"";
 
 /// What the file says, section by section, before the sections were compared with each other.
 pub(super) struct Sections {
@@ -159,7 +155,7 @@ fn listen(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem
     for (line, text) in texts.iter().flatten().copied() {
         let refuse = |got: String, allowed: String| Problem { line, ..section.place().problem("listen", got, allowed) };
         match address(text, directory) {
-            Err(allowed) => problems.push(refuse(super::problem::quoted(text), allowed)),
+            Err(allowed) => problems.push(refuse(quoted(text), allowed)),
             Ok(address) if listen.iter().any(|other| other.address == address && !is_any_port(&address)) => {
                 problems.push(refuse(format!("{text:?} twice"), "each address once".into()));
             }
@@ -222,29 +218,6 @@ fn device(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -
         profile.outstanding_max = outstanding_max as u32;
     }
     Some(Device { name, emulate: emulate.map(str::to_owned), scheduler: scheduler.to_owned(), seed, profile, place })
-}
-
-fn allocation(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Allocation {
-    let reserve = section.quantity("reserve", RATE, problems, |_| true);
-    let limit = section.quantity("limit", "a rate above zero (leave it out for no limit)", problems, |rate: &Rate| {
-        rate.runs_per_second(100.0) > 0.0
-    });
-    let weight = section.integer("weight", u64::from(WEIGHT_MIN)..=u64::from(WEIGHT_MAX), problems);
-    let priority = section.integer_or_word("priority", 0..=7, "idle", problems);
-    let mut deadlines = Deadlines::default();
-    if let Some(mut section) = section.section("deadlines", problems) {
-        let mut time = |key| section.quantity(key, TIME, problems, |span| *span > Span::ZERO);
-        deadlines = Deadlines { read: time("read"), write: time("write"), fsync: time("fsync") };
-        section.finish(problems);
-    }
-    Allocation {
-        reserve: reserve.unwrap_or(Rate::ZERO),
-        limit,
-        weight: weight.map_or(WEIGHT_DEFAULT, |weight| weight as u32),
-        priority: priority
-            .map_or(Priority::default(), |level| level.map_or(Priority::Idle, |level| Priority::Level(level as u8))),
-        deadlines,
-    }
 }
 
 fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<PoolSection> {

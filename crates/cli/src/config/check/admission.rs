@@ -3,7 +3,7 @@
 //! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a key.
 
 use crate::config::model::{Device, Pool, Volume};
-use crate::config::problem::{Place, Problem};
+use crate::config::{Place, Problem};
 use plimsoll_core::account::{AccountError, DEPTH_MAX};
 use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, Rate};
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ mod placement;
 mod references;
 mod uniqueness;
 
+use super::Problem;
 use super::model::Configuration;
-use super::problem::Problem;
 use super::sections::Sections;
 use super::{Defaults, Listen};
 use std::path::Path;

@@ -5,7 +5,7 @@
 //! that is large enough.
 
 use crate::config::model::{Device, Volume};
-use crate::config::problem::{Place, Problem};
+use crate::config::{Place, Problem};
 use plimsoll_core::ByteCount;
 
 /// O(volumes²) at the worst, for at most 1024.

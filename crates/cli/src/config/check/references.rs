@@ -1,8 +1,8 @@
 //! Who is in whom: pools on devices and in pools, volumes in pools.
 
 use crate::config::model::{Device, Pool};
-use crate::config::problem::{Place, Problem, quoted};
 use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
+use crate::config::{Place, Problem, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Answers the pools whose device is known, parents before children, and keeps the volumes whose pool is.

@@ -1,8 +1,8 @@
 //! What may be used only once: files, export names, mount points, paths of sockets; and which front ends go together.
 
 use crate::config::model::{Backing, Listen, Volume};
-use crate::config::problem::{Problem, quoted};
 use crate::config::sections::Sections;
+use crate::config::{Problem, quoted};
 use plimsoll_brick::nbd::Address;
 use std::collections::BTreeMap;
 use std::path::Path;

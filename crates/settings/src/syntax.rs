@@ -1,7 +1,7 @@
 //! From text to a table, and from the parser's errors to problems with a line and a key.
 
-use super::problem::{Problem, quoted};
-use super::reader::LineIndex;
+use crate::problem::{Problem, quoted};
+use crate::reader::LineIndex;
 use toml::de::{DeTable, DeValue, Error};
 
 /// What the parser calls a key that is there already.
@@ -11,7 +11,7 @@ const UNQUOTED: &str = "string values must be quoted";
 
 /// Parses `text`. Keys given twice are reported and the first one kept; the second answer is false if there is any
 /// other error, because then nobody knows what the rest was meant to be.
-pub(super) fn parse<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
+pub fn parse<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let table = table.into_inner();
     let mut sections = Vec::new();
@@ -65,9 +65,4 @@ fn duplicate_key(at: usize, name: &str, sections: &[Written]) -> String {
         Some(section) if !section.is_inline && at < section.end => section.path.clone(),
         Some(section) => format!("{}.{name}", section.path),
     }
-}
-
-/// The line of the first byte that is not UTF-8.
-pub(super) fn line_of_bad_byte(bytes: &[u8], valid_up_to: usize) -> usize {
-    bytes[..valid_up_to].iter().filter(|&&byte| byte == b'\n').count() + 1
 }

@@ -44,7 +44,7 @@ pub struct Place {
     pub path: String,
     /// The line of its header.
     pub line: usize,
-    pub(super) keys: BTreeMap<String, usize>,
+    pub(crate) keys: BTreeMap<String, usize>,
 }
 
 impl Place {

@@ -3,8 +3,8 @@
 //! Every getter answers `None` both where the key is missing and where its value is wrong; in the second case it has
 //! said so in `problems`. So the caller goes on, and one run finds all errors of a file.
 
-use super::problem::{Place, Problem, quoted};
-use super::suggest;
+use crate::problem::{Place, Problem, quoted};
+use crate::suggest;
 use plimsoll_core::units::ParseUnitError;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -15,25 +15,25 @@ use toml::de::{DeTable, DeValue};
 const NAME_BYTES_MAX: usize = 64;
 
 /// Turns a byte offset into a line.
-pub(super) struct LineIndex {
+pub struct LineIndex {
     starts: Vec<usize>,
 }
 
 impl LineIndex {
     /// O(bytes of `text`).
-    pub(super) fn new(text: &str) -> LineIndex {
+    pub fn new(text: &str) -> LineIndex {
         let breaks = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         LineIndex { starts: std::iter::once(0).chain(breaks).collect() }
     }
 
     /// The line, from 1, that holds the byte at `offset`. O(log lines).
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset)
     }
 }
 
 /// A table that is being read.
-pub(super) struct Section<'t> {
+pub struct Section<'t> {
     table: &'t DeTable<'t>,
     lines: &'t LineIndex,
     place: Place,
@@ -42,7 +42,7 @@ pub(super) struct Section<'t> {
 
 impl<'t> Section<'t> {
     /// The file itself.
-    pub(super) fn root(table: &'t DeTable<'t>, lines: &'t LineIndex) -> Section<'t> {
+    pub fn root(table: &'t DeTable<'t>, lines: &'t LineIndex) -> Section<'t> {
         Section::new(table, lines, String::new(), 1)
     }
 
@@ -56,7 +56,7 @@ impl<'t> Section<'t> {
     }
 
     /// Where it stands.
-    pub(super) fn place(&self) -> &Place {
+    pub fn place(&self) -> &Place {
         &self.place
     }
 
@@ -77,7 +77,7 @@ impl<'t> Section<'t> {
     }
 
     /// A text; `allowed` says which.
-    pub(super) fn text(&mut self, key: &'static str, allowed: &str, problems: &mut Vec<Problem>) -> Option<&'t str> {
+    pub fn text(&mut self, key: &'static str, allowed: &str, problems: &mut Vec<Problem>) -> Option<&'t str> {
         match self.value(key)?.get_ref() {
             DeValue::String(text) => Some(text),
             other => self.wrong(key, describe(other), allowed, problems),
@@ -85,7 +85,7 @@ impl<'t> Section<'t> {
     }
 
     /// A text that `read` understands; what it answers otherwise is what is allowed.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &mut self,
         key: &'static str,
         allowed: &str,
@@ -97,7 +97,7 @@ impl<'t> Section<'t> {
     }
 
     /// A text with a unit that satisfies `is_allowed`; `allowed` says in words what that is.
-    pub(super) fn quantity<T: FromStr<Err = ParseUnitError>>(
+    pub fn quantity<T: FromStr<Err = ParseUnitError>>(
         &mut self,
         key: &'static str,
         allowed: &str,
@@ -111,7 +111,7 @@ impl<'t> Section<'t> {
     }
 
     /// One of several words.
-    pub(super) fn choice(
+    pub fn choice(
         &mut self,
         key: &'static str,
         choices: &[&'static str],
@@ -125,7 +125,7 @@ impl<'t> Section<'t> {
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<bool> {
+    pub fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<bool> {
         match self.value(key)?.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             other => self.wrong(key, describe(other), "true or false", problems),
@@ -133,7 +133,7 @@ impl<'t> Section<'t> {
     }
 
     /// A whole number in `range`.
-    pub(super) fn integer(
+    pub fn integer(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -144,8 +144,26 @@ impl<'t> Section<'t> {
         number.or_else(|| self.wrong(key, describe(value), format!("{} to {}", range.start(), range.end()), problems))
     }
 
+    /// A number that is not negative.
+    pub fn number(&mut self, key: &'static str, allowed: &str, problems: &mut Vec<Problem>) -> Option<f64> {
+        let value = self.value(key)?.get_ref();
+        float(value).filter(|number| *number >= 0.0).or_else(|| self.wrong(key, describe(value), allowed, problems))
+    }
+
+    /// A value that `read` understands; where it does not, `allowed` says what would have been right.
+    pub fn with<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        problems: &mut Vec<Problem>,
+        read: impl FnOnce(&'t DeValue<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.value(key)?.get_ref();
+        read(value).or_else(|| self.wrong(key, describe(value), allowed, problems))
+    }
+
     /// A whole number in `range`, or `word`, which answers `Some(None)`.
-    pub(super) fn integer_or_word(
+    pub fn integer_or_word(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -162,7 +180,7 @@ impl<'t> Section<'t> {
     }
 
     /// A list of texts, each with its line.
-    pub(super) fn texts(
+    pub fn texts(
         &mut self,
         key: &'static str,
         allowed: &str,
@@ -180,7 +198,7 @@ impl<'t> Section<'t> {
     }
 
     /// A table inside this one.
-    pub(super) fn section(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<Section<'t>> {
+    pub fn section(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<Section<'t>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::Table(table) => {
@@ -193,7 +211,7 @@ impl<'t> Section<'t> {
 
     /// The tables inside `key`, such as each `[pool.NAME]`, in the order of the file. Those with a name that cannot be
     /// are left out, and so are those beyond `count_max`.
-    pub(super) fn named_sections(
+    pub fn named_sections(
         &mut self,
         key: &'static str,
         count_max: usize,
@@ -232,14 +250,14 @@ impl<'t> Section<'t> {
     }
 
     /// Says so if `key` is missing.
-    pub(super) fn require(&self, key: &str, allowed: &str, problems: &mut Vec<Problem>) {
+    pub fn require(&self, key: &str, allowed: &str, problems: &mut Vec<Problem>) {
         if !self.place.has(key) {
             problems.push(self.place.problem(key, "nothing", allowed));
         }
     }
 
     /// Ends reading: keys that nobody asked for are unknown.
-    pub(super) fn finish(self, problems: &mut Vec<Problem>) -> Place {
+    pub fn finish(self, problems: &mut Vec<Problem>) -> Place {
         let known = self.known.iter().copied().collect::<std::collections::BTreeSet<_>>();
         for (key, _) in self.table.iter().filter(|(key, _)| !known.contains(key.get_ref().as_ref())) {
             let list = known.iter().copied().collect::<Vec<_>>().join(", ");
@@ -265,8 +283,18 @@ fn whole_number(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
+/// A number, whole or not; `None` for anything else and for what is not finite.
+pub fn float(value: &DeValue<'_>) -> Option<f64> {
+    let number = match value {
+        DeValue::Integer(_) => whole_number(value)? as f64,
+        DeValue::Float(float) => float.as_str().replace('_', "").parse().ok()?,
+        _ => return None,
+    };
+    number.is_finite().then_some(number)
+}
+
 /// A value as a message repeats it.
-fn describe(value: &DeValue<'_>) -> String {
+pub fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => format!("the number {}", shortened(&number.to_string())),

@@ -6,7 +6,7 @@ const DISTANCE_MAX: usize = 2;
 const LENGTH_MAX: usize = 64;
 
 /// The candidate that is at most two typing errors away from `word`, the closest first.
-pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     if word.len() > LENGTH_MAX {
         return None;
     }
@@ -19,7 +19,7 @@ pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
 }
 
 /// ` (did you mean "x"?)`, or nothing.
-pub(super) fn hint<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
+pub fn hint<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     closest(word, candidates).map_or(String::new(), |candidate| format!(" (did you mean {candidate:?}?)"))
 }
 

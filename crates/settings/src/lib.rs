@@ -1,0 +1,26 @@
+//! Reading TOML for people: one run finds every mistake of a file, and each message is one line that names the place, what
+//! was found and what is allowed: `FILE:LINE: KEY: got X, allowed Y`.
+//!
+//! A file is parsed into tables that keep the place of every key ([`syntax`]); a [`Section`] is asked for its keys one by
+//! one, and whatever nobody asked for is an unknown key. The configuration of the daemon and the scenarios of the
+//! laboratory are read so.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`problem`] | [`Problem`], [`Place`], and the error that holds all of a file |
+//! | [`syntax`] | from text to tables |
+//! | [`reader`] | [`Section`]: keys with their types, units and ranges |
+//! | [`allocation`] | the keys that promise an account something |
+//! | [`file`] | text from a file, of bounded length |
+//! | [`suggest`] | "did you mean" |
+
+pub mod allocation;
+pub mod file;
+pub mod problem;
+pub mod reader;
+pub mod suggest;
+pub mod syntax;
+
+pub use allocation::allocation;
+pub use problem::{ConfigurationError, Place, Problem, quoted};
+pub use reader::{LineIndex, Section, name_problem};

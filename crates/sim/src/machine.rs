@@ -240,6 +240,13 @@ impl Machine {
         self.mark_unsettled();
     }
 
+    pub(crate) fn announce_freed(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet) {
+        self.trace.record(Event::Freed, self.now(), u64::from(inode.0) << 32 | pages.first, pages.count);
+        let event = page_event(inode, pages, causes.clone(), causes.clone());
+        self.block.borrow_mut().scheduler.pages_freed(self.now(), &event);
+        self.mark_unsettled();
+    }
+
     /// Drops a file's pages from `first` on, after waiting for those that are read or written.
     pub(crate) async fn drop_pages(&self, inode: &Inode, first: u64) {
         let (allocating, inode) = (&inode.allocating, inode.number);
@@ -268,11 +275,7 @@ impl Machine {
         self.cache.borrow_mut().truncate(inode, first, &mut freed);
         for change in freed {
             let causes = self.cache.borrow().causes.set(change.previous).clone();
-            let subject = u64::from(inode.0) << 32 | change.pages.first;
-            self.trace.record(Event::Freed, self.now(), subject, change.pages.count);
-            let event = page_event(inode, change.pages, causes.clone(), causes);
-            self.block.borrow_mut().scheduler.pages_freed(self.now(), &event);
-            self.mark_unsettled();
+            self.announce_freed(inode, change.pages, &causes);
         }
         self.memory_queue.wake_all(&self.executor);
     }

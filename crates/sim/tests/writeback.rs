@@ -153,3 +153,15 @@ fn the_block_layer_shows_no_more_requests_than_it_has() {
     simulation.run_until(at(10.0));
     assert!(seen.requests().len() > 1000);
 }
+
+/// Four bytes a dirty page: at 8 GB and default ratios the paper's structures took 23.3 MB at the most (section 4.3).
+#[test]
+fn tags_take_little_memory() {
+    let config = MachineConfig { memory_bytes: 8.gib(), ..config() };
+    let (mut simulation, sessions) = machine(config, "noop", DISK, 1);
+    writer(&simulation, "writer", sessions[0], 4.gib());
+    simulation.run_to_completion();
+    let tag_bytes = simulation.machine().cache.borrow().tag_bytes_max();
+    let dirty_pages_max = 8.gib() / PAGE_BYTES / 5;
+    assert!(tag_bytes > dirty_pages_max && tag_bytes < 4 * dirty_pages_max + 1.kib(), "{tag_bytes}");
+}

@@ -291,6 +291,22 @@ impl Cache {
         self.causes.set(union).clone()
     }
 
+    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with who had dirtied it; none
+    /// if it was clean or absent.
+    pub fn withdraw(&mut self, inode: InodeNumber, page: u64) -> CauseId {
+        let Some(id) = self.frame_id(inode, page) else { return CauseId::NONE };
+        let frame = self.frames.get_mut(id);
+        if frame.flags & DIRTY == 0 {
+            return CauseId::NONE;
+        }
+        frame.flags ^= DIRTY;
+        let causes = std::mem::take(&mut frame.causes);
+        self.mappings[inode.0 as usize].set_dirty(page, false);
+        self.dirty -= 1;
+        self.totals.freed += 1;
+        causes
+    }
+
     /// The writing of pages ended.
     pub fn end_writeback(&mut self, inode: InodeNumber, pages: PageRange) {
         for page in pages.first..pages.end() {
@@ -339,6 +355,11 @@ impl Cache {
     /// Bytes that the tags take: four on each dirty page, and the sets.
     pub fn tag_bytes(&self) -> u64 {
         self.dirty * size_of::<CauseId>() as u64 + (self.causes.count() * size_of::<CauseSet>()) as u64
+    }
+
+    /// The most bytes that the tags took at once.
+    pub fn tag_bytes_max(&self) -> u64 {
+        self.dirty_max * size_of::<CauseId>() as u64 + (self.causes.count() * size_of::<CauseSet>()) as u64
     }
 
     /// # Panics

@@ -147,45 +147,14 @@ fn take(step: Step, cache: &mut Cache, oracle: &mut Oracle) {
             }
             assert_eq!(told.next(), None);
         }
-        Step::WriteRun(inode, from) => {
-            let run = cache.next_dirty_run(InodeNumber(inode), from, PAGES + 10, 3);
-            let first = (from..PAGES + 10).find(|&page| oracle.is_dirty_and_free((inode, page)));
-            let count = first.map(|first| {
-                (first..PAGES + 10).take(3).take_while(|&page| oracle.is_dirty_and_free((inode, page))).count() as u64
-            });
-            assert_eq!(run, first.zip(count).map(|(first, count)| PageRange { first, count }));
-            let Some(run) = run else { return };
-            let causes = cache.begin_writeback(InodeNumber(inode), run);
-            let mut union = BTreeSet::new();
-            for page in run.first..run.end() {
-                let state = oracle.pages.get_mut(&(inode, page)).unwrap();
-                (state.is_dirty, state.is_writeback) = (false, true);
-                union.append(&mut state.causes);
-            }
-            assert_eq!(causes.iter().map(|account| account.0).collect::<BTreeSet<_>>(), union);
-        }
+        Step::WriteRun(inode, from) => write_run(inode, from, cache, oracle),
         Step::EndWriteback(key) => {
             if let Some(page) = oracle.pages.get_mut(&key).filter(|page| page.is_writeback) {
                 page.is_writeback = false;
                 cache.end_writeback(InodeNumber(key.0), one(key.1));
             }
         }
-        Step::Truncate(inode, first) => {
-            let keys: Vec<Key> = oracle.pages.range((inode, first)..=(inode, u64::MAX)).map(|(&key, _)| key).collect();
-            if keys.iter().any(|key| oracle.pages[key].is_locked || oracle.pages[key].is_writeback) {
-                return;
-            }
-            let mut freed = Vec::new();
-            cache.truncate(InodeNumber(inode), first, &mut freed);
-            let told: Vec<_> = freed
-                .iter()
-                .flat_map(|change| (change.pages.first..change.pages.end()).map(|page| (page, change.previous)))
-                .map(|(page, causes)| (page, accounts(cache, causes)))
-                .collect();
-            let dirty = keys.iter().filter(|key| oracle.pages[key].is_dirty);
-            assert_eq!(told, dirty.map(|key| (key.1, oracle.pages[key].causes.clone())).collect::<Vec<_>>());
-            keys.into_iter().for_each(|key| oracle.remove(key));
-        }
+        Step::Truncate(inode, first) => truncate(inode, first, cache, oracle),
         Step::Pin(key, is_pinned) => {
             if let Some(page) = oracle.pages.get_mut(&key) {
                 page.is_pinned = is_pinned;
@@ -199,6 +168,41 @@ fn take(step: Step, cache: &mut Cache, oracle: &mut Oracle) {
             assert_eq!(cache.make_room(count), free(oracle) >= count);
         }
     }
+}
+
+fn write_run(inode: u32, from: u64, cache: &mut Cache, oracle: &mut Oracle) {
+    let run = cache.next_dirty_run(InodeNumber(inode), from, PAGES + 10, 3);
+    let first = (from..PAGES + 10).find(|&page| oracle.is_dirty_and_free((inode, page)));
+    let count = first.map(|first| {
+        (first..PAGES + 10).take(3).take_while(|&page| oracle.is_dirty_and_free((inode, page))).count() as u64
+    });
+    assert_eq!(run, first.zip(count).map(|(first, count)| PageRange { first, count }));
+    let Some(run) = run else { return };
+    let causes = cache.begin_writeback(InodeNumber(inode), run);
+    let mut union = BTreeSet::new();
+    for page in run.first..run.end() {
+        let state = oracle.pages.get_mut(&(inode, page)).unwrap();
+        (state.is_dirty, state.is_writeback) = (false, true);
+        union.append(&mut state.causes);
+    }
+    assert_eq!(causes.iter().map(|account| account.0).collect::<BTreeSet<_>>(), union);
+}
+
+fn truncate(inode: u32, first: u64, cache: &mut Cache, oracle: &mut Oracle) {
+    let keys: Vec<Key> = oracle.pages.range((inode, first)..=(inode, u64::MAX)).map(|(&key, _)| key).collect();
+    if keys.iter().any(|key| oracle.pages[key].is_locked || oracle.pages[key].is_writeback) {
+        return;
+    }
+    let mut freed = Vec::new();
+    cache.truncate(InodeNumber(inode), first, &mut freed);
+    let told: Vec<_> = freed
+        .iter()
+        .flat_map(|change| (change.pages.first..change.pages.end()).map(|page| (page, change.previous)))
+        .map(|(page, causes)| (page, accounts(cache, causes)))
+        .collect();
+    let dirty = keys.iter().filter(|key| oracle.pages[key].is_dirty);
+    assert_eq!(told, dirty.map(|key| (key.1, oracle.pages[key].causes.clone())).collect::<Vec<_>>());
+    keys.into_iter().for_each(|key| oracle.remove(key));
 }
 
 /// Every page must look the same in both.

@@ -13,7 +13,10 @@ impl File {
     pub(crate) async fn write_direct(&self, offset: u64, length: u64) {
         self.flush_cached().await;
         self.transfer(Operation::Write, offset, length).await;
-        self.inode().set_size(self.inode().size().max(offset + length));
+        let (process, inode) = (self.process(), self.inode());
+        let (pages, size) = (PageRange::of_bytes(offset, length), inode.size().max(offset + length));
+        process.file_system().direct_write_completed(process.machine(), process.actor(), inode, pages, size).await;
+        inode.set_size(size);
     }
 
     pub(crate) async fn read_direct(&self, offset: u64, length: u64) {

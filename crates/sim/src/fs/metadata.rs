@@ -48,6 +48,21 @@ impl Machine {
         self.announce_dirtied(InodeNumber::DEVICE, PageRange { first: page, count: 1 }, causes, previous.clone());
     }
 
+    /// Takes a dirty block out of the flusher's hands, because it changes again and must not be written before that is
+    /// committed; answers with who had dirtied it.
+    pub fn withdraw_block(&self, page: u64) -> CauseSet {
+        let mut cache = self.cache.borrow_mut();
+        let causes = cache.withdraw(InodeNumber::DEVICE, page);
+        cache.causes.set(causes).clone()
+    }
+
+    /// Tells the scheduler that a metadata block, changed for `causes`, will not be written.
+    pub fn announce_block_freed(&self, page: u64, causes: &CauseSet) {
+        if !causes.is_empty() {
+            self.announce_freed(InodeNumber::DEVICE, PageRange { first: page, count: 1 }, causes);
+        }
+    }
+
     /// Hands a block in memory to the flusher, dirty for `causes`, without telling the scheduler again: what a journal
     /// does after the commit.
     pub fn dirty_block(&self, page: u64, causes: &CauseSet) {

@@ -124,3 +124,44 @@ impl Bandwidth {
         self.balanced_rate_limit = balanced.max(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bandwidth() -> Bandwidth {
+        Bandwidth::new(&MachineConfig { memory_bytes: 16 << 30, ..MachineConfig::default() })
+    }
+
+    #[test]
+    fn dirtiers_are_slowed_more_the_nearer_they_are_to_the_limit() {
+        let bandwidth = bandwidth();
+        let (freerun, limit) = (bandwidth.freerun_pages(), bandwidth.limit_pages);
+        let ratios: Vec<_> =
+            (0..=100).map(|n| bandwidth.position_ratio(freerun + (limit - freerun) * n / 100)).collect();
+        assert!(ratios.is_sorted_by(|before, after| before >= after), "{ratios:?}");
+        assert_eq!(ratios[100], 0);
+        assert_eq!(ratios[50], ONE, "neither faster nor slower at the setpoint");
+        assert!(ratios[0] >= 2 * ONE, "{}", ratios[0]);
+    }
+
+    #[test]
+    fn the_estimates_come_to_what_the_device_writes_and_each_of_four_dirtiers_gets_a_quarter() {
+        const DEVICE_PAGES_PER_SECOND: u64 = 8000;
+        const DIRTIERS: u64 = 4;
+        let mut bandwidth = bandwidth();
+        let (mut written, mut dirtied, mut now_ms) = (0, 0, 0);
+        let mut dirty = bandwidth.freerun_pages();
+        for _ in 0..600 {
+            now_ms += UPDATE_MS;
+            let rate = bandwidth.rate_limit * bandwidth.position_ratio(dirty) as u64 / ONE as u64 * DIRTIERS;
+            let (more, less) = (rate * UPDATE_MS / 1000, DEVICE_PAGES_PER_SECOND * UPDATE_MS / 1000);
+            (written, dirtied, dirty) = (written + less, dirtied + more, dirty + more - less);
+            bandwidth.update(now_ms, written, dirtied, dirty);
+        }
+        let is_near = |value: u64, aim: u64| value.abs_diff(aim) < aim / 10;
+        assert!(is_near(bandwidth.average_pages_per_second, DEVICE_PAGES_PER_SECOND), "{bandwidth:?}");
+        assert!(is_near(bandwidth.rate_limit, DEVICE_PAGES_PER_SECOND / DIRTIERS), "{bandwidth:?}");
+        assert!(dirty > bandwidth.freerun_pages() && dirty < bandwidth.limit_pages, "{dirty}, {bandwidth:?}");
+    }
+}

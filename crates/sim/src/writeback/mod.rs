@@ -22,6 +22,8 @@ use bandwidth::Bandwidth;
 use flusher::Queues;
 use plimsoll_core::{CauseSet, Operation, Scheduler, Time, Wish};
 use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::task::Poll;
 use std::rc::Rc;
 
 /// Bios that a plug collects before it is emptied (Linux `BLK_MAX_REQUEST_COUNT`).
@@ -106,7 +108,7 @@ impl Machine {
             let count_max = (what.count_max - wrote.count).min(ALLOCATE_PAGES_MAX);
             let run = self.cache.borrow().next_dirty_run(inode.number, wrote.next, end, count_max);
             let Some(run) = run else { break };
-            let extent = self.place(actor, inode, run, what.extents).await;
+            let extent = self.place_plugged(actor, inode, run, what.extents, &mut plug).await;
             let here = PageRange { first: run.first, count: extent.pages.min(run.count) };
             if let Some(offset) = extent.device_offset {
                 wrote.count += self.plug_writes(actor, inode, here, offset, what.is_sync, &mut plug);
@@ -118,6 +120,27 @@ impl Machine {
         }
         self.unplug(&mut plug).await;
         wrote
+    }
+
+    /// As [`place`](Self::place); if it has to wait, the plug is emptied first, so that nobody waits for pages in it (Linux
+    /// empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`).
+    async fn place_plugged(
+        &self,
+        actor: &Actor,
+        inode: &Inode,
+        run: PageRange,
+        extents: Extents,
+        plug: &mut Plug,
+    ) -> Extent {
+        let mut placing = std::pin::pin!(self.place(actor, inode, run, extents));
+        let first = std::future::poll_fn(|context| Poll::Ready(placing.as_mut().poll(context))).await;
+        match first {
+            Poll::Ready(extent) => extent,
+            Poll::Pending => {
+                self.unplug(plug).await;
+                placing.await
+            }
+        }
     }
 
     /// Where the pages are written. While it is asked, nobody may cut the file.

@@ -59,9 +59,13 @@
 //!
 //! **Space.** A full device is a mistake of the experiment: file systems panic with one line that says how full it is.
 
+pub mod directory;
+pub mod ext4;
+pub mod extents;
 pub mod inode;
 pub mod metadata;
 pub mod raw;
+pub mod space;
 
 pub use inode::{Inode, InodeKind};
 
@@ -251,6 +255,20 @@ pub trait FileSystem {
     fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let _ = (machine, written);
         WritebackEnd::Now
+    }
+
+    /// Direct writes to these pages are done: their blocks are written, and a size that grows is `size_bytes` (ext4
+    /// `ext4_dio_write_end_io`, XFS `xfs_dio_write_end_io`).
+    fn direct_write_completed<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+        size_bytes: u64,
+    ) -> Work<'a> {
+        let _ = (machine, actor, inode, pages, size_bytes);
+        done(())
     }
 
     /// Makes durable what is needed to find the file's data, all of which the device has completed; `is_data_only` for

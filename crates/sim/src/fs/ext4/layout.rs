@@ -1,0 +1,185 @@
+//! Where ext4 keeps what, as mke2fs lays it out: block groups of 128 MiB, the bitmaps and inode tables of sixteen of them
+//! together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), the journal in the middle.
+
+use crate::fs::class;
+use crate::fs::space::Blocks;
+use plimsoll_core::Class;
+
+/// Blocks of a group: as many as a block has bits (mke2fs with blocks of 4 KiB).
+pub const GROUP_BLOCKS: u64 = 32768;
+/// Groups whose bitmaps and inode tables lie together (mke2fs.conf `flex_bg`, `-G 16`).
+pub const FLEX_GROUPS: u64 = 16;
+/// Inodes of a group: one for each 16 KiB (mke2fs.conf `inode_ratio = 16384`).
+pub const GROUP_INODES: u64 = 8192;
+/// Inodes in a block: 256 bytes each (mke2fs.conf `inode_size`).
+const BLOCK_INODES: u64 = 16;
+/// Descriptors in a block: 64 bytes each (feature `64bit`).
+const BLOCK_DESCRIPTORS: u64 = 64;
+/// The first inode that is not reserved (`EXT4_GOOD_OLD_FIRST_INO`).
+pub const FIRST_SLOT: u64 = 11;
+/// The root directory's inode (`EXT4_ROOT_INO`).
+pub const ROOT_SLOT: u64 = 2;
+/// Journal blocks by blocks of the device: up to the first, the second (`ext2fs_default_journal_size`).
+const JOURNAL_BLOCKS: [(u64, u64); 7] = [
+    (32768, 1024),
+    (256 * 1024, 4096),
+    (512 * 1024, 8192),
+    (4096 * 1024, 16384),
+    (8192 * 1024, 32768),
+    (16384 * 1024, 65536),
+    (32768 * 1024, 131_072),
+];
+/// Journal blocks of a larger device: 1 GiB.
+const JOURNAL_BLOCKS_MAX: u64 = 262_144;
+
+/// The layout of a device.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Block groups.
+    pub groups: u64,
+    descriptor_blocks: u64,
+    /// The journal; its first block is its superblock.
+    pub journal: Blocks,
+}
+
+impl Layout {
+    /// Of a device of so many blocks; the journal gets `journal_blocks`, or what mke2fs gives it.
+    ///
+    /// # Panics
+    /// If the device is smaller than two groups, or the journal does not fit.
+    pub fn new(blocks: u64, journal_blocks: Option<u64>) -> Layout {
+        let groups = blocks / GROUP_BLOCKS;
+        assert!(groups >= 2, "ext4 on {blocks} blocks of 4 KiB: allowed are at least {}", 2 * GROUP_BLOCKS);
+        let by_size = JOURNAL_BLOCKS.iter().find(|&&(limit, _)| blocks < limit);
+        let count = journal_blocks.unwrap_or(by_size.map_or(JOURNAL_BLOCKS_MAX, |&(_, count)| count));
+        let descriptor_blocks = groups.div_ceil(BLOCK_DESCRIPTORS);
+        let mut layout = Layout { groups, descriptor_blocks, journal: Blocks { first: 0, count } };
+        let middle = groups / 2 / FLEX_GROUPS;
+        layout.journal.first = layout.tables(middle).end();
+        assert!(layout.journal.end() <= groups * GROUP_BLOCKS, "a journal of {count} blocks on {blocks}");
+        layout
+    }
+
+    /// The superblock.
+    pub const SUPERBLOCK: u64 = 0;
+
+    /// The block with a group's descriptor.
+    pub fn descriptor(&self, group: u64) -> u64 {
+        1 + group / BLOCK_DESCRIPTORS
+    }
+
+    /// A group's block bitmap.
+    pub fn block_bitmap(&self, group: u64) -> u64 {
+        self.tables(group / FLEX_GROUPS).first + group % FLEX_GROUPS
+    }
+
+    /// A group's inode bitmap.
+    pub fn inode_bitmap(&self, group: u64) -> u64 {
+        let flex = group / FLEX_GROUPS;
+        self.tables(flex).first + self.flex_groups(flex) + group % FLEX_GROUPS
+    }
+
+    /// The block of the inode table with inode `slot`.
+    pub fn inode_block(&self, slot: u64) -> u64 {
+        let (group, within) = (slot / GROUP_INODES, slot % GROUP_INODES);
+        let flex = group / FLEX_GROUPS;
+        let table = (group % FLEX_GROUPS) * (GROUP_INODES / BLOCK_INODES);
+        self.tables(flex).first + 2 * self.flex_groups(flex) + table + within / BLOCK_INODES
+    }
+
+    fn flex_groups(&self, flex: u64) -> u64 {
+        FLEX_GROUPS.min(self.groups - flex * FLEX_GROUPS)
+    }
+
+    /// Bitmaps and inode tables of a flex group.
+    fn tables(&self, flex: u64) -> Blocks {
+        let start = flex * FLEX_GROUPS * GROUP_BLOCKS;
+        let before = if flex == 0 { 1 + self.descriptor_blocks } else { 0 };
+        let count = self.flex_groups(flex) * (2 + GROUP_INODES / BLOCK_INODES);
+        Blocks { first: start + before, count }
+    }
+
+    /// Whether a group begins with a copy of the superblock and the descriptors (`ext4_bg_has_super`).
+    fn has_copy(group: u64) -> bool {
+        let is_power_of = |base: u64| std::iter::successors(Some(base), |&p| Some(p * base)).any_within(group);
+        group <= 1 || [3, 5, 7].into_iter().any(is_power_of)
+    }
+
+    /// Everything that is not for files.
+    pub fn reserved(&self) -> Vec<Blocks> {
+        let copies = (0..self.groups).filter(|&group| Layout::has_copy(group));
+        let copies = copies.map(|group| Blocks { first: group * GROUP_BLOCKS, count: 1 + self.descriptor_blocks });
+        let is_outside_journal = |b: &Blocks| b.end() <= self.journal.first || b.first >= self.journal.end();
+        let flexes = self.groups.div_ceil(FLEX_GROUPS);
+        let tables = (0..flexes).map(|flex| self.tables(flex));
+        copies.filter(is_outside_journal).chain(tables).chain([self.journal]).collect()
+    }
+
+    /// The class of a block with a fixed place; `None` for others.
+    pub fn class_of(&self, block: u64) -> Option<Class> {
+        let group = block / GROUP_BLOCKS;
+        let within = block % GROUP_BLOCKS;
+        let flex = group / FLEX_GROUPS;
+        let is_in = |blocks: Blocks| (blocks.first..blocks.end()).contains(&block);
+        if is_in(self.journal) {
+            return Some(class::JOURNAL);
+        }
+        if Layout::has_copy(group) && within <= self.descriptor_blocks {
+            return Some(if within == 0 { class::SUPERBLOCK } else { class::GROUP_DESCRIPTOR });
+        }
+        let tables = self.tables(flex);
+        is_in(tables).then(|| {
+            let is_bitmap = block - tables.first < 2 * self.flex_groups(flex);
+            if is_bitmap { class::BITMAP } else { class::INODE }
+        })
+    }
+}
+
+/// Whether an ascending series has a number.
+trait Ascending {
+    fn any_within(self, wanted: u64) -> bool;
+}
+
+impl<Series: Iterator<Item = u64>> Ascending for Series {
+    fn any_within(self, wanted: u64) -> bool {
+        self.take_while(|&number| number <= wanted).last() == Some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn nothing_lies_on_anything_else_and_every_block_knows_its_class() {
+        for blocks in [2 * GROUP_BLOCKS, 100 * GROUP_BLOCKS, 3725 * GROUP_BLOCKS] {
+            let layout = Layout::new(blocks, None);
+            let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
+            for reserved in layout.reserved() {
+                let previous = taken.range(..reserved.end()).next_back();
+                assert!(previous.is_none_or(|(_, &end)| end <= reserved.first), "{reserved:?} on {previous:?}");
+                taken.insert(reserved.first, reserved.end());
+                assert!(layout.class_of(reserved.first).is_some() && layout.class_of(reserved.end() - 1).is_some());
+            }
+            let classes = |group: u64| {
+                let slot = group * GROUP_INODES + GROUP_INODES - 1;
+                [
+                    layout.descriptor(group),
+                    layout.block_bitmap(group),
+                    layout.inode_bitmap(group),
+                    layout.inode_block(slot),
+                ]
+                .map(|block| layout.class_of(block))
+            };
+            let expected = [class::GROUP_DESCRIPTOR, class::BITMAP, class::BITMAP, class::INODE].map(Some);
+            assert!((0..layout.groups).all(|group| classes(group) == expected));
+        }
+    }
+
+    #[test]
+    fn a_large_device_has_a_journal_of_a_gibibyte() {
+        let blocks = |gib: u64| Layout::new(gib << 18, None).journal.count;
+        assert_eq!([blocks(8), blocks(20), blocks(465)], [16384, 32768, 262_144]);
+    }
+}

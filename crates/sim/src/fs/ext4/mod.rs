@@ -1,0 +1,279 @@
+//! ext4: ordered mode, delayed allocation, one journal that everybody's changes go through together.
+//!
+//! ```text
+//!   create, unlink, ...   write: before_write    writeback: allocate      end of I/O: conversion
+//!          \                     |                      |                     /
+//!           +----- handles of the running transaction: which metadata blocks, for whom ----+
+//!                                        | commit
+//!          ordered data of every file in it -> log -> barrier -> commit block -> flusher writes blocks in place
+//! ```
+//!
+//! The rule: a commit makes everything durable that has joined the transaction, in an order in which no file ever shows
+//! blocks that its data has not reached. So an fsync of one file waits for the data of others whose blocks were chosen in
+//! the same transaction (split-level paper, figures 4 and 5).
+//!
+//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out as
+//! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
+//! to wait for. Both are here: [`Options::dioread_nolock`].
+//!
+//! [`layout`] says where things are, [`allocator`] who gets what, [`node`] what changes with it, [`journal`] how it becomes
+//! durable; `operations` and `writing` are what the machine calls. What is simplified stands in `docs/simulator.md`.
+
+pub mod allocator;
+pub mod journal;
+pub mod layout;
+pub mod node;
+mod operations;
+mod writing;
+
+#[cfg(test)]
+mod tests;
+
+use super::space::Blocks;
+use super::{Actor, Extent, FileSystem, Inode, Work, WritebackEnd, done};
+use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
+use crate::machine::Machine;
+use allocator::Allocator;
+use journal::Journal;
+use layout::{Layout, ROOT_SLOT};
+use node::{Change, Node, State};
+use plimsoll_core::{Class, Span};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+/// Age at which a transaction is committed (mount option `commit=`, `JBD2_DEFAULT_MAX_COMMIT_AGE`).
+const COMMIT_INTERVAL: Span = Span::from_secs(5);
+
+/// How it is made and mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Blocks are given out unwritten and converted when the data is there, instead of ordering data before the commit.
+    pub dioread_nolock: bool,
+    /// Blocks of the journal; `None` for what mke2fs gives it.
+    pub journal_blocks: Option<u64>,
+    /// Age at which a transaction is committed.
+    pub commit_interval: Span,
+}
+
+impl Options {
+    /// As until Linux 5.5, and with `dioread_lock` today: data is ordered before the commit.
+    pub const ORDERED: Options =
+        Options { dioread_nolock: false, journal_blocks: None, commit_interval: COMMIT_INTERVAL };
+    /// As Linux mounts it by default since 5.6.
+    pub const NOLOCK: Options = Options { dioread_nolock: true, ..Options::ORDERED };
+}
+
+/// An ext4.
+pub struct Ext4 {
+    options: Options,
+    state: RefCell<State>,
+    /// The journal.
+    pub journal: Journal,
+    this: Weak<Ext4>,
+}
+
+impl Ext4 {
+    /// Freshly made on a device of so many bytes.
+    ///
+    /// # Panics
+    /// If the device is smaller than 256 MiB, or the journal does not fit.
+    pub fn new(capacity_bytes: u64, options: Options) -> Rc<Ext4> {
+        let layout = Layout::new(capacity_bytes / PAGE_BYTES, options.journal_blocks);
+        let allocator = Allocator::new(&layout);
+        let journal = Journal::new(layout.journal, options.commit_interval);
+        let mut state = State { layout, allocator, nodes: BTreeMap::new(), classes: BTreeMap::new() };
+        state.nodes.insert(InodeNumber::ROOT, Node::new(ROOT_SLOT, true));
+        // mke2fs wrote this one: nothing to journal.
+        state.add_directory_block(&mut Change::default(), InodeNumber::ROOT, 0);
+        Rc::new_cyclic(|this| Ext4 { options, state: RefCell::new(state), journal, this: this.clone() })
+    }
+
+    /// Free blocks.
+    pub fn free_blocks(&self) -> u64 {
+        self.state.borrow().allocator.free_blocks()
+    }
+
+    /// Where the pages of a file lie, in order: first page, first block, pages, whether unwritten.
+    pub fn places(&self, inode: InodeNumber) -> Vec<super::extents::Run> {
+        self.state.borrow().nodes.get(&inode).map_or(Vec::new(), |node| node.extents.iter().copied().collect())
+    }
+
+    /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought in
+    /// and joins.
+    async fn change<T>(
+        &self,
+        machine: &Machine,
+        actor: &Actor,
+        decide: impl FnOnce(&mut State, &mut Change) -> T,
+    ) -> T {
+        let handle = self.journal.start(machine, actor).await;
+        let mut change = Change { id: handle.id, ..Change::default() };
+        let answer = decide(&mut self.state.borrow_mut(), &mut change);
+        if let Some((inode, blocks)) = change.ordered {
+            handle.order(inode, blocks);
+        }
+        for (block, is_new) in change.blocks {
+            handle.join(block, is_new).await;
+        }
+        change.forgotten.iter().for_each(|&block| handle.forget(block));
+        handle.free(&change.freed);
+        handle.stop();
+        answer
+    }
+
+    async fn run_journal(self: Rc<Ext4>, machine: Machine) {
+        loop {
+            let freed: Vec<Blocks> = self.journal.commit_next(&machine).await;
+            let mut state = self.state.borrow_mut();
+            freed.into_iter().for_each(|blocks| state.allocator.release(blocks));
+        }
+    }
+}
+
+impl FileSystem for Ext4 {
+    fn name(&self) -> &'static str {
+        if self.options.dioread_nolock { "ext4 (dioread_nolock)" } else { "ext4 (dioread_lock)" }
+    }
+
+    fn mount(self: Rc<Self>, machine: &Machine) {
+        machine.spawn_kernel(self.clone().run_journal(machine.clone()));
+        let watched = machine.clone();
+        machine.spawn_kernel(async move { self.journal.watch_age(&watched).await });
+    }
+
+    fn create<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.make(machine, actor, directory, inode))
+    }
+
+    fn lookup<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.find(machine, actor, directory, inode))
+    }
+
+    fn unlink<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.remove(machine, actor, directory, inode))
+    }
+
+    fn rename<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        from: &'a Inode,
+        to: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.move_entry(machine, actor, from, to, inode))
+    }
+
+    fn truncate<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a> {
+        Box::pin(self.cut(machine, actor, inode, bytes))
+    }
+
+    fn preallocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a> {
+        Box::pin(self.fill_holes(machine, actor, inode, pages))
+    }
+
+    fn before_write<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        offset: u64,
+        length: u64,
+    ) -> Work<'a> {
+        Box::pin(self.change_times(machine, actor, inode, offset + length))
+    }
+
+    fn map<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent> {
+        Box::pin(async move {
+            let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.leaf(pages.first));
+            if let Some(leaf) = leaf {
+                machine.read_block(actor, leaf).await;
+            }
+            self.place_to_read(inode, pages)
+        })
+    }
+
+    fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent {
+        self.place_to_write(inode, pages)
+    }
+
+    fn allocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent> {
+        Box::pin(self.allocate_pages(machine, actor, inode, pages))
+    }
+
+    fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
+        self.convert_later(machine, written)
+    }
+
+    fn direct_write_completed<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+        _size_bytes: u64,
+    ) -> Work<'a> {
+        Box::pin(self.convert(machine, actor, inode.number, pages))
+    }
+
+    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, is_data_only: bool) -> Work<'a> {
+        let state = self.state.borrow();
+        let node = state.nodes.get(&inode.number);
+        let id = node.map(|node| if is_data_only { node.datasync_id } else { node.sync_id });
+        match id {
+            Some(id) => Box::pin(self.make_durable(machine, actor, id)),
+            None => done(()),
+        }
+    }
+
+    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a> {
+        Box::pin(self.make_durable(machine, actor, self.journal.last_id()))
+    }
+
+    fn class_of_block(&self, page: u64) -> Class {
+        let state = self.state.borrow();
+        let moving = || state.classes.get(&page).copied();
+        state.layout.class_of(page).or_else(moving).unwrap_or(Class::UNCLASSIFIED)
+    }
+
+    fn assert_conserved(&self) {
+        self.journal.assert_conserved();
+    }
+}

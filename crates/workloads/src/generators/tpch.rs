@@ -1,0 +1,157 @@
+//! TPC-H-like: the I/O of the decision-support queries that Differentiated Storage Services runs (2, 17, 18 and 19).
+//!
+//! A query is scans of tables, random look-ups by an index, and temporary files, one after the other. Which of them is ours,
+//! from the text of each query in the TPC-H specification, its cardinalities and the selectivity of its predicates, with the
+//! plan that a row store with indexes on keys chooses:
+//!
+//! | query | plan |
+//! | --- | --- |
+//! | 2 | scan part; for the 1 in 250 of the size and type (1/50 x 1/5), look up their 4 suppliers each in partsupp, twice |
+//! | 17 | scan part; for the 1 in 1000 of the brand and container (1/25 x 1/40), look up their 30 lines each, twice |
+//! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
+//! | 19 | scan part; scan lineitem |
+
+use crate::design::{Common, Design};
+use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
+use crate::random::Random;
+use crate::step::{Action, FileIndex};
+
+/// Bytes of a page and of a call (PostgreSQL: BLCKSZ).
+const PAGE: u64 = 8192;
+/// Bytes that a row takes beside its data: tuple header 24, line pointer 4, alignment and page header 8 (PostgreSQL).
+const ROW_OVERHEAD: u64 = 36;
+/// Bytes that Q18's sort writes for a line: key, quantity and the tuple's header in the sort's file. Ours.
+const SORT_BYTES_PER_LINE: u64 = 32;
+/// Look-ups by one index read so many parts a line (TPC-H: 4 suppliers of a part; 6,000,000 lines of 200,000 parts).
+const SUPPLIERS_PER_PART: u64 = 4;
+const LINES_PER_PART: u64 = 30;
+/// Parts for each that a query chooses (TPC-H, clauses 2.4.2 and 2.4.17).
+const PARTS_PER_CHOSEN_Q2: u64 = 250;
+const PARTS_PER_CHOSEN_Q17: u64 = 1000;
+/// The subquery looks at the same rows again.
+const PASSES: u64 = 2;
+
+/// A table: its name, rows for each unit of scale, and bytes of data in a row (TPC-H, clause 4.2.5).
+struct Table(&'static str, u64, u64);
+
+const TABLES: [Table; 5] = [
+    Table("part", 200_000, 155),
+    Table("partsupp", 800_000, 144),
+    Table("customer", 150_000, 179),
+    Table("orders", 1_500_000, 104),
+    Table("lineitem", 6_000_000, 112),
+];
+const PART: u64 = 0;
+const PARTSUPP: u64 = 1;
+const CUSTOMER: u64 = 2;
+const ORDERS: u64 = 3;
+const LINEITEM: u64 = 4;
+const TEMPORARY: FileIndex = FileIndex(TABLES.len() as u64);
+
+/// The queries that the paper runs (section 5.2).
+pub(crate) const QUERIES: [u64; 4] = [2, 17, 18, 19];
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Begin,
+    Scan(u64),
+    /// So many random pages of a table.
+    LookUp(u64, u64),
+    /// So many bytes through a temporary file.
+    Sort(u64),
+    End,
+}
+
+/// TPC-H-like queries, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct TpcH {
+    pub(crate) queries: Vec<u64>,
+    pub(crate) scale: u64,
+}
+
+impl TpcH {
+    fn table_bytes(&self, table: u64) -> u64 {
+        let Table(_, rows, bytes) = TABLES[table as usize];
+        (self.scale * rows * (bytes + ROW_OVERHEAD)).next_multiple_of(PAGE)
+    }
+
+    fn phases(&self, query: u64) -> Vec<Phase> {
+        let Table(_, parts, _) = TABLES[PART as usize];
+        let Table(_, lines, _) = TABLES[LINEITEM as usize];
+        let parts = parts * self.scale;
+        let look_ups = |part_in: u64, rows: u64| parts / part_in * rows * PASSES;
+        let middle = match query {
+            2 => vec![Phase::Scan(PART), Phase::LookUp(PARTSUPP, look_ups(PARTS_PER_CHOSEN_Q2, SUPPLIERS_PER_PART))],
+            17 => vec![Phase::Scan(PART), Phase::LookUp(LINEITEM, look_ups(PARTS_PER_CHOSEN_Q17, LINES_PER_PART))],
+            18 => vec![
+                Phase::Scan(LINEITEM),
+                Phase::Sort(lines * self.scale * SORT_BYTES_PER_LINE),
+                Phase::Scan(ORDERS),
+                Phase::Scan(CUSTOMER),
+            ],
+            _ => vec![Phase::Scan(PART), Phase::Scan(LINEITEM)],
+        };
+        [vec![Phase::Begin], middle, vec![Phase::End]].concat()
+    }
+}
+
+impl Design for TpcH {
+    fn file_count(&self, _common: &Common) -> u64 {
+        TABLES.len() as u64
+    }
+
+    fn file(&self, _common: &Common, _seed: u64, file: FileIndex) -> FileSpec {
+        match TABLES.get(file.0 as usize) {
+            Some(Table(name, ..)) => FileSpec::filled((*name).to_owned(), self.table_bytes(file.0)),
+            None => FileSpec::with("temporary".to_owned(), 0, Before::Absent),
+        }
+    }
+
+    fn threads(&self, _common: &Common) -> Vec<ThreadSpec> {
+        let tables = (0..TABLES.len() as u64).map(FileIndex).collect();
+        vec![ThreadSpec::new("query".to_owned(), 1, tables)]
+    }
+
+    fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {
+        let phases: Vec<Phase> = self.queries.iter().flat_map(|&query| self.phases(query)).collect();
+        Box::new(QueryThread { design: self.clone(), phases: phases.into_iter(), table: 0, look_ups: 0 })
+    }
+}
+
+struct QueryThread {
+    design: TpcH,
+    phases: std::vec::IntoIter<Phase>,
+    /// Where look-ups go.
+    table: u64,
+    /// Look-ups to come.
+    look_ups: u64,
+}
+
+impl Generator for QueryThread {
+    fn next(&mut self, random: &mut Random, _taken: u64, script: &mut Script) {
+        if self.look_ups == 0 {
+            match self.phases.next() {
+                None => return,
+                Some(Phase::Begin) => script.begin(None),
+                Some(Phase::End) => script.end(),
+                Some(Phase::Scan(table)) => {
+                    script.sweep(FileIndex(table), true, 0..self.design.table_bytes(table), PAGE);
+                }
+                Some(Phase::Sort(bytes)) => {
+                    script.call(Action::Create { file: TEMPORARY });
+                    script.sweep(TEMPORARY, false, 0..bytes, PAGE);
+                    script.sweep(TEMPORARY, true, 0..bytes, PAGE);
+                    script.call(Action::Close { file: TEMPORARY });
+                    script.call(Action::Unlink { file: TEMPORARY });
+                }
+                Some(Phase::LookUp(table, count)) => (self.table, self.look_ups) = (table, count),
+            }
+        }
+        if self.look_ups > 0 {
+            self.look_ups -= 1;
+            let pages = self.design.table_bytes(self.table) / PAGE;
+            let offset = random.below(pages) * PAGE;
+            script.call(Action::Read { file: FileIndex(self.table), offset, length: PAGE });
+        }
+    }
+}

@@ -19,7 +19,6 @@
 //! | `port` | what a front end can do |
 //! | `buffer` | a front end's buffers |
 //! | `turn` | the thread's loop; front ends come and go |
-//! | `gathering` | when to wait a moment for more |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
 //! | `administration` | pools, volumes, switching the scheduler |
@@ -35,7 +34,6 @@ mod core;
 mod emulation;
 mod error;
 pub mod front_end;
-mod gathering;
 mod handle;
 mod meter;
 mod port;

@@ -3,7 +3,6 @@
 use super::buffer::{Arena, Buffer};
 use super::core::Core;
 use super::front_end::{Payload, Submission};
-use super::gathering::Depth;
 use super::ring::Owner;
 use crate::backend::VolumeInfo;
 use io_uring::squeue;
@@ -23,7 +22,6 @@ pub(crate) struct Seat {
     pub(crate) operations: u32,
     /// Its requests under way.
     pub(crate) requests: u32,
-    pub(crate) depth: Depth,
     /// It heard something in this turn.
     pub(crate) is_touched: bool,
 }
@@ -81,7 +79,6 @@ impl Port<'_> {
     /// that is read-only, a payload that does not fit) is answered with an error.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
-        self.seat.depth.count();
         self.core.submit(self.seat, submission);
     }
 

@@ -18,10 +18,6 @@ use std::os::fd::RawFd;
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Completions that fit before the kernel must queue them elsewhere (it loses none). A power of two.
 const COMPLETION_ENTRIES: u32 = 4096;
-/// Completions that end a gathering wait before its time.
-const GATHERED_MAX: usize = 16;
-/// How long a gathering wait without a timeout takes at the most.
-const TIMEOUT_MAX: Span = Span::from_secs(3600);
 /// Bits of a front end's tag.
 const TAG_BITS: u32 = 24;
 
@@ -73,7 +69,6 @@ pub(crate) struct Completed {
 /// The ring. It belongs to the thread that made it.
 pub(crate) struct Ring {
     ring: IoUring,
-    can_gather: bool,
 }
 
 fn timespec(span: Span) -> types::Timespec {
@@ -94,8 +89,7 @@ impl Ring {
             .setup_coop_taskrun()
             .setup_submit_all()
             .build(SUBMISSION_ENTRIES)?;
-        let can_gather = ring.params().is_feature_min_timeout();
-        Ok(Ring { ring, can_gather })
+        Ok(Ring { ring })
     }
 
     /// Queues an operation for the end of the turn.
@@ -128,21 +122,11 @@ impl Ring {
     }
 
     /// Hands over what was queued and waits until something completes or `timeout` has passed; zero only looks.
-    ///
-    /// With `gather`, waits that long for more to complete, unless [`GATHERED_MAX`] have or the timeout is sooner. What a
-    /// socket receives meanwhile joins one receive. Kernels before 6.12 cannot, and wake up more often.
-    pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>, gather: Option<Span>) -> io::Result<()> {
+    pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
         let submitter = self.ring.submitter();
-        let gather = gather.filter(|&span| self.can_gather && timeout.is_none_or(|timeout| span < timeout));
-        let timespec = timespec(timeout.unwrap_or(TIMEOUT_MAX));
-        let arguments = types::SubmitArgs::new().timespec(&timespec);
-        let result = match (gather, timeout) {
-            (Some(gather), _) => {
-                let arguments = arguments.min_wait_usec((gather.as_nanos() / 1_000) as u32);
-                submitter.submit_with_args(GATHERED_MAX, &arguments)
-            }
-            (None, Some(_)) => submitter.submit_with_args(1, &arguments),
-            (None, None) => submitter.submit_and_wait(1),
+        let result = match timeout {
+            Some(timeout) => submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec(timeout))),
+            None => submitter.submit_and_wait(1),
         };
         match result.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
@@ -177,7 +161,7 @@ mod tests {
     fn a_timeout_ends_the_wait_and_nothing_is_lost() {
         let mut ring = Ring::new().unwrap();
         let mut completed = Vec::new();
-        ring.submit_and_wait(Some(Span::from_micros(10)), None).unwrap();
+        ring.submit_and_wait(Some(Span::from_micros(10))).unwrap();
         ring.drain(&mut completed);
         assert!(completed.is_empty());
         for index in 0..3 * SUBMISSION_ENTRIES {
@@ -185,7 +169,7 @@ mod tests {
             unsafe { ring.push(opcode::Nop::new().build(), Owner::Piece(index)) };
         }
         while completed.len() < 3 * SUBMISSION_ENTRIES as usize {
-            ring.submit_and_wait(None, None).unwrap();
+            ring.submit_and_wait(None).unwrap();
             ring.drain(&mut completed);
         }
         let owners: Vec<_> = completed.iter().map(|completed| completed.owner).collect();

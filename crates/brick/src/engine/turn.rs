@@ -7,7 +7,6 @@ use super::core::{Core, VolumeSeat};
 use super::emulation::Emulation;
 use super::error::EngineError;
 use super::front_end::FrontEnd;
-use super::gathering::{Depth, GATHER_SPAN, Gathering, Intake};
 use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionConfig};
 use super::meter::Meters;
 use super::port::{Port, Seat};
@@ -47,8 +46,6 @@ pub(super) struct Engine {
     /// When the first of those who were asked to stop is cut off.
     next_cut: Option<Time>,
     completed: Vec<Completed>,
-    gathering: Gathering,
-    intake: Intake,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     is_ending: bool,
@@ -97,8 +94,6 @@ impl Engine {
             leaving: Vec::new(),
             next_cut: None,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
-            gathering: Gathering::default(),
-            intake: Intake::default(),
             commands,
             wake,
             is_ending: false,
@@ -115,8 +110,7 @@ impl Engine {
                 break None;
             }
             let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
-            let gathers = self.gathering.after(std::mem::take(&mut self.intake));
-            if let Err(source) = self.core.ring.submit_and_wait(timeout, gathers.then_some(GATHER_SPAN)) {
+            if let Err(source) = self.core.ring.submit_and_wait(timeout) {
                 break Some(EngineError::Ring { source });
             }
         };
@@ -206,7 +200,6 @@ impl Engine {
             let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else { continue };
             seat.is_touched = false;
             front_end.turn_ended(&mut Port { core: &mut self.core, seat });
-            self.intake.add(&mut seat.depth);
             if front_end.is_finished() {
                 self.leaving.push(index);
             }
@@ -261,7 +254,6 @@ impl Engine {
             arena,
             operations: 0,
             requests: 0,
-            depth: Depth::default(),
             is_touched: false,
         };
         let index = self.front_ends.insert(Attached { seat, front_end, cut_at: None });

@@ -25,8 +25,13 @@ pub(crate) trait Design: Debug + Send + Sync {
         format!("d{}", directory.0)
     }
 
-    /// The threads, by number.
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec>;
+    /// Threads 0 to this - 1 run.
+    fn thread_count(&self, common: &Common) -> u32 {
+        common.threads
+    }
+
+    /// What the host should know of a thread.
+    fn thread(&self, common: &Common, thread: u32) -> ThreadSpec;
 
     /// What a thread does.
     fn program(&self, common: &Common, seed: u64, thread: u32) -> Program;
@@ -87,15 +92,5 @@ impl Common {
             (None, None, Arrivals::Closed { .. }) => 1,
             (None, None, _) => DEPTH_UNLIMITED,
         }
-    }
-
-    /// Threads of this name, all alike, each with the files that `files` says.
-    pub(crate) fn equal_threads(
-        &self,
-        name: &str,
-        depth: u32,
-        files: impl Fn(u32) -> Vec<FileIndex>,
-    ) -> Vec<ThreadSpec> {
-        (0..self.threads).map(|number| ThreadSpec::new(format!("{name}.{number}"), depth, files(number))).collect()
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! let workload: Workload = "append 4KiB, fsync, think 10ms".parse().unwrap();
 //! let plan = workload.plan(7);
-//! assert_eq!(plan.file(plan.threads()[0].files[0]).path, "log.0");
+//! assert_eq!(plan.file(plan.threads().next().unwrap().files[0]).path, "log.0");
 //! let calls = plan.thread(0).filter_map(|step| match step {
 //!     Step::Call(action) => Some(action),
 //!     _ => None,

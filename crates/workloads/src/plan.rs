@@ -60,8 +60,9 @@ pub struct ThreadSpec {
 }
 
 impl ThreadSpec {
-    pub(crate) fn new(name: String, depth: u32, files: Vec<FileIndex>) -> ThreadSpec {
-        ThreadSpec { name, depth, files }
+    /// One that makes a call after the other.
+    pub(crate) fn new(name: impl Into<String>, files: Vec<FileIndex>) -> ThreadSpec {
+        ThreadSpec { name: name.into(), depth: 1, files }
     }
 }
 
@@ -98,9 +99,14 @@ impl Plan {
         self.design.directory(directory)
     }
 
-    /// The threads, by number.
-    pub fn threads(&self) -> Vec<ThreadSpec> {
-        self.design.threads(&self.common)
+    /// How many threads run.
+    pub fn thread_count(&self) -> u32 {
+        self.design.thread_count(&self.common)
+    }
+
+    /// What the host should know of each thread, by number.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadSpec> {
+        (0..self.thread_count()).map(|thread| self.design.thread(&self.common, thread))
     }
 
     /// When its threads start and when they are asked for no further step, after the experiment's start. The times in
@@ -114,10 +120,9 @@ impl Plan {
     /// # Panics
     /// If there is no thread of this number.
     pub fn thread(&self, thread: u32) -> Thread {
-        let specs = self.threads();
-        let files = &specs[thread as usize].files;
-        let script =
-            Script { items: files.iter().map(|&file| Item::Step(Step::Call(Action::Open { file }))).collect() };
+        assert!(thread < self.thread_count(), "thread {thread} of {}", self.thread_count());
+        let files = self.design.thread(&self.common, thread).files.into_iter();
+        let script = Script { items: files.map(|file| Item::Step(Step::Call(Action::Open { file }))).collect() };
         let random = Random::new(self.seed, Purpose::Thread, u64::from(thread));
         Thread { program: self.design.program(&self.common, self.seed, thread), script, random, taken: 0 }
     }
@@ -252,5 +257,24 @@ mod tests {
         let steps: Vec<Step> = std::iter::from_fn(|| script.pop()).collect();
         let write = |offset, length| Step::Call(Action::Write { file, offset, length });
         assert_eq!(steps, [write(0, 4), write(4, 4), write(8, 2)]);
+    }
+
+    /// Steps ahead of a thread at most: a page of an index and thirty rows (the longest unit that is written at once).
+    const AHEAD_MAX: usize = 32;
+
+    #[test]
+    fn a_thread_remembers_few_steps_however_long_its_units() {
+        for text in include_str!("../../../docs/workloads.md").lines() {
+            let Ok(workload) = text.parse::<crate::Workload>() else { continue };
+            let mut thread = workload.plan(1).thread(0);
+            // The steps before the first unit open the files.
+            let files = workload.plan(1).threads().next().unwrap().files.len();
+            for _ in 0..20_000 {
+                if let Some(Step::Take { at_least, .. }) = thread.next() {
+                    thread.took(at_least);
+                }
+                assert!(thread.script.items.len() <= AHEAD_MAX.max(files), "{text}: {}", thread.script.items.len());
+            }
+        }
     }
 }

@@ -104,3 +104,64 @@ impl DirtyPages {
         (page < self.pages).then_some(page)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn draws_are_even_and_streams_differ_by_seed_purpose_and_number() {
+        let mut random = Random::new(1, Purpose::Thread, 0);
+        let mut counts = [0u32; 7];
+        for _ in 0..70_000 {
+            counts[random.below(7) as usize] += 1;
+        }
+        // A count deviates by 93; five deviations.
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 465), "{counts:?}");
+        let first = |seed, purpose, number| Random::new(seed, purpose, number).below(u64::MAX);
+        let drawn = first(1, Purpose::Thread, 0);
+        let others = [(2, Purpose::Thread, 0), (1, Purpose::FileSize, 0), (1, Purpose::Thread, 1)];
+        assert!(others.into_iter().all(|(seed, purpose, number)| first(seed, purpose, number) != drawn));
+    }
+
+    /// The slow, obvious way: hit pages one by one.
+    fn hit(pages: u64, updates: u64, random: &mut Random) -> Vec<bool> {
+        let mut is_hit = vec![false; pages as usize];
+        for _ in 0..updates {
+            is_hit[random.below(pages) as usize] = true;
+        }
+        is_hit
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+        #[test]
+        fn dirty_pages_are_as_many_as_if_each_update_had_been_made(
+            pages in 1u64..60, updates in 0u64..200, seed: u64
+        ) {
+            let mut random = Random::new(seed, Purpose::Thread, 0);
+            let (mut walked, mut made, rounds) = (vec![0u32; pages as usize], vec![0u32; pages as usize], 400);
+            for _ in 0..rounds {
+                let mut dirty = DirtyPages::new(pages, updates);
+                let mut last = None;
+                while let Some(page) = dirty.next(&mut random) {
+                    prop_assert!(last < Some(page), "in order, each once");
+                    last = Some(page);
+                    walked[page as usize] += 1;
+                }
+                for (count, is_hit) in made.iter_mut().zip(hit(pages, updates, &mut random)) {
+                    *count += u32::from(is_hit);
+                }
+            }
+            // Each page's count is binomial with a deviation of at most 10; a difference of two, six deviations.
+            for (walked, made) in walked.iter().zip(&made) {
+                prop_assert!(walked.abs_diff(*made) <= 85, "{walked} and {made} of {rounds}");
+            }
+            let expected = DirtyPages::new(pages, updates).expected();
+            let mean = made.iter().sum::<u32>() as f64 / f64::from(rounds);
+            prop_assert!((expected - mean).abs() <= 0.1 * expected.sqrt() + 0.6, "{expected} and {mean}");
+        }
+    }
+}

@@ -55,13 +55,16 @@ impl Design for Access {
         }
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
+    fn thread(&self, common: &Common, thread: u32) -> ThreadSpec {
         let name = match self.read_percent {
             100 => "reader",
             0 => "writer",
             _ => "mixer",
         };
-        common.equal_threads(name, common.depth(), |thread| vec![self.file_of(thread)])
+        ThreadSpec {
+            depth: self.depth(common),
+            ..ThreadSpec::new(format!("{name}.{thread}"), vec![self.file_of(thread)])
+        }
     }
 
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {
@@ -71,7 +74,7 @@ impl Design for Access {
             design: self.clone(),
             file: self.file_of(thread),
             sync: common.sync,
-            is_started: common.depth() > 1,
+            is_started: self.depth(common) > 1,
             pace: common.pace(),
             position: self.region.start + skipped * self.block,
             run_left: 0,
@@ -81,6 +84,10 @@ impl Design for Access {
 }
 
 impl Access {
+    /// Appended writes go one after the other, or they would leave holes.
+    fn depth(&self, common: &Common) -> u32 {
+        if self.pattern == Pattern::Append { 1 } else { common.depth() }
+    }
     fn file_of(&self, thread: u32) -> FileIndex {
         FileIndex(if self.is_own { u64::from(thread) } else { 0 })
     }
@@ -143,9 +150,6 @@ impl Generator for AccessThread {
         let is_first = self.unsynced == 0;
         let due = if is_first { self.pace.next(random) } else { None };
         if self.is_started {
-            if is_full {
-                script.call(Action::Truncate { file: self.file, length: 0 });
-            }
             script.step(Step::Start { due, action });
             return;
         }

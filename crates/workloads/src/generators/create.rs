@@ -31,8 +31,8 @@ impl Design for Create {
         u64::from(common.threads)
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
-        common.equal_threads("creator", 1, |_| Vec::new())
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        ThreadSpec::new(format!("creator.{thread}"), Vec::new())
     }
 
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {

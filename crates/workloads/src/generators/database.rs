@@ -69,9 +69,12 @@ impl Design for Database {
         }
     }
 
-    fn threads(&self, _common: &Common) -> Vec<ThreadSpec> {
-        let thread = |name: &str| ThreadSpec::new(name.to_owned(), 1, vec![DATABASE, LOG]);
-        vec![thread("client.0"), thread("checkpointer")]
+    fn thread_count(&self, _common: &Common) -> u32 {
+        2
+    }
+
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        ThreadSpec::new(if thread == 0 { "client.0" } else { "checkpointer" }, vec![DATABASE, LOG])
     }
 
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {

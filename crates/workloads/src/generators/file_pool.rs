@@ -118,8 +118,8 @@ impl Design for FilePool {
         format!("d{}", directory.0)
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
-        common.equal_threads("server", 1, |_| Vec::new())
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        ThreadSpec::new(format!("server.{thread}"), Vec::new())
     }
 
     fn program(&self, common: &Common, seed: u64, thread: u32) -> Program {

@@ -195,7 +195,7 @@ pub(crate) struct Sfs2014 {
     pub(crate) load: u32,
 }
 
-/// A thread's place: its component, its unit of load, its number there, and the first of its files.
+/// A thread's place: its component, its number among the component's threads, and the first of its files.
 struct Place {
     component: &'static Component,
     number: u32,
@@ -249,14 +249,13 @@ impl Design for Sfs2014 {
         self.file_count(common).div_ceil(FILES_PER_DIRECTORY)
     }
 
-    fn threads(&self, _common: &Common) -> Vec<ThreadSpec> {
-        let name = |thread| {
-            let place = self.place(thread);
-            format!("{}.{}", place.component.name, place.number)
-        };
-        (0..self.load * self.kind.threads_per_load())
-            .map(|thread| ThreadSpec::new(name(thread), 1, Vec::new()))
-            .collect()
+    fn thread_count(&self, _common: &Common) -> u32 {
+        self.load * self.kind.threads_per_load()
+    }
+
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        let Place { component, number, .. } = self.place(thread);
+        ThreadSpec::new(format!("{}.{number}", component.name), Vec::new())
     }
 
     fn program(&self, _common: &Common, _seed: u64, thread: u32) -> Program {
@@ -319,7 +318,7 @@ impl OperationThread {
         script.call(Action::Close { file });
     }
 
-    /// A new file, or what is left to do for an unlink when there is none to remove.
+    /// A new file. An unlink with nothing to remove makes one, so that its thread does not run out of files to remove.
     fn make(&mut self, script: &mut Script) {
         let file = FileIndex(self.next_file);
         script.call(Action::Create { file });

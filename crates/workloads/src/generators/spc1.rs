@@ -22,7 +22,7 @@ use crate::design::{Common, Design};
 use crate::pace::{Arrivals, Pace};
 use crate::plan::{FileSpec, Generator, Program, Script, ThreadSpec, transfer};
 use crate::random::Random;
-use crate::step::{FileIndex, Step};
+use crate::step::{DEPTH_UNLIMITED, FileIndex, Step};
 
 /// I/Os per second and BSU (SPC-1).
 const IOPS_PER_BSU: f64 = 50.0;
@@ -121,9 +121,13 @@ impl Design for Spc1 {
         FileSpec::filled(format!("asu{}", unit + 1), self.blocks(unit) * BLOCK)
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
+    fn thread_count(&self, _common: &Common) -> u32 {
+        1
+    }
+
+    fn thread(&self, common: &Common, _thread: u32) -> ThreadSpec {
         let units = (0..UNIT_PERCENT.len() as u64).map(FileIndex).collect();
-        vec![ThreadSpec::new("spc1".to_owned(), common.depth(), units)]
+        ThreadSpec { depth: common.depth.unwrap_or(DEPTH_UNLIMITED), ..ThreadSpec::new("spc1", units) }
     }
 
     fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {

@@ -23,8 +23,8 @@ impl Design for Spin {
         FileSpec::with(format!("none.{}", file.0), 0, Before::Absent)
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
-        common.equal_threads("spinner", 1, |_| Vec::new())
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        ThreadSpec::new(format!("spinner.{thread}"), Vec::new())
     }
 
     fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {

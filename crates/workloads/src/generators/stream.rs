@@ -27,9 +27,9 @@ impl Design for Stream {
         FileSpec::filled(format!("{}.{}", self.name, file.0), self.size)
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
         let name = if self.is_read { "player" } else { "recorder" };
-        common.equal_threads(name, 1, |thread| vec![FileIndex(u64::from(thread))])
+        ThreadSpec::new(format!("{name}.{thread}"), vec![FileIndex(u64::from(thread))])
     }
 
     fn program(&self, _common: &Common, _seed: u64, thread: u32) -> Program {

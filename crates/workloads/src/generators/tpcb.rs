@@ -79,12 +79,16 @@ impl Design for TpcB {
         }
     }
 
-    fn threads(&self, common: &Common) -> Vec<ThreadSpec> {
-        let clients = Common { threads: self.clients, ..common.clone() };
-        let mut threads = clients.equal_threads("client", 1, |_| vec![ACCOUNTS]);
-        threads.push(ThreadSpec::new("wal".to_owned(), 1, vec![LOG]));
-        threads.push(ThreadSpec::new("checkpointer".to_owned(), 1, vec![ACCOUNTS, HISTORY]));
-        threads
+    fn thread_count(&self, _common: &Common) -> u32 {
+        self.clients + 2
+    }
+
+    fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
+        match thread.checked_sub(self.clients) {
+            None => ThreadSpec::new(format!("client.{thread}"), vec![ACCOUNTS]),
+            Some(0) => ThreadSpec::new("wal", vec![LOG]),
+            Some(_) => ThreadSpec::new("checkpointer", vec![ACCOUNTS, HISTORY]),
+        }
     }
 
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {

@@ -22,7 +22,9 @@ const PAGE: u64 = 8192;
 const ROW_OVERHEAD: u64 = 36;
 /// Bytes that Q18's sort writes for a line: key, quantity and the tuple's header in the sort's file. Ours.
 const SORT_BYTES_PER_LINE: u64 = 32;
-/// Look-ups by one index read so many parts a line (TPC-H: 4 suppliers of a part; 6,000,000 lines of 200,000 parts).
+/// Bytes of an index for a row: tuple header 8, key 8, line pointer 4 (PostgreSQL's B-tree).
+const INDEX_BYTES_PER_ROW: u64 = 20;
+/// Rows of a part in partsupp and in lineitem (TPC-H: 4 suppliers of a part; 6,000,000 lines of 200,000 parts).
 const SUPPLIERS_PER_PART: u64 = 4;
 const LINES_PER_PART: u64 = 30;
 /// Parts for each that a query chooses (TPC-H, clauses 2.4.2 and 2.4.17).
@@ -46,7 +48,9 @@ const PARTSUPP: u64 = 1;
 const CUSTOMER: u64 = 2;
 const ORDERS: u64 = 3;
 const LINEITEM: u64 = 4;
-const TEMPORARY: FileIndex = FileIndex(TABLES.len() as u64);
+/// The index of a table is the file so many after it.
+const INDEX: u64 = TABLES.len() as u64;
+const TEMPORARY: FileIndex = FileIndex(2 * INDEX);
 
 /// The queries that the paper runs (section 5.2).
 pub(crate) const QUERIES: [u64; 4] = [2, 17, 18, 19];
@@ -55,8 +59,12 @@ pub(crate) const QUERIES: [u64; 4] = [2, 17, 18, 19];
 enum Phase {
     Begin,
     Scan(u64),
-    /// So many random pages of a table.
-    LookUp(u64, u64),
+    /// So many keys in the index of a table: a page of the index, and so many pages of the table.
+    LookUp {
+        table: u64,
+        keys: u64,
+        rows: u64,
+    },
     /// So many bytes through a temporary file.
     Sort(u64),
     End,
@@ -75,14 +83,22 @@ impl TpcH {
         (self.scale * rows * (bytes + ROW_OVERHEAD)).next_multiple_of(PAGE)
     }
 
+    /// Bytes of a file: a table or its index.
+    fn bytes(&self, file: u64) -> u64 {
+        match file.checked_sub(INDEX) {
+            None => self.table_bytes(file),
+            Some(table) => (self.scale * TABLES[table as usize].1 * INDEX_BYTES_PER_ROW).next_multiple_of(PAGE),
+        }
+    }
+
     fn phases(&self, query: u64) -> Vec<Phase> {
         let Table(_, parts, _) = TABLES[PART as usize];
         let Table(_, lines, _) = TABLES[LINEITEM as usize];
         let parts = parts * self.scale;
-        let look_ups = |part_in: u64, rows: u64| parts / part_in * rows * PASSES;
+        let look_up = |table, one_in, rows| Phase::LookUp { table, keys: parts / one_in * PASSES, rows };
         let middle = match query {
-            2 => vec![Phase::Scan(PART), Phase::LookUp(PARTSUPP, look_ups(PARTS_PER_CHOSEN_Q2, SUPPLIERS_PER_PART))],
-            17 => vec![Phase::Scan(PART), Phase::LookUp(LINEITEM, look_ups(PARTS_PER_CHOSEN_Q17, LINES_PER_PART))],
+            2 => vec![Phase::Scan(PART), look_up(PARTSUPP, PARTS_PER_CHOSEN_Q2, SUPPLIERS_PER_PART)],
+            17 => vec![Phase::Scan(PART), look_up(LINEITEM, PARTS_PER_CHOSEN_Q17, LINES_PER_PART)],
             18 => vec![
                 Phase::Scan(LINEITEM),
                 Phase::Sort(lines * self.scale * SORT_BYTES_PER_LINE),
@@ -97,39 +113,51 @@ impl TpcH {
 
 impl Design for TpcH {
     fn file_count(&self, _common: &Common) -> u64 {
-        TABLES.len() as u64
+        2 * INDEX
     }
 
     fn file(&self, _common: &Common, _seed: u64, file: FileIndex) -> FileSpec {
-        match TABLES.get(file.0 as usize) {
-            Some(Table(name, ..)) => FileSpec::filled((*name).to_owned(), self.table_bytes(file.0)),
-            None => FileSpec::with("temporary".to_owned(), 0, Before::Absent),
+        if file >= TEMPORARY {
+            return FileSpec::with("temporary".to_owned(), 0, Before::Absent);
         }
+        let Table(name, ..) = TABLES[(file.0 % INDEX) as usize];
+        let path = if file.0 < INDEX { name.to_owned() } else { format!("{name}.index") };
+        FileSpec::filled(path, self.bytes(file.0))
     }
 
-    fn threads(&self, _common: &Common) -> Vec<ThreadSpec> {
-        let tables = (0..TABLES.len() as u64).map(FileIndex).collect();
-        vec![ThreadSpec::new("query".to_owned(), 1, tables)]
+    fn thread_count(&self, _common: &Common) -> u32 {
+        1
+    }
+
+    fn thread(&self, common: &Common, _thread: u32) -> ThreadSpec {
+        ThreadSpec::new("query", (0..self.file_count(common)).map(FileIndex).collect())
     }
 
     fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {
         let phases: Vec<Phase> = self.queries.iter().flat_map(|&query| self.phases(query)).collect();
-        Box::new(QueryThread { design: self.clone(), phases: phases.into_iter(), table: 0, look_ups: 0 })
+        Box::new(QueryThread { design: self.clone(), phases: phases.into_iter(), table: 0, keys: 0, rows: 0 })
     }
 }
 
 struct QueryThread {
     design: TpcH,
     phases: std::vec::IntoIter<Phase>,
-    /// Where look-ups go.
+    /// Where keys are looked up, how many are to come, and how many rows each has.
     table: u64,
-    /// Look-ups to come.
-    look_ups: u64,
+    keys: u64,
+    rows: u64,
+}
+
+impl QueryThread {
+    fn read_any(&self, file: u64, random: &mut Random, script: &mut Script) {
+        let offset = random.below(self.design.bytes(file) / PAGE) * PAGE;
+        script.call(Action::Read { file: FileIndex(file), offset, length: PAGE });
+    }
 }
 
 impl Generator for QueryThread {
     fn next(&mut self, random: &mut Random, _taken: u64, script: &mut Script) {
-        if self.look_ups == 0 {
+        if self.keys == 0 {
             match self.phases.next() {
                 None => return,
                 Some(Phase::Begin) => script.begin(None),
@@ -144,14 +172,15 @@ impl Generator for QueryThread {
                     script.call(Action::Close { file: TEMPORARY });
                     script.call(Action::Unlink { file: TEMPORARY });
                 }
-                Some(Phase::LookUp(table, count)) => (self.table, self.look_ups) = (table, count),
+                Some(Phase::LookUp { table, keys, rows }) => (self.table, self.keys, self.rows) = (table, keys, rows),
             }
         }
-        if self.look_ups > 0 {
-            self.look_ups -= 1;
-            let pages = self.design.table_bytes(self.table) / PAGE;
-            let offset = random.below(pages) * PAGE;
-            script.call(Action::Read { file: FileIndex(self.table), offset, length: PAGE });
+        if self.keys > 0 {
+            self.keys -= 1;
+            self.read_any(INDEX + self.table, random, script);
+            for _ in 0..self.rows {
+                self.read_any(self.table, random, script);
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ impl Host {
             waiting: None,
             is_done: false,
         };
-        let threads = (0..plan.threads().len() as u32).map(running).collect();
+        let threads = (0..plan.thread_count()).map(running).collect();
         let (lengths, counters) = (BTreeMap::new(), BTreeMap::new());
         Host { plan, threads, lengths, counters, now: Span::ZERO, made: Vec::new() }
     }

@@ -19,8 +19,6 @@ pub enum Before {
     Absent,
     /// There, with no bytes.
     Empty,
-    /// There, with its blocks allocated; what is in them does not matter (fallocate).
-    Allocated,
     /// There, with data in its blocks.
     Filled,
 }
@@ -109,8 +107,8 @@ impl Plan {
         (0..self.thread_count()).map(|thread| self.design.thread(&self.common, thread))
     }
 
-    /// When its threads start and when they are asked for no further step, after the experiment's start. The times in
-    /// steps count from the start of this range.
+    /// When its threads start and when they are asked for no further step, after the experiment's start; who then waits
+    /// in a [`Step::Take`] is let go. The times in steps count from the start of this range.
     pub fn active(&self) -> Range<Span> {
         self.common.active.clone()
     }

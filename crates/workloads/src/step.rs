@@ -135,13 +135,14 @@ pub enum Step {
         count: u64,
     },
     /// Wait until a counter has `at_least` this much, or until a time; then take what it has, `at_most` so much. The
-    /// host tells how much that was by `Thread::took`. Waiters of one counter are served in the order in which they came.
+    /// host tells how much that was by `Thread::took`. Waiters of one counter are served in the order in which they
+    /// came.
     Take {
         /// The counter.
         counter: Counter,
         /// What to wait for; 0: do not wait.
         at_least: u64,
-        /// What to leave at most.
+        /// What to take at most; the rest stays.
         at_most: u64,
         /// When to take what there is, without waiting longer; none: never.
         until: Option<Span>,

@@ -31,7 +31,8 @@ const CASES: &[(&str, &str)] = &[
     ("append 4KiB fsync", "column 13: got \"fsync\", allowed: a comma, or the end of the text"),
     (
         "append 4KiB,",
-        "column 13: got the end of the text, allowed: fsync, fdatasync, at, poisson, bursts, think, threads, start or stop",
+        "column 13: got the end of the text, allowed: fsync, fdatasync, at, poisson, bursts, think, threads, start or \
+         stop",
     ),
     ("spin, depth 3", "column 7: got \"depth\", allowed: threads, start or stop"),
     ("append 4KiB, fsync, fsync every 2", "column 21: got \"fsync\", allowed: each addition only once"),

@@ -82,6 +82,15 @@ fn an_append_is_a_unit_with_its_sync_and_cuts_the_file_when_it_is_full() {
 }
 
 #[test]
+fn appended_writes_wait_for_each_other_also_when_they_come_by_the_clock() {
+    let plan = plan("append 4KiB to log 1MiB, at 100/s", 1);
+    assert_eq!(plan.threads().next().unwrap().depth, 1);
+    let made = steps(&plan, 0, 1_000);
+    assert!(!made.iter().any(|step| matches!(step, Step::Start { .. })));
+    assert_eq!(dues(&made)[100], Span::from_secs(1));
+}
+
+#[test]
 fn open_arrivals_have_their_rate_whatever_is_outstanding() {
     let plan = plan("read random 4KiB in db 1GiB, poisson 200/s", 4);
     assert_eq!(plan.threads().next().unwrap().depth, DEPTH_UNLIMITED);

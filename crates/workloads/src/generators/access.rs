@@ -1,7 +1,7 @@
 //! Reads and writes of one file: sequential, random, in runs, mixed, appended, or again and again in memory.
 //!
-//! They differ only in where the next call goes and how many of a hundred are reads, so they are one generator. Runs are
-//! those of the split-level paper's figures 6 and 13: R bytes one after the other, then a jump.
+//! They differ only in where the next call goes and how many of a hundred are reads, so they are one generator. Runs
+//! are those of the split-level paper's figures 6 and 13: R bytes one after the other, then a jump.
 
 use crate::design::{Common, Design, SyncRule};
 use crate::pace::Pace;
@@ -93,8 +93,9 @@ impl Access {
     }
 }
 
-/// Where a thread begins among `blocks`: threads that read one file sequentially start far from each other (Zygaria, section
-/// 5.3), at the start, the half, a quarter, three quarters and so on, so that one more leaves the others where they are.
+/// Where a thread begins among `blocks`: threads that read one file sequentially start far from each other (Zygaria,
+/// section 5.3), at the start, the half, a quarter, three quarters and so on, so that one more leaves the others
+/// where they are.
 fn spread(thread: u32, blocks: u64) -> u64 {
     ((u128::from(blocks) * u128::from(thread.reverse_bits())) >> u32::BITS) as u64
 }

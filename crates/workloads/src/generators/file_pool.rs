@@ -71,8 +71,8 @@ pub(crate) struct FilePool {
 
 impl FilePool {
     /// The paper's numbers: sections 5.4 (262,144 files, 30 a directory, as many transactions) and 5.5 (a million
-    /// files in 1000 directories, as many transactions, requests of 4 KiB). The file server's request size is not in the
-    /// paper; 32 KiB is what NFS clients of its time ask for at most by default.
+    /// files in 1000 directories, as many transactions, requests of 4 KiB). The file server's request size is not in
+    /// the paper; 32 KiB is what NFS clients of its time ask for at most by default.
     pub(crate) fn of_the_paper(server: Server) -> FilePool {
         match server {
             Server::File => {

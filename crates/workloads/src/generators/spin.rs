@@ -7,7 +7,8 @@ use crate::random::Random;
 use crate::step::{FileIndex, Step};
 use plimsoll_core::Span;
 
-/// How much is computed in one step. Ours: short beside a scheduler's time slice, so that a host can share cores fairly.
+/// How much is computed in one step. Ours: short beside a scheduler's time slice, so that a host can share cores
+/// fairly.
 const STEP: Span = Span::from_millis(1);
 
 /// Threads that only compute.

@@ -1,14 +1,14 @@
 //! TPC-B-like: what PostgreSQL does under pgbench (the split-level paper's figure 19), with its write-ahead log, group
 //! commit, and checkpoints.
 //!
-//! **Clients** read the page of a random account, change it in the database's own memory, and wait until their commit is
-//! durable. **The WAL writer** writes the records of all who wait in whole pages, calls fdatasync, and lets them go: group
-//! commit. **The checkpointer**, each interval, writes the pages that were changed since, in the order of the file, spread over
-//! half the interval, and then calls fsync; this last is what hurts the clients.
+//! **Clients** read the page of a random account, change it in the database's own memory, and wait until their commit
+//! is durable. **The WAL writer** writes the records of all who wait in whole pages, calls fdatasync, and lets them
+//! go: group commit. **The checkpointer**, each interval, writes the pages that were changed since, in the order of
+//! the file, spread over half the interval, and then calls fsync; this last is what hurts the clients.
 //!
-//! **Complication.** The first change of a page after a checkpoint puts the whole page into the log. Which pages were changed
-//! is not shared between threads: accounts are drawn evenly, so the *number* of updates says with which probability a page
-//! is dirty, and that number goes through counters.
+//! **Complication.** The first change of a page after a checkpoint puts the whole page into the log. Which pages were
+//! changed is not shared between threads: accounts are drawn evenly, so the *number* of updates says with which
+//! probability a page is dirty, and that number goes through counters.
 
 use crate::design::{Common, Design};
 use crate::pace::Pace;
@@ -21,13 +21,13 @@ use plimsoll_core::Span;
 const PAGE: u64 = 8192;
 /// Rows in the accounts table for each unit of scale (pgbench's documentation).
 const ACCOUNTS_PER_SCALE: u64 = 100_000;
-/// Rows in a page: 8192 bytes less 24 of header, at 128 bytes of tuple (a 24-byte header, 97 of data, aligned to 8) and 4 of
-/// line pointer (PostgreSQL's page layout; 13 MB for each unit of scale).
+/// Rows in a page: 8192 bytes less 24 of header, at 128 bytes of tuple (a 24-byte header, 97 of data, aligned to 8)
+/// and 4 of line pointer (PostgreSQL's page layout; 13 MB for each unit of scale).
 const ACCOUNTS_PER_PAGE: u64 = 61;
 /// History rows in a page: 52 bytes of tuple and line pointer, aligned (PostgreSQL's page layout).
 const HISTORY_ROWS_PER_PAGE: u64 = 157;
-/// Bytes of log for a transaction of three updates, an insert and a commit, without page images. Ours: PostgreSQL's record
-/// headers (24 to 60 bytes) and the new tuples.
+/// Bytes of log for a transaction of three updates, an insert and a commit, without page images. Ours: PostgreSQL's
+/// record headers (24 to 60 bytes) and the new tuples.
 const LOG_BYTES_PER_TRANSACTION: u64 = 600;
 /// Bytes of log before its files are used again. Ours: PostgreSQL's max_wal_size by default.
 const LOG_BYTES_MAX: u64 = 1 << 30;

@@ -1,13 +1,13 @@
 //! TPC-H-like: the I/O of the decision-support queries that Differentiated Storage Services runs (2, 17, 18 and 19).
 //!
-//! A query is scans of tables, random look-ups by an index, and temporary files, one after the other. Which of them is ours,
-//! from the text of each query in the TPC-H specification, its cardinalities and the selectivity of its predicates, with the
-//! plan that a row store with indexes on keys chooses:
+//! A query is scans of tables, random look-ups by an index, and temporary files, one after the other. Which of them
+//! is ours, from the text of each query in the TPC-H specification, its cardinalities and the selectivity of its
+//! predicates, with the plan that a row store with indexes on keys chooses:
 //!
 //! | query | plan |
 //! | --- | --- |
-//! | 2 | scan part; for the 1 in 250 of the size and type (1/50 x 1/5), look up their 4 suppliers each in partsupp, twice |
-//! | 17 | scan part; for the 1 in 1000 of the brand and container (1/25 x 1/40), look up their 30 lines each, twice |
+//! | 2 | scan part; for the 1 in 250 of the size and type (1/50 x 1/5), look up 4 suppliers each in partsupp, twice |
+//! | 17 | scan part; for the 1 in 1000 of the brand and container (1/25 x 1/40), look up 30 lines each, twice |
 //! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
 //! | 19 | scan part; scan lineitem |
 

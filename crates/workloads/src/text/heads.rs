@@ -19,13 +19,15 @@ use std::sync::Arc;
 
 /// Bytes of one call at most: larger ones are what a system call would cut short.
 const CALL_MAX: u64 = 1 << 30;
-/// Bytes of an appended file before it is cut to nothing, unless the text says. Ours: bounds the disk space of long runs.
+/// Bytes of an appended file before it is cut to nothing, unless the text says. Ours: bounds the disk space of long
+/// runs.
 const APPEND_SIZE: u64 = 1 << 30;
 /// Bytes of one call that overwrites memory, unless the text says: a page.
 const OVERWRITE_BLOCK: u64 = 4096;
 /// From checkpoint to checkpoint, unless the text says (split-level paper, section 7.1.2).
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(30);
-/// Files of a pool, directories, transactions, and units of scale and load at most. Ours: beyond them is a slip of the pen.
+/// Files of a pool, directories, transactions, and units of scale and load at most. Ours: beyond them is a slip of
+/// the pen.
 const FILES_MAX: u64 = 1 << 36;
 const TRANSACTIONS_MAX: u64 = 1 << 50;
 const SCALE_MAX: u64 = 100_000;

@@ -4,8 +4,8 @@
 //! workload = head { "," addition }
 //! ```
 //!
-//! Words are separated by blanks. Each head says which additions it takes; an error names the column, what was there and
-//! what is allowed. `docs/workloads.md` has the whole grammar.
+//! Words are separated by blanks. Each head says which additions it takes; an error names the column, what was there
+//! and what is allowed. `docs/workloads.md` has the whole grammar.
 
 mod additions;
 mod heads;

@@ -28,6 +28,7 @@ const CASES: &[(&str, &str)] = &[
         "mix 101% reads random 4KiB in db 1GiB",
         "column 5: got \"101%\", allowed: a whole number of per cent from 0% to 100%",
     ),
+    ("append 4KiB, think 5µs x", "column 24: got \"x\", allowed: a comma, or the end of the text"),
     ("append 4KiB fsync", "column 13: got \"fsync\", allowed: a comma, or the end of the text"),
     (
         "append 4KiB,",

@@ -159,6 +159,31 @@ fn spc1_walks_come_back_to_where_they_were() {
     assert!(repeated > 0.15, "{repeated}");
 }
 
+#[test]
+fn spc1_streams_of_each_bsu_go_their_own_way() {
+    let goes_on = |load| {
+        let calls = transfers(&steps(&plan(&format!("spc1 load {load} on 100GiB"), 2), 0, 20_000));
+        let log: Vec<_> = calls.into_iter().filter(|call| call.1 == 2).collect();
+        let pairs: Vec<_> = log.windows(2).collect();
+        share(&pairs, |pair| pair[1].2 == pair[0].2 + pair[0].3)
+    };
+    assert_near("log writes that follow each other, one BSU", goes_on(1), 1.0, 0.01);
+    assert_near("log writes that follow each other, 20 BSUs", goes_on(20), 0.05, 0.012);
+}
+
+#[test]
+fn spc1_walks_repeat_their_writes() {
+    let plan = plan("spc1 load 1 on 100GiB", 2);
+    let calls = transfers(&steps(&plan, 0, 300_000));
+    let bytes = plan.file(FileIndex(1)).bytes;
+    let is_hot = |offset: u64| (bytes / 100 * 47..bytes / 100 * 52).contains(&offset);
+    let writes: Vec<u64> =
+        calls.iter().filter(|call| call.1 == 1 && !call.0 && is_hot(call.2)).map(|call| call.2).collect();
+    let pairs: Vec<_> = writes.windows(2).collect();
+    // Of 100 writes that are not repeats 15 are repeated, and now and then the walk comes by the same block.
+    assert_near("writes repeated", share(&pairs, |pair| pair[0] == pair[1]), 15.0 / 115.0, 0.02);
+}
+
 /// How often each kind of call is made by a thread.
 fn kinds(plan: &Plan, thread: u32, count: usize) -> (BTreeMap<&'static str, f64>, usize) {
     let made = steps(plan, thread, count);
@@ -215,6 +240,19 @@ fn sfs2014_has_the_operations_and_lengths_of_table_5() {
 }
 
 #[test]
+fn sfs2014_calls_are_inside_their_files() {
+    for text in ["sfs2014 database load 2", "sfs2014 vda load 2", "sfs2014 vdi load 2"] {
+        let plan = plan(text, 1);
+        for thread in 0..plan.thread_count() {
+            for (_, file, offset, length) in transfers(&steps(&plan, thread, 50_000)) {
+                assert!(file < plan.file_count(), "{text}");
+                assert!(offset + length <= plan.file(FileIndex(file)).bytes, "{text}: {offset} + {length}");
+            }
+        }
+    }
+}
+
+#[test]
 fn sfs2014_threads_keep_their_rate() {
     let made = steps(&plan("sfs2014 swbuild load 1", 1), 4, 20_000);
     let dues = dues(&made);
@@ -241,7 +279,7 @@ fn pools_have_the_sizes_of_table_8_and_the_papers_capacity() {
 
 #[test]
 fn a_pool_reads_two_files_for_each_that_it_makes_and_ends() {
-    let plan = plan("mail files 1000 directories 10 transactions 30000", 1);
+    let plan = plan("mail files 1000 directories 10 transactions 10000, threads 3", 1);
     let mut host = Host::new(plan);
     while host.run(100_000) {}
     let opened = host.made.iter().filter(|(_, _, step)| matches!(step, Step::Call(Action::Open { .. }))).count();
@@ -304,6 +342,28 @@ fn a_checkpoint_writes_as_many_pages_as_updates_have_hit() {
 }
 
 #[test]
+fn logs_and_history_go_round_in_a_gibibyte() {
+    let plan = plan("tpcb clients 1 scale 1", 1);
+    // A thousand transactions a flush; a million a checkpoint.
+    for (thread, file, taken) in [(1, 1, 1_000), (2, 2, 1_000_000)] {
+        let mut running = plan.thread(thread);
+        let (mut offsets, mut rounds) = (Vec::new(), 0);
+        while rounds < 3 {
+            match running.next().unwrap() {
+                Step::Take { at_least, .. } => running.took(if at_least == 0 { 0 } else { taken }),
+                Step::Call(Action::Write { file: written, offset, length }) if written.0 == file => {
+                    assert!(offset + length <= 1 << 30, "{offset} + {length}");
+                    rounds += u32::from(offset == 0);
+                    offsets.push(offset);
+                }
+                _ => {}
+            }
+        }
+        assert!(offsets.len() > 1_000, "{thread}: {}", offsets.len());
+    }
+}
+
+#[test]
 fn a_database_checkpoints_by_its_dirty_buffers() {
     let mut host = Host::new(plan("database rows 100MiB checkpoint every 100 buffers", 1));
     host.run(30_000);
@@ -311,8 +371,11 @@ fn a_database_checkpoints_by_its_dirty_buffers() {
     let begins = |step: &Step| matches!(step, Step::Begin { .. });
     let checkpoints = host.made.iter().filter(|(thread, _, step)| *thread == 1 && begins(step)).count();
     assert!(checkpoints > 10 && checkpoints <= commits / 100, "{checkpoints} checkpoints, {commits} commits");
-    let is_log = |step: &Step| matches!(step, Step::Call(Action::Write { file: FileIndex(1), .. }));
-    assert!(host.made.iter().any(|(thread, _, step)| *thread == 0 && is_log(step)));
+    let made: Vec<Step> = host.made.iter().map(|(_, _, step)| *step).collect();
+    let frames: Vec<u64> = transfers(&made).iter().filter(|call| !call.0 && call.1 == 1).map(|call| call.2).collect();
+    // Two checkpoints of 100 frames of 24 + 4096 bytes after a header of 32.
+    assert!(frames.iter().all(|offset| (offset - 32) % 4120 == 0 && (offset - 32) / 4120 < 200));
+    assert!(frames.len() > 200);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
 use crate::random::{DirtyPages, Random};
 use crate::step::{Action, Counter, FileIndex, Step};
 use plimsoll_core::Span;
+use std::ops::Range;
 
 /// Bytes of a page, of tables and of the log (PostgreSQL: BLCKSZ, XLOG_BLCKSZ).
 const PAGE: u64 = 8192;
@@ -110,6 +111,14 @@ impl Design for TpcB {
     }
 }
 
+/// Writes a range, shorter than `size`, of a file that goes on at its start behind `size` bytes.
+fn write_round(file: FileIndex, range: Range<u64>, size: u64, chunk: u64, script: &mut Script) {
+    let (first, length) = (range.start % size, (range.end - range.start).min(size));
+    let before_end = length.min(size - first);
+    script.sweep(file, false, first..first + before_end, chunk);
+    script.sweep(file, false, 0..length - before_end, chunk);
+}
+
 struct Client {
     pages: u64,
     pace: Pace,
@@ -175,11 +184,8 @@ impl Generator for LogWriter {
                 self.position += self.bytes(taken, random);
                 let end = self.position.next_multiple_of(PAGE);
                 script.begin(None);
-                // The log's last page is written again until it is full. What passes the end goes on at the start.
-                let (first, length) = (first % LOG_BYTES_MAX, end - first);
-                let before_end = length.min(LOG_BYTES_MAX - first);
-                script.sweep(LOG, false, first..first + before_end, before_end);
-                script.sweep(LOG, false, 0..length - before_end, LOG_BYTES_MAX);
+                // The log's last page is written again until it is full.
+                write_round(LOG, first..end, LOG_BYTES_MAX, LOG_BYTES_MAX, script);
                 script.call(Action::Fdatasync { file: LOG });
                 script.end();
                 script.post(DURABLE, taken);
@@ -220,9 +226,7 @@ impl Checkpointer {
         let first = self.history / HISTORY_ROWS_PER_PAGE;
         self.history += self.updates;
         let end = self.history.div_ceil(HISTORY_ROWS_PER_PAGE);
-        let first_byte = first * PAGE % HISTORY_BYTES_MAX;
-        let length = ((end - first) * PAGE).min(HISTORY_BYTES_MAX - first_byte);
-        script.sweep(HISTORY, false, first_byte..first_byte + length, PAGE);
+        write_round(HISTORY, first * PAGE..end * PAGE, HISTORY_BYTES_MAX, PAGE, script);
     }
 }
 

@@ -6,6 +6,8 @@ use plimsoll_core::Span;
 use plimsoll_workloads::{Action, Before, Counter, FileIndex, Plan, Step, Thread, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Files that a thread may have open at once: no workload needs more.
+const OPEN_MAX: usize = 16;
 /// How long every call takes here.
 const CALL: Span = Span::from_micros(10);
 
@@ -144,6 +146,7 @@ impl Host {
             assert!(host.threads[number].open.contains(&file), "{action:?}: not open");
             host.length(file).expect("open files exist")
         };
+        assert!(self.threads[number].open.len() <= OPEN_MAX, "{action:?}: too many open files");
         match action {
             Action::Create { file } => {
                 assert_eq!(self.length(file), None, "{action:?}: exists");

@@ -5,6 +5,8 @@ mod common;
 use common::*;
 use plimsoll_core::*;
 use plimsoll_sim::{Bytes, MachineConfig};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Appends and fsyncs beside random writes and a reader: a bit of everything.
 fn mixed_run(seed: u64, extra: bool) -> (u64, u64) {
@@ -71,4 +73,28 @@ fn an_appender_with_fsync_waits_for_the_disk_each_time() {
     assert!((4.0..20.0).contains(&fsync_ms), "about a revolution of 8.3 ms: {fsync_ms}");
     let flow = machine.block.borrow().flow().clone();
     assert_eq!(flow.completed, 200, "a write and a flush each");
+}
+
+#[test]
+fn every_process_draws_from_a_stream_of_its_own() {
+    let draws = |seed, names: &[&str]| {
+        let config = MachineConfig { seed, ..MachineConfig::default() };
+        let (mut simulation, sessions) = machine(config, "noop", DISK, 1);
+        let drawn = Rc::new(RefCell::new(Vec::new()));
+        for name in names {
+            let drawn = drawn.clone();
+            simulation.machine().spawn(name, sessions[0], |process| async move {
+                drawn.borrow_mut().push(process.random_below(u64::MAX));
+            });
+        }
+        simulation.run_to_completion();
+        drawn.take()
+    };
+    let first = draws(1, &["a", "a", "b"]);
+    assert_eq!(first, draws(1, &["a", "a", "b"]));
+    assert_eq!(first[2], draws(1, &["c", "b"])[1], "whoever else there is");
+    let mut all = [first, draws(2, &["a", "a", "b"])].concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 6, "by seed, by name, by number");
 }

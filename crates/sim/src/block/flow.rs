@@ -64,3 +64,40 @@ impl Flow {
         assert_eq!(self.area_ns, stays_ns, "Little's law: request-nanoseconds inside = sum of the stays");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(nanoseconds: u64) -> Time {
+        Time::from_nanos(nanoseconds)
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_and_the_mean_is_the_sum_of_the_stays_over_the_time() {
+        let mut flow = Flow::default();
+        flow.add(at(10));
+        flow.add(at(10));
+        flow.complete(at(30), at(10));
+        flow.add(at(40));
+        assert_eq!((flow.inside(), flow.mean_inside(at(50))), (2, (20 + 40 + 10) as f64 / 50.0));
+        flow.assert_conserved(at(50), [at(10), at(40)].into_iter());
+    }
+
+    #[test]
+    #[should_panic(expected = "Little's law")]
+    fn a_stay_that_is_timed_wrongly_shows() {
+        let mut flow = Flow::default();
+        flow.add(at(10));
+        flow.complete(at(30), at(11));
+        flow.assert_conserved(at(50), std::iter::empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "in flight")]
+    fn a_request_that_is_lost_shows() {
+        let mut flow = Flow::default();
+        flow.add(at(10));
+        flow.assert_conserved(at(50), std::iter::empty());
+    }
+}

@@ -15,6 +15,7 @@ use super::emulation::Emulation;
 use super::front_end::{Finished, Submission, VolumeBytes};
 use super::meter::Meters;
 use super::port::Seat;
+use super::recorder::Tap;
 use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
 use super::slab::Slab;
@@ -48,6 +49,10 @@ pub(crate) struct Core {
     pub(super) requests: Slab<Request>,
     pub(super) pieces: Slab<Piece>,
     pub(super) pieces_so_far: u64,
+    /// Who records what comes and goes.
+    pub(super) tap: Option<Tap>,
+    /// How many recordings there were.
+    pub(super) recordings: u32,
     /// Requests that are done, with their front ends, not yet handed out.
     pub(super) finished: Vec<(u32, Finished)>,
 }
@@ -84,6 +89,11 @@ impl Core {
             let piece = &mut self.pieces[number];
             let block = piece.block_request(number, request, volume_start);
             piece.runs = block.runs();
+            if let Some(tap) = &mut self.tap
+                && tap.arrived(self.now, request.volume, piece.sequence, &block)
+            {
+                piece.recording = Some(tap.number);
+            }
             self.meters.piece_queued(request.session);
             self.scheduler.request_added(self.now, block);
         }
@@ -212,6 +222,11 @@ impl Core {
         let piece = self.pieces.remove(index).expect("a piece is done once");
         let request = &mut self.requests[piece.request];
         self.meters.piece_completed(request.session, piece.runs, piece.length);
+        if let Some(tap) = &mut self.tap
+            && piece.recording == Some(tap.number)
+        {
+            tap.completed(self.now, piece.sequence);
+        }
         // A scheduler that was switched on after the dispatch never had this piece.
         if piece.dispatched_by == Some(self.scheduler_number) {
             let completion = Completion {

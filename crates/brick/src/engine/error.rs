@@ -90,6 +90,12 @@ pub enum EngineError {
         /// Bytes of the device.
         capacity_bytes: u64,
     },
+    /// One recording at a time.
+    #[error("device {device} is being recorded already")]
+    Recorded {
+        /// The device.
+        device: String,
+    },
     /// What was written may not be durable.
     #[error("volume {volume} could not be made durable: {source}")]
     Sync {

@@ -130,7 +130,10 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
 
 impl EngineHandle {
     /// Has the engine's thread run `work` and waits for its answer.
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Engine) -> T + Send + 'static) -> Result<T, EngineError> {
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
         let (answer, answered) = sync_channel(1);
         let command: Command = Box::new(move |engine| drop(answer.send(work(engine))));
         let commands = self.shared.commands.as_ref().expect("only dropping takes it");

@@ -24,6 +24,7 @@
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
+//! | `recorder` | what a device is asked to do, for traces |
 //! | `handle` | how other threads talk to it |
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
 
@@ -37,6 +38,7 @@ pub mod front_end;
 mod handle;
 mod meter;
 mod port;
+mod recorder;
 mod request;
 mod ring;
 mod slab;
@@ -50,4 +52,5 @@ pub use handle::{
     AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
 };
 pub use port::Port;
+pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};

@@ -104,6 +104,8 @@ pub(super) struct Piece {
     pub(super) runs: u64,
     /// The order in which pieces arrived.
     pub(super) sequence: u64,
+    /// The recording that knows of it, by its number.
+    pub(super) recording: Option<u32>,
     /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
     pub(super) dispatched_by: Option<u32>,
     pub(super) dispatched: Time,
@@ -122,6 +124,7 @@ impl Piece {
             length,
             runs: 0,
             sequence,
+            recording: None,
             dispatched_by: None,
             dispatched: Time::ZERO,
             waits: Waits { for_backend: false, for_model: false },

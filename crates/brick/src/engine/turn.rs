@@ -84,6 +84,8 @@ impl Engine {
             requests: Slab::with_capacity(REQUESTS_EXPECTED),
             pieces: Slab::with_capacity(REQUESTS_EXPECTED),
             pieces_so_far: 0,
+            tap: None,
+            recordings: 0,
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
         };
         Ok(Engine {

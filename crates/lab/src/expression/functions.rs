@@ -1,0 +1,259 @@
+//! The functions of the language, each with its usage.
+
+use super::runs::{RunOf, Runs, Window};
+use crate::statistics;
+use rhai::{Array, Dynamic, Engine, EvalAltResult};
+use std::rc::Rc;
+
+type Answer = Result<Dynamic, Box<EvalAltResult>>;
+/// What is asked of one variant and one source.
+type Figure<'f> = &'f dyn Fn(&RunOf, &str, Window) -> Result<Dynamic, String>;
+
+/// Units: figures are in bytes and seconds.
+pub(super) const CONSTANTS: &[(&str, f64)] = &[
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("ms", 1e-3),
+    ("percent", 0.01),
+];
+
+/// Name and usage of each function.
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("run", "run() or run(\"axis=value ...\")"),
+    ("runs", "runs() or runs(\"axis=value ...\")"),
+    ("rate", "rate(source, kind) or rate(source, kind, from, to)"),
+    ("calls", "calls(source, kind) or calls(source, kind, from, to)"),
+    ("bytes", "bytes(source, kind) or bytes(source, kind, from, to)"),
+    ("count", "count(source, kind) or count(source, kind, from, to)"),
+    ("latency", "latency(source, kind, part) or latency(source, kind, part, from, to)"),
+    ("latency_mean", "latency_mean(source, kind) or latency_mean(source, kind, from, to)"),
+    ("latencies", "latencies(source, kind) or latencies(source, kind, from, to)"),
+    ("rate_by_second", "rate_by_second(source, kind) or rate_by_second(source, kind, from, to)"),
+    ("calls_by_second", "calls_by_second(source, kind) or calls_by_second(source, kind, from, to)"),
+    ("latency_by_second", "latency_by_second(source, kind) or latency_by_second(source, kind, from, to)"),
+    ("ended", "ended(source)"),
+    ("cpu_cores", "cpu_cores()"),
+    ("device_busy", "device_busy()"),
+    ("mean", "mean(numbers)"),
+    ("sum", "sum(numbers)"),
+    ("min", "min(numbers)"),
+    ("max", "max(numbers)"),
+    ("standard_deviation", "standard_deviation(numbers)"),
+    ("quantile", "quantile(numbers, part)"),
+    ("share", "share(numbers)"),
+    ("deviation", "deviation(numbers, ideals)"),
+];
+
+/// Parts of the calls at which a cumulative distribution is drawn.
+const DISTRIBUTION_STEPS: usize = 200;
+
+/// How `name` is to be used, if it is a function.
+pub(super) fn usage(name: &str) -> Option<&'static str> {
+    FUNCTIONS.iter().find(|(function, _)| *function == name).map(|(_, usage)| *usage)
+}
+
+pub(super) fn names() -> String {
+    FUNCTIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn constants() -> String {
+    CONSTANTS.iter().map(|(name, _)| *name).chain(["paper", "x"]).collect::<Vec<_>>().join(", ")
+}
+
+/// The number that `value` is, if it is one.
+pub(super) fn number(value: &Dynamic) -> Option<f64> {
+    value.as_float().ok().or_else(|| value.as_int().ok().map(|whole| whole as f64))
+}
+
+fn fail<T>(message: String) -> Result<T, Box<EvalAltResult>> {
+    Err(message.into())
+}
+
+fn wanted(value: &Dynamic, what: &str) -> Result<f64, Box<EvalAltResult>> {
+    number(value).map_or_else(|| fail(format!("{value} as {what}, which is no number")), Ok)
+}
+
+/// Answers for each run and each source: a number, or an array where there are several.
+fn each(runs: &Runs, source: &Dynamic, window: Option<(Dynamic, Dynamic)>, figure: Figure<'_>) -> Answer {
+    let given = match window {
+        None => None,
+        Some((from, to)) => {
+            let second = |value: &Dynamic| Ok::<_, Box<EvalAltResult>>(wanted(value, "a second")?.max(0.0) as usize);
+            Some(Window { from: second(&from)?, to: second(&to)? })
+        }
+    };
+    let of_run = |run: &RunOf| -> Answer {
+        let window = given.unwrap_or(run.window);
+        let one = |source: &Dynamic| match source.clone().into_immutable_string() {
+            Ok(name) => figure(run, &name, window).map_err(Into::into),
+            Err(_) => fail(format!("{source} as a source, which is no text")),
+        };
+        match source.read_lock::<Array>() {
+            Some(sources) => Ok(sources.iter().map(one).collect::<Result<Array, _>>()?.into()),
+            None => one(source),
+        }
+    };
+    match (runs.is_one, &runs.list[..]) {
+        (true, [run]) => of_run(run),
+        _ => Ok(runs.list.iter().map(|run| of_run(run)).collect::<Result<Array, _>>()?.into()),
+    }
+}
+
+/// The points of a curve.
+#[derive(Clone, Debug)]
+pub(super) struct Points(pub(super) Vec<(f64, f64)>);
+
+fn points(list: Vec<(f64, f64)>) -> Dynamic {
+    Dynamic::from(Points(list))
+}
+
+/// A figure with two arguments, with and without a window.
+fn figure(
+    engine: &mut Engine,
+    name: &'static str,
+    of: impl Fn(&RunOf, &str, &str, Window) -> Result<Dynamic, String> + Clone + 'static,
+) {
+    let with_window = of.clone();
+    engine.register_fn(name, move |runs: &mut Runs, source: Dynamic, kind: &str| {
+        each(runs, &source, None, &|run, source, window| of(run, source, kind, window))
+    });
+    engine.register_fn(name, move |runs: &mut Runs, source: Dynamic, kind: &str, from: Dynamic, to: Dynamic| {
+        each(runs, &source, Some((from, to)), &|run, source, window| with_window(run, source, kind, window))
+    });
+}
+
+pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
+    engine.register_type_with_name::<Runs>("Runs").register_type_with_name::<Points>("Points");
+    register_choice(engine, all);
+    let number = |result: Result<f64, String>| result.map(Dynamic::from);
+    figure(engine, "rate", move |run, source, kind, w| number(run.per_second(source, kind, w, |s| s.bytes)));
+    figure(engine, "calls", move |run, source, kind, w| number(run.per_second(source, kind, w, |s| s.count)));
+    figure(engine, "bytes", move |run, source, kind, w| number(run.sum(source, kind, w, |s| s.bytes)));
+    figure(engine, "count", move |run, source, kind, w| number(run.sum(source, kind, w, |s| s.count)));
+    figure(engine, "latency_mean", move |run, source, kind, w| number(run.latency_mean(source, kind, w)));
+    figure(engine, "rate_by_second", |run, source, kind, w| {
+        run.by_second(source, kind, w, |second| second.bytes as f64).map(points)
+    });
+    figure(engine, "calls_by_second", |run, source, kind, w| {
+        run.by_second(source, kind, w, |second| second.count as f64).map(points)
+    });
+    figure(engine, "latency_by_second", |run, source, kind, w| {
+        let mean = |second: &crate::results::Second| second.latency_sum_ns as f64 / second.count.max(1) as f64 / 1e9;
+        run.by_second(source, kind, w, mean).map(points)
+    });
+    figure(engine, "latencies", |run, source, kind, w| {
+        let part = |step: usize| step as f64 / DISTRIBUTION_STEPS as f64;
+        let steps = (1..=DISTRIBUTION_STEPS).map(|step| Ok((run.latency(source, kind, part(step), w)?, part(step))));
+        steps.collect::<Result<Vec<_>, String>>().map(points)
+    });
+    engine.register_fn("latency", |runs: &mut Runs, source: Dynamic, kind: &str, part: Dynamic| {
+        let part = wanted(&part, "a part of the calls")?;
+        each(runs, &source, None, &|run, source, w| run.latency(source, kind, part, w).map(Dynamic::from))
+    });
+    engine.register_fn(
+        "latency",
+        |runs: &mut Runs, source: Dynamic, kind: &str, part: Dynamic, from: Dynamic, to: Dynamic| {
+            let part = wanted(&part, "a part of the calls")?;
+            each(runs, &source, Some((from, to)), &|run, source, w| {
+                run.latency(source, kind, part, w).map(Dynamic::from)
+            })
+        },
+    );
+    engine.register_fn("ended", |runs: &mut Runs, source: Dynamic| {
+        each(runs, &source, None, &|run, source, _| run.ended(source).map(Dynamic::from))
+    });
+    let nobody = Dynamic::from("");
+    let (one, other) = (nobody.clone(), nobody);
+    engine.register_fn("cpu_cores", move |runs: &mut Runs| {
+        each(runs, &one, None, &|run, _, _| Ok(run.machine(|result| result.cpu_cores).into()))
+    });
+    engine.register_fn("device_busy", move |runs: &mut Runs| {
+        each(runs, &other, None, &|run, _, _| Ok(run.machine(|result| result.device_busy).into()))
+    });
+    register_statistics(engine);
+}
+
+fn register_choice(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
+    fn one(all: &[Rc<RunOf>], selector: &str) -> Result<Runs, Box<EvalAltResult>> {
+        let list = Runs::select(all, selector)?;
+        if list.len() != 1 {
+            return fail(format!("run(\"{selector}\"), which are {} variants; runs(...) takes several", list.len()));
+        }
+        Ok(Runs { list, is_one: true })
+    }
+    let (a, b, c, d) = (all.clone(), all.clone(), all.clone(), all);
+    engine.register_fn("run", move |selector: &str| one(&a, selector));
+    engine.register_fn("run", move || one(&b, ""));
+    engine.register_fn("runs", move |selector: &str| -> Result<Runs, Box<EvalAltResult>> {
+        Ok(Runs { list: Runs::select(&c, selector)?, is_one: false })
+    });
+    engine.register_fn("runs", move || Runs { list: d.to_vec(), is_one: false });
+}
+
+/// The numbers of an array, however it is nested.
+fn flat(array: &Array) -> Result<Vec<f64>, Box<EvalAltResult>> {
+    let mut numbers = Vec::new();
+    for item in array {
+        match item.read_lock::<Array>() {
+            Some(inner) => numbers.extend(flat(&inner)?),
+            None => numbers.push(wanted(item, "a number")?),
+        }
+    }
+    Ok(numbers)
+}
+
+/// Multiplies each number of `value`; of points only the y.
+fn scaled(value: &Dynamic, factor: f64) -> Answer {
+    if let Some(number) = number(value) {
+        return Ok((number * factor).into());
+    }
+    if let Some(points) = value.read_lock::<Points>() {
+        return Ok(Dynamic::from(Points(points.0.iter().map(|&(x, y)| (x, y * factor)).collect())));
+    }
+    let Some(items) = value.read_lock::<Array>() else { return fail(format!("{value} times {factor}")) };
+    Ok(items.iter().map(|item| scaled(item, factor)).collect::<Result<Array, _>>()?.into())
+}
+
+fn register_statistics(engine: &mut Engine) {
+    type Statistic = fn(&[f64]) -> Option<f64>;
+    let statistics: [(&str, Statistic); 5] = [
+        ("mean", statistics::mean),
+        ("sum", |numbers| Some(numbers.iter().sum())),
+        ("min", |numbers| numbers.iter().copied().reduce(f64::min)),
+        ("max", |numbers| numbers.iter().copied().reduce(f64::max)),
+        ("standard_deviation", statistics::standard_deviation),
+    ];
+    for (name, statistic) in statistics {
+        engine.register_fn(name, move |array: Array| match statistic(&flat(&array)?) {
+            Some(number) => Ok(Dynamic::from(number)),
+            None => fail(format!("{name} of no numbers")),
+        });
+    }
+    engine.register_fn("quantile", |array: Array, part: Dynamic| -> Answer {
+        let answer = statistics::quantile(&flat(&array)?, wanted(&part, "a part")?);
+        answer.map_or_else(|| fail("quantile of no numbers".into()), |number| Ok(number.into()))
+    });
+    engine.register_fn("share", |array: Array| -> Answer {
+        let numbers = flat(&array)?;
+        let sum: f64 = numbers.iter().sum();
+        if sum == 0.0 {
+            return fail("share of nothing".into());
+        }
+        Ok(numbers.into_iter().map(|number| Dynamic::from(number / sum)).collect::<Array>().into())
+    });
+    engine.register_fn("deviation", |values: Array, ideals: Array| -> Answer {
+        let answer = statistics::deviation(&flat(&values)?, &flat(&ideals)?);
+        answer.map_or_else(|| fail("deviation of arrays that do not fit, or from 0".into()), |number| Ok(number.into()))
+    });
+    // Arrays and points take part in arithmetic with a number, so that `rate(...) / MB` works for one and for many.
+    engine.register_fn("/", |array: Array, divisor: f64| scaled(&array.into(), 1.0 / divisor));
+    engine.register_fn("*", |array: Array, factor: f64| scaled(&array.into(), factor));
+    engine.register_fn("/", |points: Points, divisor: f64| scaled(&Dynamic::from(points), 1.0 / divisor));
+    engine.register_fn("*", |points: Points, factor: f64| scaled(&Dynamic::from(points), factor));
+}

@@ -1,0 +1,300 @@
+//! Processes: the steps of a workload as system calls of the simulated machine.
+
+use super::Accounts;
+use super::sim::Recorder;
+use crate::results::Source;
+use crate::scenario::{ProcessSetup, Setup};
+use plimsoll_core::{AccountId, Span, Time};
+use plimsoll_sim::executor::wait::{Semaphore, WaitQueue};
+use plimsoll_sim::{File, Machine, Process, Simulation};
+use plimsoll_workloads::{Action, Before, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Makes the folders and files that the workloads start with, and runs until they are there.
+pub(super) fn prepare(simulation: &mut Simulation, setup: &Setup, accounts: &Accounts, seed: u64) {
+    if setup.processes.is_empty() {
+        return;
+    }
+    let machine = simulation.machine().clone();
+    let plans: Vec<(String, Plan)> =
+        setup.processes.iter().map(|process| (process.name.clone(), plan(process, seed))).collect();
+    machine.spawn("prepare", accounts.flusher, |process| async move {
+        for (name, plan) in &plans {
+            prepare_one(&process, name, plan).await;
+        }
+        process.sync().await;
+    });
+    simulation.run_to_completion();
+}
+
+async fn prepare_one(process: &Process, name: &str, plan: &Plan) {
+    const NEW: &str = "a new machine has no files";
+    process.mkdir(&folder(name)).await.expect(NEW);
+    for number in 0..plan.directory_count() {
+        process.mkdir(&format!("{}/{}", folder(name), plan.directory(DirectoryIndex(number)))).await.expect(NEW);
+    }
+    for number in 0..plan.file_count() {
+        let spec = plan.file(FileIndex(number));
+        if spec.before == Before::Absent {
+            continue;
+        }
+        let file = process.create(&format!("{}/{}", folder(name), spec.path)).await.expect(NEW);
+        if matches!(spec.before, Before::Allocated | Before::Filled) && spec.bytes > 0 {
+            file.allocate(0, spec.bytes).await;
+        }
+    }
+}
+
+fn folder(process: &str) -> String {
+    format!("/{process}")
+}
+
+/// Each process draws from a stream of its own: the same workload twice is not twice the same.
+fn plan(process: &ProcessSetup, seed: u64) -> Plan {
+    let name = process.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    process.workload.plan(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name)
+}
+
+/// Starts all threads of all processes of `setup`.
+pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed: u64, recorder: &Recorder) {
+    for one in &setup.processes {
+        let plan = plan(one, seed);
+        let specs: Vec<_> = plan.threads().collect();
+        let active = plan.active();
+        let shared = Rc::new(Shared {
+            folder: folder(&one.name),
+            source: recorder.source(&one.name),
+            recorder: recorder.clone(),
+            origin: recorder.start.get() + active.start,
+            stop: recorder.start.get() + active.end,
+            counters: RefCell::default(),
+            running: Cell::new(specs.len()),
+            plan,
+        });
+        for (number, spec) in specs.into_iter().enumerate() {
+            let account = account_of(one, &spec.name, accounts);
+            let shared = shared.clone();
+            let depth = (spec.depth != DEPTH_UNLIMITED).then(|| Rc::new(Semaphore::new(u64::from(spec.depth))));
+            machine.spawn(&one.name, account, move |process| async move {
+                let steps = shared.plan.thread(number as u32);
+                let files = Rc::default();
+                let now = process.clone();
+                Runner { process, shared: shared.clone(), files, depth, unit: None }.run(steps).await;
+                shared.end_thread(now.now());
+            });
+        }
+    }
+}
+
+/// The session of a thread: that of the first part of its name, or else the process's.
+fn account_of(process: &ProcessSetup, thread: &str, accounts: &Accounts) -> AccountId {
+    let role = thread.split('.').next().unwrap_or(thread);
+    let own = process.thread_accounts.iter().find(|(name, _)| name == role || name == thread);
+    accounts.ids[own.map_or(&process.account, |(_, account)| account)]
+}
+
+/// What the threads of a process share.
+struct Shared {
+    folder: String,
+    plan: Plan,
+    source: Rc<RefCell<Source>>,
+    recorder: Recorder,
+    /// The zero of the times in steps.
+    origin: Time,
+    stop: Time,
+    counters: RefCell<BTreeMap<u8, Rc<Post>>>,
+    running: Cell<usize>,
+}
+
+/// A counter that threads post to and take from, served in the order in which they came.
+#[derive(Default)]
+struct Post {
+    value: Cell<u64>,
+    next_ticket: Cell<u64>,
+    waiting: RefCell<Vec<u64>>,
+    queue: WaitQueue,
+}
+
+impl Shared {
+    fn counter(&self, counter: Counter) -> Rc<Post> {
+        self.counters.borrow_mut().entry(counter.0).or_default().clone()
+    }
+
+    fn record(&self, kind: &'static str, now: Time, since: Time, bytes: u64) {
+        self.source.borrow_mut().record(kind, self.recorder.at(now), now.since(since), bytes);
+    }
+
+    fn end_thread(&self, now: Time) {
+        self.running.set(self.running.get() - 1);
+        if self.running.get() == 0 {
+            self.source.borrow_mut().ended = Some(self.recorder.at(now));
+        }
+    }
+}
+
+type Files = Rc<RefCell<BTreeMap<FileIndex, Rc<File>>>>;
+
+/// One thread.
+struct Runner {
+    process: Process,
+    shared: Rc<Shared>,
+    files: Files,
+    /// Bounds the units outstanding.
+    depth: Option<Rc<Semaphore>>,
+    /// When the unit began or was due, and the bytes that it moved so far.
+    unit: Option<(Time, u64)>,
+}
+
+impl Runner {
+    async fn run(mut self, mut steps: Thread) {
+        self.process.sleep_until(self.shared.origin).await;
+        while self.process.now() < self.shared.stop {
+            let Some(step) = steps.next() else { break };
+            match step {
+                Step::Begin { due, deadline: _ } => self.unit = Some((self.wait_due(due).await, 0)),
+                Step::End => {
+                    let (since, bytes) = self.unit.take().expect("a unit that ends has begun");
+                    self.shared.record("unit", self.process.now(), since, bytes);
+                }
+                Step::Call(action) => {
+                    let bytes = call(&self.process, &self.shared, &self.files, action).await;
+                    self.unit = self.unit.map(|(since, before)| (since, before + bytes));
+                }
+                Step::Start { due, action } => self.start(due, action).await,
+                Step::Sleep(span) => self.process.sleep(span).await,
+                Step::Compute(span) => self.process.compute(span).await,
+                Step::Post { counter, count } => {
+                    let post = self.shared.counter(counter);
+                    post.value.set(post.value.get() + count);
+                    post.queue.wake_all(&self.process.machine().executor);
+                }
+                Step::Take { counter, at_least, at_most, until } => {
+                    steps.took(self.take(counter, at_least, at_most, until).await);
+                }
+            }
+        }
+    }
+
+    /// Waits until a unit is due; answers with when it was, or with now.
+    async fn wait_due(&self, due: Option<Span>) -> Time {
+        let Some(due) = due else { return self.process.now() };
+        let due = self.shared.origin + due;
+        self.process.sleep_until(due).await;
+        due
+    }
+
+    /// Starts a unit of one call, once fewer than the thread's depth are outstanding.
+    async fn start(&self, due: Option<Span>, action: Action) {
+        let since = self.wait_due(due).await;
+        let machine = self.process.machine();
+        if let Some(depth) = &self.depth {
+            depth.acquire(&machine.executor).await;
+        }
+        // Without a due time a unit begins when there is room for it.
+        let since = if due.is_some() { since } else { self.process.now() };
+        let (process, shared, files) = (self.process.clone(), self.shared.clone(), self.files.clone());
+        let depth = self.depth.clone();
+        machine.spawn_kernel(async move {
+            let bytes = call(&process, &shared, &files, action).await;
+            shared.record("unit", process.now(), since, bytes);
+            if let Some(depth) = depth {
+                depth.release(&process.machine().executor);
+            }
+        });
+    }
+
+    async fn take(&self, counter: Counter, at_least: u64, at_most: u64, until: Option<Span>) -> u64 {
+        let post = self.shared.counter(counter);
+        let machine = self.process.machine().clone();
+        let until = until.map_or(Time::MAX, |until| self.shared.origin + until);
+        let ticket = post.next_ticket.replace(post.next_ticket.get() + 1);
+        post.waiting.borrow_mut().push(ticket);
+        if at_least > 0 && until < Time::MAX {
+            let (machine, post) = (machine.clone(), post.clone());
+            machine.clone().spawn_kernel(async move {
+                machine.executor.sleep_until(until).await;
+                post.queue.wake_all(&machine.executor);
+            });
+        }
+        let is_over = || machine.now() >= until || at_least == 0;
+        let is_served = || post.waiting.borrow()[0] == ticket && post.value.get() >= at_least;
+        while !is_over() && !is_served() {
+            post.queue.wait(&machine.executor).await;
+        }
+        post.waiting.borrow_mut().retain(|&waiting| waiting != ticket);
+        let taken = post.value.get().min(at_most);
+        post.value.set(post.value.get() - taken);
+        post.queue.wake_all(&machine.executor);
+        taken
+    }
+}
+
+/// Makes a call, counts it, and answers with the bytes that it moved.
+async fn call(process: &Process, shared: &Shared, files: &Files, action: Action) -> u64 {
+    const PLANNED: &str = "a plan names what exists";
+    let path = |file: FileIndex| format!("{}/{}", shared.folder, shared.plan.file(file).path);
+    let folder = |directory| format!("{}/{}", shared.folder, shared.plan.directory(directory));
+    let open = |file: FileIndex| files.borrow().get(&file).cloned().expect("a plan opens a file before it uses it");
+    let keep = |index: FileIndex, file: File| {
+        let file = if shared.plan.file(index).is_direct { file.direct() } else { file };
+        files.borrow_mut().insert(index, Rc::new(file));
+    };
+    let since = process.now();
+    let (kind, bytes) = match action {
+        Action::Create { file } => {
+            keep(file, process.create(&path(file)).await.expect(PLANNED));
+            ("create", 0)
+        }
+        Action::Open { file } => {
+            keep(file, process.open(&path(file)).await.expect(PLANNED));
+            ("open", 0)
+        }
+        Action::Close { file } => {
+            files.borrow_mut().remove(&file);
+            return 0;
+        }
+        Action::Read { file, offset, length } => ("read", open(file).read(offset, length).await),
+        Action::Write { file, offset, length } => {
+            open(file).write(offset, length).await;
+            ("write", length)
+        }
+        Action::Fsync { file } => {
+            open(file).fsync().await;
+            ("fsync", 0)
+        }
+        Action::Fdatasync { file } => {
+            open(file).fdatasync().await;
+            ("fdatasync", 0)
+        }
+        Action::Truncate { file, length } => {
+            open(file).truncate(length).await;
+            ("truncate", 0)
+        }
+        Action::Unlink { file } => {
+            process.unlink(&path(file)).await.expect(PLANNED);
+            ("unlink", 0)
+        }
+        Action::Stat { file } => {
+            process.open(&path(file)).await.expect(PLANNED);
+            ("stat", 0)
+        }
+        Action::SetAttributes { file } => {
+            // The machine has no chmod; a truncation to the same size changes the inode and nothing else.
+            let file = open(file);
+            file.truncate(file.size()).await;
+            ("attributes", 0)
+        }
+        Action::MakeDirectory { directory } => {
+            process.mkdir(&folder(directory)).await.expect(PLANNED);
+            ("mkdir", 0)
+        }
+        Action::ReadDirectory { directory } => {
+            process.list(&folder(directory)).await.expect(PLANNED);
+            ("list", 0)
+        }
+    };
+    shared.record(kind, process.now(), since, bytes);
+    bytes
+}

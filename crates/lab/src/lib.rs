@@ -1,0 +1,33 @@
+//! The laboratory: a scenario says who runs what on which machine and what must hold; a host runs it, several times with
+//! different seeds; the report compares what was measured with what the paper says.
+//!
+//! ```text
+//!   scenarios/*.toml -> scenario (read, varied, checked) -> plan of runs: each variant, each seed
+//!                                                             | host: sim (virtual time); live (to come)
+//!   report: table, JSON, SVG, HTML  <-  claims, intervals  <-  results <- expressions over them
+//! ```
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`scenario`] | the file: reading, variants, `--set`, the scenarios in the binary |
+//! | [`host`] | what runs a variant with a seed; the simulator as one |
+//! | [`results`] | what a run measured |
+//! | [`expression`] | the little language of rows and figures |
+//! | [`statistics`] | mean, deviation, confidence intervals |
+//! | [`claim`] | an inequality, its margin, and whether it holds |
+//! | [`experiment`] | all runs of a scenario, in parallel, and what comes of them |
+//! | [`picture`], [`html`] | the figure and the page |
+//! | [`replay`] | a recorded trace through a scheduler and a device model |
+//!
+//! `docs/scenarios.md` has every key and function.
+
+pub mod claim;
+pub mod experiment;
+pub mod expression;
+pub mod host;
+pub mod html;
+pub mod picture;
+pub mod replay;
+pub mod results;
+pub mod scenario;
+pub mod statistics;

@@ -1,0 +1,254 @@
+//! What a scenario says, after it was checked.
+
+use crate::claim::{ClaimOn, Relation};
+use crate::expression::Expression;
+use plimsoll_core::{Allocation, Operation, Span};
+use plimsoll_sim::MachineConfig;
+use plimsoll_workloads::Workload;
+use std::path::PathBuf;
+
+/// A scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The file's name without its ending.
+    pub name: String,
+    /// Where it was read from; for one in the binary, its place in the repository.
+    pub file: PathBuf,
+    /// One line.
+    pub title: String,
+    /// Which paper, or "none".
+    pub paper: String,
+    /// Where in it: `figure 1`.
+    pub source: String,
+    /// What is shown, in sentences.
+    pub description: String,
+    /// Hosts that it can run on.
+    pub hosts: Vec<&'static str>,
+    /// About how long all its seeds take on two processors.
+    pub takes: Span,
+    /// How many seeds, 1 up to this.
+    pub seeds: u32,
+    /// Which values of several seeds must satisfy a claim.
+    pub claim_on: ClaimOn,
+    /// What is varied, and its values' names.
+    pub axes: Vec<Axis>,
+    /// Every combination of them, the last axis fastest; one without labels if nothing is varied.
+    pub variants: Vec<Variant>,
+    /// What is measured.
+    pub rows: Vec<Row>,
+    /// What is drawn.
+    pub panels: Vec<Panel>,
+}
+
+/// Something that is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Its name.
+    pub name: String,
+    /// Its values' names, in the order of the file.
+    pub labels: Vec<String>,
+}
+
+/// One combination.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Axis and value's name.
+    pub labels: Vec<(String, String)>,
+    /// What is run.
+    pub setup: Setup,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// On what.
+    pub machine: MachineSetup,
+    /// Who is promised what, parents first.
+    pub accounts: Vec<AccountSetup>,
+    /// Who makes system calls.
+    pub processes: Vec<ProcessSetup>,
+    /// Who sends block requests.
+    pub tenants: Vec<TenantSetup>,
+    /// How long, from the moment at which files are prepared.
+    pub duration: Span,
+    /// What figures leave out at the start unless they say otherwise.
+    pub warm_up: Span,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct MachineSetup {
+    /// A device model.
+    pub device: &'static str,
+    /// A scheduler.
+    pub scheduler: &'static str,
+    /// A file system.
+    pub file_system: &'static str,
+    /// Memory, cores, kernel; the seed is not used.
+    pub config: MachineConfig,
+}
+
+/// A pool or session.
+#[derive(Clone, Debug)]
+pub struct AccountSetup {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// The pool that it is in; `None` for the device itself.
+    pub parent: Option<String>,
+    /// Whether others are in it.
+    pub is_pool: bool,
+    /// What it is promised.
+    pub allocation: Allocation,
+}
+
+/// Processes with one workload.
+#[derive(Clone, Debug)]
+pub struct ProcessSetup {
+    /// Their name in expressions.
+    pub name: String,
+    /// The session that they are in.
+    pub account: String,
+    /// What they do.
+    pub workload: Workload,
+    /// Sessions of threads by the first part of their name, such as `checkpointer`.
+    pub thread_accounts: Vec<(String, String)>,
+}
+
+/// Block requests without a file system.
+#[derive(Clone, Debug)]
+pub struct TenantSetup {
+    /// Its name in expressions.
+    pub name: String,
+    /// The session that it is in.
+    pub account: String,
+    /// Bytes of a request.
+    pub length: u32,
+    /// Whether requests go anywhere or one behind the other.
+    pub is_random: bool,
+    /// Per cent of reads; the rest are writes.
+    pub read_percent: u32,
+    /// The part of the device that it uses, as fractions of its capacity.
+    pub region: (f64, f64),
+    /// When requests come.
+    pub arrivals: Arrivals,
+    /// From when, after the start.
+    pub start: Span,
+    /// Until when.
+    pub stop: Span,
+}
+
+impl TenantSetup {
+    /// What requests are, if they are all alike.
+    pub fn operation(&self) -> Option<Operation> {
+        match self.read_percent {
+            100 => Some(Operation::Read),
+            0 => Some(Operation::Write),
+            _ => None,
+        }
+    }
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// So many outstanding, each replaced so long after its completion.
+    Closed {
+        /// Requests outstanding.
+        depth: u32,
+        /// From a completion to the next request.
+        think: Span,
+    },
+    /// Evenly spaced, whatever is outstanding.
+    Open {
+        /// Requests per second.
+        per_second: f64,
+    },
+}
+
+/// Something measured, and what is claimed of it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its key in the file, unique in the scenario.
+    pub name: String,
+    /// In words.
+    pub title: String,
+    /// The measurement.
+    pub measure: Expression,
+    /// Unit of the measured value, for people.
+    pub unit: String,
+    /// The paper's value.
+    pub paper: Option<f64>,
+    /// Where the paper's value, or the bound, comes from.
+    pub source: String,
+    /// What must hold; `None` where the row only informs.
+    pub claim: Option<RowClaim>,
+}
+
+/// A claim whose bound is still an expression.
+#[derive(Clone, Debug)]
+pub struct RowClaim {
+    /// How it is compared.
+    pub relation: Relation,
+    /// With what.
+    pub bound: Expression,
+    /// How far off is forgiven, as a fraction.
+    pub margin: f64,
+}
+
+/// One diagram.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// Its key in the file.
+    pub name: String,
+    /// Above it.
+    pub title: String,
+    /// What it is.
+    pub kind: PanelKind,
+    /// Horizontal.
+    pub x: Scale,
+    /// Vertical.
+    pub y: Scale,
+    /// For lines and bars: where on the horizontal axis, and what `x` is.
+    pub over: Vec<String>,
+    /// What is drawn.
+    pub series: Vec<Series>,
+}
+
+/// Kinds of diagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanelKind {
+    /// A value for each x, joined.
+    Lines,
+    /// A value for each x, side by side.
+    Bars,
+    /// Points, joined: a curve over time, a cumulative distribution.
+    Curve,
+}
+
+impl PanelKind {
+    /// As a scenario has them.
+    pub const ALL: [(&'static str, PanelKind); 3] =
+        [("lines", PanelKind::Lines), ("bars", PanelKind::Bars), ("curve", PanelKind::Curve)];
+}
+
+/// An axis of a diagram.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scale {
+    /// What it shows, with its unit.
+    pub label: String,
+    /// Whether it is logarithmic.
+    pub is_log: bool,
+}
+
+/// One line, set of bars or curve.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its key in the file.
+    pub name: String,
+    /// In the legend.
+    pub label: String,
+    /// A number (lines, bars), or points (curve).
+    pub y: Expression,
+    /// The paper's points; for bars x counts from 0.
+    pub paper: Vec<(f64, f64)>,
+}

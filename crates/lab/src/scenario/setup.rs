@@ -1,0 +1,245 @@
+//! The sections that say what is run: `[machine]`, `[account.*]`, `[process.*]`, `[tenant.*]`.
+
+use super::model::*;
+use crate::host::Accounts;
+use plimsoll_core::{Allocation, ByteCount, Rate, Span};
+use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
+use plimsoll_sim::MachineConfig;
+use plimsoll_workloads::{Workload, WorkloadError};
+use std::collections::BTreeSet;
+
+const ACCOUNTS_MAX: usize = 100_000;
+const PROCESSES_MAX: usize = 10_000;
+const CORES_MAX: u64 = 1024;
+const DEPTH_MAX: u64 = 65_536;
+const REQUESTS_MAX: u64 = 1 << 20;
+/// Longest request of a tenant: what a device model takes without a thought. Bytes.
+const LENGTH_BYTES_MAX: u64 = 64 << 20;
+const SECTOR_BYTES: u64 = 512;
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
+pub(super) const SPAN: &str = "a time such as \"30s\"";
+const SIZE: &str = "a size such as \"16GiB\"";
+const RATE: &str = "a rate such as \"45 runs/s\"";
+const NAME: &str = "the name of an account";
+
+/// Reads everything that is run; `None` if something is wrong.
+pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Setup> {
+    let before = problems.len();
+    let duration = file.quantity("duration", "a time of at least 1 s", problems, |span| *span >= Span::from_secs(1));
+    file.require("duration", SPAN, problems);
+    let warm_up = file.quantity("warm_up", "a time shorter than the duration", problems, |span: &Span| {
+        duration.is_none_or(|duration| *span < duration)
+    });
+    let machine = machine(file, problems);
+    let sections = file.named_sections("account", ACCOUNTS_MAX, problems);
+    let named: Vec<_> = sections.into_iter().map(|(name, section)| account(name, section, problems)).collect();
+    let mut users: Vec<(Place, String)> = Vec::new();
+    let processes = file.named_sections("process", PROCESSES_MAX, problems);
+    let processes: Vec<_> =
+        processes.into_iter().filter_map(|(name, section)| process(name, section, &mut users, problems)).collect();
+    let tenants = file.named_sections("tenant", PROCESSES_MAX, problems);
+    let tenants: Vec<_> =
+        tenants.into_iter().filter_map(|(name, section)| tenant(name, section, &mut users, problems)).collect();
+    let places: Vec<Place> = named.iter().map(|account| account.place.clone()).collect();
+    let accounts = accounts(named, &users, problems);
+    if problems.len() > before {
+        return None;
+    }
+    let machine = machine?;
+    if let Err((name, error)) = Accounts::open(&machine, &accounts) {
+        let place = places.iter().find(|place| place.path == format!("account.{name}"));
+        let place = place.cloned().unwrap_or_default();
+        problems.push(place.problem("", error, "what the device and the account that it is in can give"));
+        return None;
+    }
+    Some(Setup { machine, accounts, processes, tenants, duration: duration?, warm_up: warm_up.unwrap_or(Span::ZERO) })
+}
+
+fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<MachineSetup> {
+    file.require("machine", "a table: [machine]", problems);
+    let mut section = file.section("machine", problems)?;
+    let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
+    let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
+    section.require("device", "the name of a device model", problems);
+    section.require("scheduler", "the name of a scheduler", problems);
+    let device = section.choice("device", &models, problems);
+    let scheduler = section.choice("scheduler", &schedulers, problems);
+    let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
+    let mut config = MachineConfig::default();
+    let is_memory = |size: &ByteCount| size.0 >= MEMORY_BYTES_MIN;
+    set(&mut config.memory_bytes, section.quantity("memory", "a size of at least 16MiB", problems, is_memory), |s| s.0);
+    set(&mut config.cores, section.integer("cores", 1..=CORES_MAX, problems), |n| n as u32);
+    let percent = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| section.integer(key, 1..=100, problems);
+    set(&mut config.dirty_ratio, percent(&mut section, "dirty_ratio", problems), |n| n as u32);
+    set(&mut config.dirty_background_ratio, percent(&mut section, "dirty_background_ratio", problems), |n| n as u32);
+    let span = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| {
+        section.quantity(key, "a time above zero", problems, |span| *span > Span::ZERO)
+    };
+    set(&mut config.dirty_expire, span(&mut section, "dirty_expire", problems), |s| s);
+    set(&mut config.dirty_writeback_interval, span(&mut section, "dirty_writeback_interval", problems), |s| s);
+    set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
+    set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
+    set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
+    let is_request = |size: &ByteCount| (4096..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(4096);
+    const REQUEST: &str = "a multiple of 4KiB from 4KiB to 64MiB";
+    set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);
+    set(&mut config.requests_max, section.integer("requests", 1..=REQUESTS_MAX, problems), |n| n as u32);
+    section.finish(problems);
+    Some(MachineSetup { device: device?, scheduler: scheduler?, file_system: file_system.unwrap_or("raw"), config })
+}
+
+/// Overwrites a default with what the file says, if it says anything.
+fn set<T, V>(place: &mut T, value: Option<V>, convert: impl FnOnce(V) -> T) {
+    if let Some(value) = value {
+        *place = convert(value);
+    }
+}
+
+/// An account before it is known who is in it.
+struct Named {
+    name: String,
+    parent: Option<String>,
+    allocation: Allocation,
+    place: Place,
+}
+
+fn account(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Named {
+    let parent = section.text("parent", NAME, problems).map(str::to_owned);
+    let allocation = allocation(&mut section, problems);
+    Named { name, parent, allocation, place: section.finish(problems) }
+}
+
+/// Orders the accounts, parents first, and checks who is in whom. Who names no account has one of its own.
+fn accounts(named: Vec<Named>, users: &[(Place, String)], problems: &mut Vec<Problem>) -> Vec<AccountSetup> {
+    let names: BTreeSet<&str> = named.iter().map(|account| account.name.as_str()).collect();
+    let parents: BTreeSet<&str> = named.iter().filter_map(|account| account.parent.as_deref()).collect();
+    let unknown = |place: &Place, key: &str, name: &str| {
+        let hint = suggest::hint(name, names.iter().copied());
+        let known = if names.is_empty() {
+            "none: there is none".into()
+        } else {
+            names.iter().copied().collect::<Vec<_>>().join(", ")
+        };
+        place.problem(key, quoted(name), format!("{known}{hint}"))
+    };
+    let mut ordered: Vec<AccountSetup> = Vec::new();
+    let mut waiting: Vec<&Named> = named.iter().collect();
+    loop {
+        let is_ready = |account: &&Named, ordered: &[AccountSetup]| {
+            account.parent.as_ref().is_none_or(|parent| ordered.iter().any(|other| other.name == *parent))
+        };
+        let (ready, rest): (Vec<&Named>, Vec<&Named>) = waiting.into_iter().partition(|a| is_ready(a, &ordered));
+        waiting = rest;
+        if ready.is_empty() {
+            break;
+        }
+        ordered.extend(ready.into_iter().map(|Named { name, parent, allocation, .. }| AccountSetup {
+            name: name.clone(),
+            parent: parent.clone(),
+            is_pool: parents.contains(name.as_str()),
+            allocation: *allocation,
+        }));
+    }
+    for account in waiting {
+        let parent = account.parent.as_deref().unwrap_or_default();
+        problems.push(match names.contains(parent) {
+            true => account.place.problem("parent", format!("{}, which is in itself", quoted(parent)), "another"),
+            false => unknown(&account.place, "parent", parent),
+        });
+    }
+    for (place, user) in users {
+        let own = place.path.rsplit('.').next().unwrap_or_default();
+        match (names.contains(user.as_str()), parents.contains(user.as_str())) {
+            (_, true) => problems.push(place.problem("account", quoted(user), "an account that no other is in")),
+            (true, false) => {}
+            (false, false) if user == own && !place.has("account") => ordered.push(AccountSetup {
+                name: user.clone(),
+                parent: None,
+                is_pool: false,
+                allocation: Allocation::default(),
+            }),
+            (false, false) => problems.push(unknown(place, "account", user)),
+        }
+    }
+    ordered
+}
+
+fn process(
+    name: String,
+    mut section: Section<'_>,
+    users: &mut Vec<(Place, String)>,
+    problems: &mut Vec<Problem>,
+) -> Option<ProcessSetup> {
+    const WORKLOAD: &str = "a workload as docs/workloads.md has them";
+    section.require("workload", WORKLOAD, problems);
+    let account = section.text("account", NAME, problems).unwrap_or(&name).to_owned();
+    let workload = section.text("workload", WORKLOAD, problems).map(str::parse::<Workload>);
+    let threads = section.with("threads", "a table: thread = \"account\"", problems, |value| {
+        let pairs = value.as_table()?.iter();
+        pairs.map(|(key, value)| Some((key.get_ref().to_string(), value.get_ref().as_str()?.to_owned()))).collect()
+    });
+    let thread_accounts: Vec<(String, String)> = threads.unwrap_or_default();
+    let place = section.finish(problems);
+    users.push((place.clone(), account.clone()));
+    users.extend(thread_accounts.iter().map(|(_, account)| (place.clone(), account.clone())));
+    match workload? {
+        Ok(workload) => Some(ProcessSetup { name, account, workload, thread_accounts }),
+        Err(WorkloadError { column, got, allowed }) => {
+            problems.push(place.problem("workload", format!("{got} at column {column}"), allowed));
+            None
+        }
+    }
+}
+
+fn tenant(
+    name: String,
+    mut section: Section<'_>,
+    users: &mut Vec<(Place, String)>,
+    problems: &mut Vec<Problem>,
+) -> Option<TenantSetup> {
+    const LENGTH: &str = "a multiple of 512B up to 64MiB";
+    const REGION: &str = "two fractions of the device such as [0, 0.5], the first the smaller";
+    for (key, allowed) in [("pattern", "\"random\", \"sequential\""), ("length", LENGTH)] {
+        section.require(key, allowed, problems);
+    }
+    let account = section.text("account", NAME, problems).unwrap_or(&name).to_owned();
+    let pattern = section.choice("pattern", &["random", "sequential"], problems);
+    let is_length = |size: &ByteCount| (1..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(SECTOR_BYTES);
+    let length = section.quantity("length", LENGTH, problems, is_length);
+    let read_percent = section.integer("read_percent", 0..=100, problems).unwrap_or(100) as u32;
+    let region = section.with("region", REGION, problems, |value| {
+        let ends: Option<Vec<f64>> =
+            value.as_array()?.iter().map(|end| plimsoll_settings::reader::float(end.get_ref())).collect();
+        match ends?[..] {
+            [from, to] if 0.0 <= from && from < to && to <= 1.0 => Some((from, to)),
+            _ => None,
+        }
+    });
+    let depth = section.integer("depth", 1..=DEPTH_MAX, problems);
+    let think = section.quantity("think", SPAN, problems, |_: &Span| true);
+    let rate =
+        section.quantity("rate", RATE, problems, |rate| matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0));
+    let start = section.quantity("start", SPAN, problems, |_: &Span| true).unwrap_or(Span::ZERO);
+    let stop = section.quantity("stop", "a time after the start", problems, |stop| *stop > start);
+    let place = section.finish(problems);
+    if place.has("rate") && (place.has("depth") || place.has("think")) {
+        problems.push(place.problem("rate", "both a rate and a depth or think", "one of them"));
+    }
+    users.push((place, account.clone()));
+    let arrivals = match rate {
+        Some(Rate::RunsPerSecond(per_second)) => Arrivals::Open { per_second },
+        _ => Arrivals::Closed { depth: depth.unwrap_or(1) as u32, think: think.unwrap_or(Span::ZERO) },
+    };
+    Some(TenantSetup {
+        name,
+        account,
+        length: length?.0 as u32,
+        is_random: pattern? == "random",
+        read_percent,
+        region: region.unwrap_or((0.0, 1.0)),
+        arrivals,
+        start,
+        stop: stop.unwrap_or(Span::MAX),
+    })
+}

@@ -61,11 +61,18 @@
 
 pub mod directory;
 pub mod ext4;
+pub mod extent_tree;
 pub mod extents;
+#[cfg(test)]
+pub(crate) mod history;
 pub mod inode;
 pub mod metadata;
 pub mod raw;
+pub mod ring;
 pub mod space;
+#[cfg(test)]
+mod testing;
+pub mod xfs;
 
 pub use inode::{Inode, InodeKind};
 

@@ -76,6 +76,7 @@ impl Allocator {
     }
 
     /// Whether nobody has `block`.
+    #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.spaces[group_of(block) as usize].is_free(block)
     }

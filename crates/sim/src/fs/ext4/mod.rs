@@ -26,9 +26,6 @@ pub mod node;
 mod operations;
 mod writing;
 
-#[cfg(test)]
-mod tests;
-
 use super::space::Blocks;
 use super::{Actor, Extent, FileSystem, Inode, Work, WritebackEnd, done};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
@@ -96,7 +93,26 @@ impl Ext4 {
 
     /// Where the pages of a file lie, in order: first page, first block, pages, whether unwritten.
     pub fn places(&self, inode: InodeNumber) -> Vec<super::extents::Run> {
-        self.state.borrow().nodes.get(&inode).map_or(Vec::new(), |node| node.extents.iter().copied().collect())
+        self.state.borrow().nodes.get(&inode).map_or(Vec::new(), |node| node.tree.extents.iter().copied().collect())
+    }
+
+    /// The block with a file's inode.
+    #[cfg(test)]
+    pub fn inode_block(&self, inode: InodeNumber) -> u64 {
+        let state = self.state.borrow();
+        state.layout.inode_block(state.nodes[&inode].slot)
+    }
+
+    /// Every block that a file has or keeps.
+    #[cfg(test)]
+    pub fn owned(&self) -> Vec<Blocks> {
+        self.state.borrow().nodes.values().flat_map(Node::all_blocks).collect()
+    }
+
+    /// Whether nobody has `block`.
+    #[cfg(test)]
+    pub fn is_free(&self, block: u64) -> bool {
+        self.state.borrow().allocator.is_free(block)
     }
 
     /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought in
@@ -216,7 +232,7 @@ impl FileSystem for Ext4 {
         pages: PageRange,
     ) -> Work<'a, Extent> {
         Box::pin(async move {
-            let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.leaf(pages.first));
+            let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.tree.leaf(pages.first));
             if let Some(leaf) = leaf {
                 machine.read_block(actor, leaf).await;
             }

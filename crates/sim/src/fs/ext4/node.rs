@@ -5,17 +5,16 @@ use super::layout::Layout;
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange};
 use crate::fs::class;
 use crate::fs::directory::Directory;
-use crate::fs::extents::{ExtentMap, Run};
+use crate::fs::extent_tree::{ExtentTree, TreeShape};
+use crate::fs::extents::Run;
 use crate::fs::space::Blocks;
 use plimsoll_core::Class;
 use std::collections::BTreeMap;
 
 /// Pages of an extent at the most: 128 MiB (`EXT_INIT_MAX_LEN`).
 pub const EXTENT_PAGES_MAX: u64 = 32768;
-/// Extents in the inode itself (`i_data` holds a header and four).
-const INODE_EXTENTS: usize = 4;
-/// Extents, or references to blocks of extents, in a block: 12 bytes each after a header of 12.
-const BLOCK_EXTENTS: usize = 340;
+/// The inode holds a header and four records (`i_data`), a block 340 of 12 bytes each after a header of 12.
+const TREE: TreeShape = TreeShape { inode_records: 4, block_records: 340, extent_pages_max: EXTENT_PAGES_MAX };
 /// Files up to this many bytes are not preallocated for (`s_mb_stream_request`: 16 blocks).
 const STREAM_BYTES: u64 = 16 * PAGE_BYTES;
 const MIB: u64 = 1 << 20;
@@ -25,10 +24,7 @@ pub struct Node {
     /// Its inode on the device.
     pub slot: u64,
     /// Where its pages lie.
-    pub extents: ExtentMap,
-    /// Blocks of extents, and blocks of references to those.
-    leaves: Vec<u64>,
-    indexes: Vec<u64>,
+    pub tree: ExtentTree,
     /// Blocks taken from the free ones to go on with; nothing on the device says so.
     window: Option<Blocks>,
     /// Its entries, if it is a directory.
@@ -46,9 +42,7 @@ impl Node {
     pub fn new(slot: u64, is_directory: bool) -> Node {
         Node {
             slot,
-            extents: ExtentMap::new(EXTENT_PAGES_MAX),
-            leaves: Vec::new(),
-            indexes: Vec::new(),
+            tree: ExtentTree::new(TREE),
             window: None,
             directory: is_directory.then(Directory::default),
             tick: u64::MAX,
@@ -57,16 +51,11 @@ impl Node {
         }
     }
 
-    /// The block of extents that speaks of `page`, if they are not in the inode.
-    pub fn leaf(&self, page: u64) -> Option<u64> {
-        let record = self.extents.index_of(page + 1).saturating_sub(1);
-        self.leaves.get(record / BLOCK_EXTENTS).copied()
-    }
-
+    #[cfg(test)]
     /// Blocks that it has, of data and of extents, and those kept to go on with.
     pub fn all_blocks(&self) -> Vec<Blocks> {
-        let data = self.extents.iter().map(|run| Blocks { first: run.block, count: run.count });
-        let tree = self.leaves.iter().chain(&self.indexes).map(|&first| Blocks { first, count: 1 });
+        let data = self.tree.extents.iter().map(|run| Blocks { first: run.block, count: run.count });
+        let tree = self.tree.blocks().map(|first| Blocks { first, count: 1 });
         data.chain(tree).chain(self.window).collect()
     }
 }
@@ -137,7 +126,7 @@ impl State {
         self.touch_bitmaps(change, blocks);
         let run = Run { page: pages.first, block: blocks.first, count: blocks.count, is_unwritten };
         let node = self.nodes.get_mut(&number).expect("the inode exists");
-        node.extents.insert(run);
+        node.tree.extents.insert(run);
         self.tree_changed(change, number, pages.first);
         self.touch_inode(change, number, true);
         run
@@ -147,7 +136,7 @@ impl State {
     fn choose(&mut self, number: InodeNumber, pages: PageRange) -> Blocks {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
         let count = pages.count.min(EXTENT_PAGES_MAX);
-        let before = node.extents.before(pages.first).copied();
+        let before = node.tree.extents.before(pages.first).copied();
         let goal = before.map_or_else(
             || self.allocator.first_goal(node.slot, node.directory.is_some()),
             |run| run.block + (pages.first - run.page),
@@ -175,21 +164,14 @@ impl State {
     /// The records of `page` changed, or their number: blocks of extents come and go.
     pub fn tree_changed(&mut self, change: &mut Change, number: InodeNumber, page: u64) {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
-        let records = node.extents.len();
-        let leaves = if records <= INODE_EXTENTS { 0 } else { records.div_ceil(BLOCK_EXTENTS) };
-        let indexes = if leaves <= INODE_EXTENTS { 0 } else { leaves.div_ceil(BLOCK_EXTENTS) };
-        let goal = node.extents.before(u64::MAX).map_or(0, |run| run.block + run.count);
+        let goal = node.tree.extents.before(u64::MAX).map_or(0, |run| run.block + run.count);
         let mut taken = Vec::new();
-        let mut freed = Vec::new();
-        for (blocks, wanted) in [(&mut node.leaves, leaves), (&mut node.indexes, indexes)] {
-            while blocks.len() < wanted {
-                let block = self.allocator.take(goal, 1);
-                blocks.push(block.first);
-                taken.push(block);
-            }
-            freed.extend(blocks.drain(wanted..));
-        }
-        if let Some(leaf) = node.leaf(page) {
+        let freed = node.tree.fit(|| {
+            let block = self.allocator.take(goal, 1);
+            taken.push(block);
+            block.first
+        });
+        if let Some(leaf) = node.tree.leaf(page) {
             change.touch(leaf);
         }
         for block in taken {
@@ -221,7 +203,7 @@ impl State {
         if let Some(window) = node.window.take() {
             self.allocator.release(window);
         }
-        let removed = node.extents.remove(PageRange { first, count: u64::MAX - first });
+        let removed = node.tree.extents.remove(PageRange { first, count: u64::MAX - first });
         let is_directory = node.directory.is_some();
         for run in removed {
             if is_directory {
@@ -237,7 +219,7 @@ impl State {
     pub fn add_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").add(inode) as u64;
-        match node.extents.find(PageRange { first: index, count: 1 }) {
+        match node.tree.extents.find(PageRange { first: index, count: 1 }) {
             Ok(run) => change.touch(run.block),
             Err(_) => self.add_directory_block(change, directory, index),
         }
@@ -255,7 +237,7 @@ impl State {
     pub fn remove_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").remove(inode) as u64;
-        let run = node.extents.find(PageRange { first: index, count: 1 }).expect("the directory has this block");
+        let run = node.tree.extents.find(PageRange { first: index, count: 1 }).expect("the directory has this block");
         change.touch(run.block);
         self.touch_inode(change, directory, true);
     }

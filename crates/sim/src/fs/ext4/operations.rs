@@ -36,7 +36,7 @@ impl Ext4 {
             let state = self.state.borrow();
             let entry = state.nodes.get(&directory.number).and_then(|node| {
                 let index = node.directory.as_ref()?.find(inode.number)? as u64;
-                node.extents.find(crate::cache::PageRange { first: index, count: 1 }).ok()
+                node.tree.extents.find(crate::cache::PageRange { first: index, count: 1 }).ok()
             });
             let slot = state.nodes.get(&inode.number).map(|node| state.layout.inode_block(node.slot));
             [entry.map(|run| run.block), slot]

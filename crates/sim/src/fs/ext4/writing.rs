@@ -36,7 +36,7 @@ impl Ext4 {
     }
 
     fn look(&self, inode: InodeNumber, pages: PageRange) -> Option<Result<Run, u64>> {
-        self.state.borrow().nodes.get(&inode).map(|node| node.extents.find(pages))
+        self.state.borrow().nodes.get(&inode).map(|node| node.tree.extents.find(pages))
     }
 
     /// Unwritten blocks read as zero without being read.
@@ -78,10 +78,10 @@ impl Ext4 {
         let run = self
             .change(machine, actor, |state, change| {
                 // Somebody else may have done it while the handle was waited for.
-                let run = match state.nodes.get_mut(&number)?.extents.find(pages) {
+                let run = match state.nodes.get_mut(&number)?.tree.extents.find(pages) {
                     Ok(run) if run.is_unwritten && is_ordered => {
                         let node = state.nodes.get_mut(&number)?;
-                        node.extents.convert(PageRange { first: run.page, count: run.count });
+                        node.tree.extents.convert(PageRange { first: run.page, count: run.count });
                         state.tree_changed(change, number, run.page);
                         state.touch_inode(change, number, true);
                         run
@@ -121,7 +121,7 @@ impl Ext4 {
     pub(super) fn convert_later(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let is_unwritten = {
             let state = self.state.borrow();
-            state.nodes.get(&written.inode).is_some_and(|node| node.extents.has_unwritten(written.pages))
+            state.nodes.get(&written.inode).is_some_and(|node| node.tree.extents.has_unwritten(written.pages))
         };
         if !is_unwritten {
             return WritebackEnd::Now;
@@ -138,12 +138,12 @@ impl Ext4 {
 
     /// The pages' blocks are written (`ext4_convert_unwritten_extents`).
     pub(super) async fn convert(&self, machine: &Machine, actor: &Actor, inode: InodeNumber, pages: PageRange) {
-        let is_unwritten = |node: &super::Node| node.extents.has_unwritten(pages);
+        let is_unwritten = |node: &super::Node| node.tree.extents.has_unwritten(pages);
         if !self.state.borrow().nodes.get(&inode).is_some_and(is_unwritten) {
             return;
         }
         self.change(machine, actor, |state, change| {
-            if state.nodes.get_mut(&inode).is_some_and(|node| node.extents.convert(pages)) {
+            if state.nodes.get_mut(&inode).is_some_and(|node| node.tree.extents.convert(pages)) {
                 state.tree_changed(change, inode, pages.first);
                 state.touch_inode(change, inode, true);
             }

@@ -131,8 +131,8 @@ impl Journal {
         #[cfg(test)]
         self.with_committing(|committing| {
             let ordered = std::mem::take(&mut committing.transaction.ordered_blocks);
-            let log = places[..places.len() - 1].to_vec();
-            self.history.borrow_mut().committed(committing.transaction.id, log, record, ordered, machine.now());
+            let (id, before_record) = (committing.transaction.id, places.len() - 1);
+            self.history.borrow_mut().committed(id, places.clone(), before_record, ordered, machine.now());
         });
     }
 

@@ -14,16 +14,14 @@
 
 mod commit;
 mod space;
-#[cfg(test)]
-pub mod history;
 
 use crate::cache::{InodeNumber, frames};
 use crate::executor::wait::{Semaphore, WaitQueue};
 use crate::fs::Actor;
+use crate::fs::ring::Ring;
 use crate::fs::space::Blocks;
 use crate::machine::Machine;
 use plimsoll_core::{CauseSet, Span, Time};
-use space::Log;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +51,7 @@ struct Transaction {
     /// Files whose data must be on the device first.
     ordered: BTreeSet<InodeNumber>,
     #[cfg(test)]
-    ordered_blocks: Vec<Blocks>,
+    ordered_blocks: Vec<(Blocks, Time)>,
     /// Everybody who joined.
     causes: CauseSet,
     /// What becomes free with the commit.
@@ -96,11 +94,12 @@ struct State {
     begun: u64,
     requested: u64,
     committed: u64,
-    log: Log,
+    log: Ring,
 }
 
 /// The journal.
 pub struct Journal {
+    superblock: u64,
     state: RefCell<State>,
     /// Rung whenever anything of the state changes that somebody may wait for.
     changed: WaitQueue,
@@ -110,14 +109,15 @@ pub struct Journal {
     interval: Span,
     /// What was done, for tests.
     #[cfg(test)]
-    pub history: RefCell<history::History>,
+    pub history: RefCell<crate::fs::history::History>,
 }
 
 impl Journal {
     /// In `area`, whose first block is its superblock; transactions are committed after `interval` at the latest.
     pub fn new(area: Blocks, interval: Span) -> Journal {
-        let log = Log::new(area);
+        let log = Ring::new(Blocks { first: area.first + 1, count: area.count - 1 });
         Journal {
+            superblock: area.first,
             transaction_blocks_max: log.free() / LOG_PER_TRANSACTION,
             state: RefCell::new(State { running: None, committing: None, begun: 0, requested: 0, committed: 0, log }),
             changed: WaitQueue::default(),
@@ -199,12 +199,6 @@ impl Journal {
         is_running || state.committing.as_ref().is_some_and(is_before_barrier)
     }
 
-    /// Blocks that are in a transaction, or committed and not known to be in place.
-    #[cfg(test)]
-    pub fn blocks_in_log(&self) -> usize {
-        self.state.borrow().log.blocks().len()
-    }
-
     /// # Panics
     /// If the log's books do not agree.
     pub fn assert_conserved(&self) {
@@ -269,7 +263,7 @@ impl Handle<'_> {
         self.with_transaction(|transaction| {
             transaction.ordered.insert(inode);
             #[cfg(test)]
-            transaction.ordered_blocks.push(blocks);
+            transaction.ordered_blocks.push((blocks, self.machine.now()));
         });
     }
 

@@ -1,0 +1,286 @@
+//! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
+
+use super::{Bench, KINDS, Kind, Setup, at};
+use crate::fs::class;
+use crate::process::Bytes;
+use plimsoll_core::{CallKind, CauseSet, Class, Operation, Span};
+use std::collections::BTreeSet;
+
+const DISK: &str = "hdd.wd-aakx";
+
+/// Half of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at random places
+/// and fsyncs (split-level paper, figure 5).
+fn fsync_ms_beside(kind: Kind, device: &'static str, bytes: u64) -> f64 {
+    let Bench { mut simulation, sessions, .. } = Setup::new(kind, device).build();
+    let machine = simulation.machine().clone();
+    machine.spawn("small", sessions[0], |process| async move {
+        let file = process.create("/small").await.unwrap();
+        loop {
+            file.append(4.kib()).await;
+            file.fsync().await;
+            process.sleep(Span::from_millis(20)).await;
+        }
+    });
+    machine.spawn("large", sessions[1], |process| async move {
+        let file = process.create("/large").await.unwrap();
+        loop {
+            for _ in 0..bytes / 4.kib() {
+                file.write(process.random_below(1.gib() / 4.kib()) * 4.kib(), 4.kib()).await;
+            }
+            file.fsync().await;
+        }
+    });
+    simulation.run_until(at(if device == DISK { 30.0 } else { 3.0 }));
+    let small = machine.statistics.of("small");
+    small.calls(CallKind::Fsync).unwrap().percentile(90.0).as_millis_f64()
+}
+
+#[test]
+fn an_ordered_commit_waits_for_the_data_of_others() {
+    let [little, much] = [4.kib(), 4.mib()].map(|bytes| fsync_ms_beside(Kind::Ordered, DISK, bytes));
+    assert!(much > 5.0 * little, "grows with the other's data: {little} and {much} ms");
+}
+
+#[test]
+fn without_ordered_data_an_fsync_waits_for_the_device_alone() {
+    let [ordered, nolock, xfs] = KINDS.map(|kind| fsync_ms_beside(kind, "nvme", 16.mib()));
+    assert!(nolock < ordered / 2.0, "dioread_nolock: {nolock}, ordered: {ordered} ms");
+    assert!(xfs < ordered / 2.0, "XFS: {xfs}, ordered: {ordered} ms");
+}
+
+#[test]
+fn ten_who_fsync_share_commits() {
+    for kind in KINDS {
+        let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
+        let machine = simulation.machine().clone();
+        for (number, &session) in sessions.iter().enumerate() {
+            machine.spawn("writer", session, |process| async move {
+                let file = process.create(&format!("/{number}")).await.unwrap();
+                for _ in 0..20 {
+                    file.append(4.kib()).await;
+                    file.fsync().await;
+                }
+            });
+        }
+        simulation.run_to_completion();
+        let fsyncs = machine.statistics.of("writer").count(CallKind::Fsync);
+        let commits = under.history().commits.len() as u64;
+        assert_eq!(fsyncs, 200);
+        assert!(commits * 2 < fsyncs, "{kind:?}: {commits} commits for {fsyncs} fsyncs");
+    }
+}
+
+#[test]
+fn a_change_is_committed_after_a_while_without_anybody_asking() {
+    for (kind, seconds) in [(Kind::Ordered, 5.0), (Kind::Nolock, 5.0), (Kind::Xfs, 30.0)] {
+        let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
+        let machine = simulation.machine().clone();
+        machine.spawn("maker", sessions[0], |process| async move {
+            process.mkdir("/directory").await.unwrap();
+        });
+        simulation.run_until(at(seconds - 0.1));
+        assert_eq!(under.history().commits.len(), 0, "{kind:?}: not before {seconds} s");
+        simulation.run_until(at(seconds + 1.0));
+        assert_eq!(under.history().commits.len(), 1, "{kind:?}: after {seconds} s");
+    }
+}
+
+#[test]
+fn a_full_journal_is_emptied_and_everything_goes_on() {
+    for kind in KINDS {
+        let mut setup = Setup::new(kind, "nvme");
+        setup.log_blocks = Some(1024);
+        let Bench { mut simulation, sessions, under, .. } = setup.build();
+        let machine = simulation.machine().clone();
+        machine.spawn("maker", sessions[0], |process| async move {
+            for number in 0..600 {
+                let directory = format!("/{number}");
+                process.mkdir(&directory).await.unwrap();
+                let file = process.create(&format!("{directory}/file")).await.unwrap();
+                file.append(4.kib()).await;
+                file.fsync().await;
+            }
+        });
+        simulation.run_to_completion();
+        let history = under.history();
+        let logged: usize = history.commits.iter().map(|commit| commit.places.len()).sum();
+        assert!(logged > 1024 + 512, "{kind:?}: the journal went round: {logged} blocks");
+    }
+}
+
+/// Classes and causes of what was written in place and to the log, without data.
+fn metadata_written(bench: &Bench) -> (BTreeSet<(Class, u64)>, BTreeSet<u64>) {
+    let mask = |causes: &CauseSet| causes.iter().map(|account| 1u64 << account.0).sum::<u64>();
+    let requests = bench.requests.lock().unwrap();
+    let writes = requests.iter().filter(|request| request.operation == Operation::Write && request.file.is_none());
+    let (log, in_place): (Vec<_>, Vec<_>) = writes.partition(|request| request.class == class::JOURNAL);
+    assert!(log.iter().all(|request| request.session == bench.journal), "the journal's task submits what it writes");
+    let in_place = in_place.iter().map(|request| (request.class, mask(&request.causes))).collect();
+    (in_place, log.iter().map(|request| mask(&request.causes)).collect())
+}
+
+#[test]
+fn metadata_has_the_class_of_what_it_is_and_the_causes_of_whoever_changed_it() {
+    for kind in KINDS {
+        let mut bench = Setup::new(kind, DISK).build();
+        let machine = bench.simulation.machine().clone();
+        let [one, other] = [bench.sessions[0], bench.sessions[1]];
+        machine.spawn("maker", one, |process| async move {
+            process.mkdir("/one").await.unwrap();
+            let file = process.create("/one/file").await.unwrap();
+            for place in 0..30 {
+                file.write(place * 64.kib(), 4.kib()).await;
+            }
+            file.fsync().await;
+        });
+        bench.simulation.run_until(at(60.0));
+        let only_one = 1 << one.0;
+        let (in_place, log) = metadata_written(&bench);
+        assert_eq!(log, BTreeSet::from([only_one]), "{kind:?}");
+        let classes: BTreeSet<Class> = in_place.iter().map(|&(class, _)| class).collect();
+        let expected = [class::GROUP_DESCRIPTOR, class::BITMAP, class::INODE, class::INDIRECT, class::DIRECTORY].into();
+        assert_eq!(classes, expected, "{kind:?}");
+        assert!(in_place.iter().all(|&(_, causes)| causes == only_one), "{kind:?}: {in_place:?}");
+        // Another changes one directory: its blocks are his, those that both changed since are both's, no other is.
+        machine.spawn("other", other, |process| async move {
+            process.create("/one/other").await.unwrap();
+            process.sync().await;
+        });
+        bench.requests.lock().unwrap().clear();
+        bench.simulation.run_until(at(160.0));
+        let (in_place, log) = metadata_written(&bench);
+        assert_eq!(log, BTreeSet::from([1 << other.0]), "{kind:?}");
+        assert!(in_place.iter().all(|&(_, causes)| causes == 1 << other.0), "{kind:?}: {in_place:?}");
+        assert!(in_place.contains(&(class::DIRECTORY, 1 << other.0)), "{kind:?}: {in_place:?}");
+    }
+}
+
+#[test]
+fn a_commit_is_for_everybody_who_joined() {
+    for kind in KINDS {
+        let mut bench = Setup::new(kind, DISK).build();
+        let machine = bench.simulation.machine().clone();
+        for &session in &bench.sessions[..2] {
+            machine.spawn("maker", session, |process| async move {
+                let file = process.create(&format!("/{}", process.session().0)).await.unwrap();
+                file.append(4.kib()).await;
+                process.sleep(Span::from_secs(1)).await;
+                process.sync().await;
+            });
+        }
+        bench.simulation.run_until(at(0.5));
+        bench.requests.lock().unwrap().clear();
+        bench.simulation.run_to_completion();
+        let (_, log) = metadata_written(&bench);
+        let both = 1u64 << bench.sessions[0].0 | 1 << bench.sessions[1].0;
+        assert!(log.contains(&both), "{kind:?}: {log:?}");
+    }
+}
+
+#[test]
+fn fdatasync_does_not_commit_what_only_changed_times() {
+    for kind in KINDS {
+        let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
+        let machine = simulation.machine().clone();
+        let counts = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let (seen, counted) = (under.clone(), counts.clone());
+        machine.spawn("writer", sessions[0], |process| async move {
+            let file = process.create("/file").await.unwrap();
+            file.append(64.kib()).await;
+            file.fsync().await;
+            process.sleep(Span::from_millis(10)).await;
+            file.write(0, 4.kib()).await;
+            counted.borrow_mut().push(seen.history().commits.len());
+            file.fdatasync().await;
+            counted.borrow_mut().push(seen.history().commits.len());
+            file.fsync().await;
+            counted.borrow_mut().push(seen.history().commits.len());
+        });
+        simulation.run_to_completion();
+        let counts = counts.borrow();
+        assert_eq!((counts[1] - counts[0], counts[2] - counts[1]), (0, 1), "{kind:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn nobody_joins_while_a_transaction_is_locked_and_everybody_does_from_flush_on() {
+    let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Ordered, DISK).build();
+    let machine = simulation.machine().clone();
+    machine.spawn("maker", sessions[0], |process| async move {
+        for number in 0..40 {
+            // Directories in the root spread over groups: each reads blocks from the disk with its handle open.
+            process.mkdir(&format!("/{number}")).await.unwrap();
+        }
+    });
+    machine.spawn("syncer", sessions[1], |process| async move {
+        let file = process.create("/file").await.unwrap();
+        loop {
+            file.append(4.kib()).await;
+            file.fsync().await;
+        }
+    });
+    simulation.run_until(at(5.0));
+    let history = under.history();
+    let mut highest = 0;
+    for &(block, id, joined) in &history.joins {
+        assert!(id >= highest, "block {block} joins transaction {id} at {joined:?}, after {highest} had begun");
+        highest = id;
+    }
+    let overlapping = history
+        .commits
+        .iter()
+        .any(|commit| history.joins.iter().any(|&(_, id, joined)| id == commit.id + 1 && joined < commit.ended));
+    assert!(overlapping, "the next transaction gathers while one is committed");
+}
+
+fn hash_of(kind: Kind, seed: u64) -> u64 {
+    let mut setup = Setup::new(kind, DISK);
+    setup.config.seed = seed;
+    let Bench { mut simulation, sessions, .. } = setup.build();
+    let machine = simulation.machine().clone();
+    for &session in &sessions[..3] {
+        machine.spawn("tenant", session, |process| async move {
+            let path = format!("/{}", process.session().0);
+            let file = process.create(&path).await.unwrap();
+            for _ in 0..50 {
+                file.write(process.random_below(1000) * 4.kib(), 4.kib()).await;
+                if process.random_below(4) == 0 {
+                    file.fsync().await;
+                }
+            }
+            process.unlink(&path).await.unwrap();
+        });
+    }
+    simulation.run_until(at(10.0));
+    simulation.trace_hash()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+    for kind in KINDS {
+        assert_eq!(hash_of(kind, 1), hash_of(kind, 1), "{kind:?}");
+        assert_ne!(hash_of(kind, 1), hash_of(kind, 2), "{kind:?}");
+    }
+}
+
+#[test]
+fn files_that_grow_side_by_side_lie_in_few_pieces() {
+    for kind in KINDS {
+        let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, "nvme").build();
+        let machine = simulation.machine().clone();
+        let pieces = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        for &session in &sessions[..4] {
+            let (under, pieces) = (under.clone(), pieces.clone());
+            machine.spawn("grower", session, |process| async move {
+                let file = process.create(&format!("/{}", process.session().0)).await.unwrap();
+                for _ in 0..256 {
+                    file.append(64.kib()).await;
+                    file.fsync().await;
+                }
+                pieces.borrow_mut().push(under.places(file.inode().number).len());
+            });
+        }
+        simulation.run_to_completion();
+        assert!(pieces.borrow().iter().all(|&count| count < 32), "{kind:?}: 256 appends, {:?} pieces", pieces.borrow());
+    }
+}

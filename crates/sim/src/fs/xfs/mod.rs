@@ -1,0 +1,312 @@
+//! XFS: allocation groups, delayed allocation, a log that is written late.
+//!
+//! ```text
+//!   create, unlink, ...   writeback: allocate (unwritten)     end of I/O: written, and the size
+//!          \                     |                           /
+//!           +---- transactions: items gather in memory, each with its causes ----+
+//!                               | force: fsync, 30 s, or full
+//!          records of 32 KiB -> barrier and commit record -> xfsaild writes blocks in place
+//! ```
+//!
+//! The rule: data first, then what says that it is there. Blocks are given out unwritten, and only when the device has the
+//! data does a transaction say so and let the size grow. So a log force has no data to wait for, and an fsync waits for its
+//! own file's data and for the log, never for another file's data.
+//!
+//! The complication: the log is one for all. A force takes everything with it that anybody has changed so far, and
+//! whoever needs room in a full log waits until old changes are in place.
+//!
+//! [`layout`] says where things are, [`node`] who gets what and what changes with it, [`log`] how it becomes durable;
+//! `checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
+//! `docs/simulator.md`.
+
+mod checkpoint;
+pub mod layout;
+pub mod log;
+pub mod node;
+mod operations;
+
+use super::{Actor, Extent, FileSystem, Inode, Work, WritebackEnd};
+use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan, frames};
+use crate::executor::wait::Semaphore;
+use crate::machine::Machine;
+use layout::Layout;
+use log::Log;
+use node::{Change, State};
+use plimsoll_core::Class;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+/// How it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Blocks of the log; `None` for what mkfs.xfs gives it.
+    pub log_blocks: Option<u64>,
+}
+
+/// An XFS.
+pub struct Xfs {
+    state: RefCell<State>,
+    /// The log.
+    pub log: Log,
+    this: Weak<Xfs>,
+}
+
+impl Xfs {
+    /// Freshly made on a device of so many bytes.
+    ///
+    /// # Panics
+    /// If the device is too small for the log.
+    pub fn new(capacity_bytes: u64, options: Options) -> Rc<Xfs> {
+        let layout = Layout::new(capacity_bytes / PAGE_BYTES, options.log_blocks);
+        let log = Log::new(layout.log);
+        let mut state = State::new(layout);
+        // mkfs.xfs wrote this: nothing to log.
+        state.make(&mut Change::default(), InodeNumber::ROOT, None, true);
+        Rc::new_cyclic(|this| Xfs { state: RefCell::new(state), log, this: this.clone() })
+    }
+
+    /// Free blocks.
+    pub fn free_blocks(&self) -> u64 {
+        self.state.borrow().free_blocks()
+    }
+
+    /// Where the pages of a file lie, in order.
+    pub fn places(&self, inode: InodeNumber) -> Vec<super::extents::Run> {
+        self.state.borrow().nodes.get(&inode).map_or(Vec::new(), |node| node.tree.extents.iter().copied().collect())
+    }
+
+    /// The block with a file's inode.
+    #[cfg(test)]
+    pub fn inode_block(&self, inode: InodeNumber) -> u64 {
+        self.state.borrow().nodes[&inode].inode_block()
+    }
+
+    /// Every block that a file has.
+    #[cfg(test)]
+    pub fn owned(&self) -> Vec<super::space::Blocks> {
+        self.state.borrow().nodes.values().flat_map(node::Node::all_blocks).collect()
+    }
+
+    /// Whether nobody has `block`.
+    #[cfg(test)]
+    pub fn is_free(&self, block: u64) -> bool {
+        self.state.borrow().is_free(block)
+    }
+
+    /// A transaction on these inodes: takes room in the log and the inodes' locks, decides, brings the blocks in, and hands
+    /// all to the log at once.
+    async fn change<T>(
+        &self,
+        machine: &Machine,
+        actor: &Actor,
+        inodes: &[InodeNumber],
+        decide: impl FnOnce(&mut State, &mut Change) -> T,
+    ) -> T {
+        self.log.reserve(machine).await;
+        let locks = self.lock_inodes(machine, inodes).await;
+        let mut change = Change::default();
+        let answer = decide(&mut self.state.borrow_mut(), &mut change);
+        while !self.are_ready(machine, &change) {
+            for item in change.items.values() {
+                ready_block(machine, actor, item.block, item.is_new).await;
+            }
+        }
+        let id = self.log.commit(machine, actor, &change);
+        let mut state = self.state.borrow_mut();
+        for (number, &is_for_data) in &change.inodes {
+            if let Some(node) = state.nodes.get_mut(number) {
+                node.sync_id = id;
+                node.datasync_id = if is_for_data { id } else { node.datasync_id };
+            }
+        }
+        drop(state);
+        locks.iter().for_each(|lock| lock.release(&machine.executor));
+        answer
+    }
+
+    async fn lock_inodes(&self, machine: &Machine, inodes: &[InodeNumber]) -> Vec<Rc<Semaphore>> {
+        let mut numbers = inodes.to_vec();
+        numbers.sort();
+        numbers.dedup();
+        let mut locks = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let lock = self.state.borrow().nodes.get(&number).map(|node| node.lock.clone());
+            if let Some(lock) = lock {
+                lock.acquire(&machine.executor).await;
+                locks.push(lock);
+            }
+        }
+        locks
+    }
+
+    fn are_ready(&self, machine: &Machine, change: &Change) -> bool {
+        let cache = machine.cache.borrow();
+        change.items.values().all(|item| {
+            let flags = cache.flags(InodeNumber::DEVICE, item.block);
+            flags.is_some_and(|flags| flags & (frames::WRITEBACK | frames::LOCKED) == 0)
+        })
+    }
+
+    async fn run_log(self: Rc<Xfs>, machine: Machine) {
+        loop {
+            let freed = self.log.write_next(&machine).await;
+            let mut state = self.state.borrow_mut();
+            freed.into_iter().for_each(|blocks| state.release(blocks));
+        }
+    }
+}
+
+/// Brings a block into memory and waits until nobody writes it.
+async fn ready_block(machine: &Machine, actor: &Actor, block: u64, is_new: bool) {
+    if is_new {
+        machine.create_block(block).await;
+    } else {
+        machine.read_block(actor, block).await;
+    }
+    while machine.cache.borrow().flags(InodeNumber::DEVICE, block).is_some_and(|flags| flags & frames::WRITEBACK != 0) {
+        machine.wait_page(InodeNumber::DEVICE, block).await;
+    }
+}
+
+impl FileSystem for Xfs {
+    fn name(&self) -> &'static str {
+        "xfs"
+    }
+
+    fn mount(self: Rc<Self>, machine: &Machine) {
+        machine.spawn_kernel(self.clone().run_log(machine.clone()));
+        let (this, pushed) = (self.clone(), machine.clone());
+        machine.spawn_kernel(async move { this.log.push_in_place(&pushed).await });
+        let worked = machine.clone();
+        machine.spawn_kernel(async move { self.log.work_periodically(&worked).await });
+    }
+
+    fn create<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.make(machine, actor, directory, inode))
+    }
+
+    fn lookup<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.find(machine, actor, directory, inode))
+    }
+
+    fn unlink<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        directory: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.remove(machine, actor, directory, inode))
+    }
+
+    fn rename<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        from: &'a Inode,
+        to: &'a Inode,
+        inode: &'a Inode,
+    ) -> Work<'a> {
+        Box::pin(self.move_entry(machine, actor, from, to, inode))
+    }
+
+    fn truncate<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a> {
+        Box::pin(self.cut(machine, actor, inode, bytes))
+    }
+
+    fn preallocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a> {
+        Box::pin(self.fill_holes(machine, actor, inode, pages))
+    }
+
+    fn before_write<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        _offset: u64,
+        _length: u64,
+    ) -> Work<'a> {
+        Box::pin(self.change_times(machine, actor, inode))
+    }
+
+    fn map<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent> {
+        Box::pin(async move {
+            let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.tree.leaf(pages.first));
+            if let Some(leaf) = leaf {
+                machine.read_block(actor, leaf).await;
+            }
+            self.place_to_read(inode, pages)
+        })
+    }
+
+    fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent {
+        self.place_to_write(inode, pages)
+    }
+
+    fn allocate<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+    ) -> Work<'a, Extent> {
+        Box::pin(self.allocate_pages(machine, actor, inode, pages))
+    }
+
+    fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
+        self.convert_later(machine, written)
+    }
+
+    fn direct_write_completed<'a>(
+        &'a self,
+        machine: &'a Machine,
+        actor: &'a Actor,
+        inode: &'a Inode,
+        pages: PageRange,
+        size_bytes: u64,
+    ) -> Work<'a> {
+        Box::pin(self.convert(machine, actor, inode.number, pages, size_bytes))
+    }
+
+    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, is_data_only: bool) -> Work<'a> {
+        Box::pin(self.sync_file(machine, actor, inode.number, is_data_only))
+    }
+
+    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a> {
+        Box::pin(self.make_durable(machine, actor, self.log.last_id()))
+    }
+
+    fn class_of_block(&self, page: u64) -> Class {
+        let state = self.state.borrow();
+        let moving = || state.classes.get(&page).copied();
+        state.layout.class_of(page).or_else(moving).unwrap_or(Class::UNCLASSIFIED)
+    }
+
+    fn assert_conserved(&self) {
+        self.log.assert_conserved();
+    }
+}

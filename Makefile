@@ -3,7 +3,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build demo test lint unit acceptance bench bench-peers fuzz soak clean
+.PHONY: help setup build demo test lint unit acceptance scenarios bench bench-peers fuzz soak clean
 
 help: ## Lists the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ unit:
 acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
 	$(CARGO) build --release -p plimsoll-brick --example promises
 	bench/acceptance.sh
+
+scenarios: build ## Every scenario on the simulator: results/report.html
+	target/release/plimsoll scenario run all --out results
 
 bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)
 	$(CARGO) bench --workspace

@@ -3,6 +3,8 @@
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_core::{Priority, Rate};
+use plimsoll_lab::scenario::Setting;
+use plimsoll_traces::Format;
 use std::path::PathBuf;
 
 /// Gives each tenant of a shared disk the reserve, limit, share or deadline that it was promised.
@@ -86,6 +88,18 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     /// The schedulers that a device can be given
     #[command(subcommand)]
     Scheduler(SchedulerCommand),
+    /// Experiments with their claims: the papers' figures, measured and compared
+    #[command(subcommand)]
+    Scenario(ScenarioCommand),
+    /// Send a recorded block trace through a scheduler to a device model
+    #[command(after_help = "Example:
+  $ plimsoll replay msr.csv --device hdd.wd-aakx --scheduler zygaria
+  session  requests  rate  runs/s  p50  p90  p99  p99.9  longest
+
+Each volume of the trace is a session; --config puts volumes into accounts with reserves and limits. Requests go by the
+trace's time stamps (--speed 2: twice as fast), or, with --closed N, N at a time as fast as they are served. Offsets beyond
+the device's end start again at its beginning. Formats: docs/traces.md.")]
+    Replay(ReplayArguments),
 }
 
 /// Arguments of `plimsoll demo`.
@@ -301,6 +315,93 @@ pub enum SchedulerCommand {
   scheduler  work-conserving  limits  reserves  summary
   noop       yes              no      no        first come, first served; the device orders as it likes")]
     List(OutputArguments),
+}
+
+/// `plimsoll scenario ...`.
+#[derive(Debug, Subcommand)]
+pub enum ScenarioCommand {
+    /// List the scenarios
+    #[command(after_help = "Example:
+  $ plimsoll scenario list
+  scenario       paper                  hosts  takes  
+  device-curves  none, data sheets      sim    10 s   What each device model does, request by request")]
+    List(OutputArguments),
+    /// What a scenario is: machine, accounts, workloads, claims
+    #[command(after_help = "Example:
+  $ plimsoll scenario show split-fig1")]
+    Show(ScenarioShowArguments),
+    /// Run a scenario and compare what was measured with what is claimed
+    #[command(after_help = "Examples:
+  $ plimsoll scenario run split-fig1
+  $ plimsoll scenario run split-fig1 --set machine.device=ssd.x25-m --seeds 5
+  $ plimsoll scenario run all --out results
+
+Any key of the file can be set (docs/scenarios.md). With --out the folder gets NAME.svg, NAME.json and report.html.
+Exit code 1 if a claim does not hold; 2 if the scenario or an argument is wrong; 3 if it was not run.")]
+    Run(ScenarioRunArguments),
+}
+
+/// Arguments of `plimsoll scenario show`.
+#[derive(Debug, Args)]
+pub struct ScenarioShowArguments {
+    /// A scenario's name, or the path of a .toml file
+    pub name: String,
+    /// Change a key first
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Setting>,
+}
+
+/// Arguments of `plimsoll scenario run`.
+#[derive(Debug, Args)]
+pub struct ScenarioRunArguments {
+    /// A scenario's name, the path of a .toml file, or "all"
+    pub name: String,
+    /// Where it runs: in virtual time, or with real processes
+    #[arg(long, default_value = "sim", value_parser = ["sim", "live"])]
+    pub host: String,
+    /// Change a key of the file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Setting>,
+    /// How many seeds [default: as the scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: Option<u32>,
+    /// Write JSON, to stdout if FILE is "-"
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write pictures, JSON and a page over all of them into a folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// Arguments of `plimsoll replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// The trace, compressed or not
+    pub trace: PathBuf,
+    /// The device model
+    #[arg(long, value_name = "MODEL")]
+    pub device: String,
+    /// The scheduler
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: String,
+    /// Accounts with their reserves and limits, and the volumes in them (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// So many requests at a time, as fast as they are served
+    #[arg(long, value_name = "DEPTH", conflicts_with = "speed", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub closed: Option<u32>,
+    /// By the time stamps, so many times as fast
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub speed: f64,
+    /// The trace's format [default: what its content shows]
+    #[arg(long, value_name = "F")]
+    pub format: Option<Format>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of commands that only print.

@@ -4,6 +4,8 @@ mod check;
 mod demo;
 mod device;
 mod pool;
+mod replay;
+mod scenario;
 mod scheduler;
 mod status;
 mod volume;
@@ -34,6 +36,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Volume(command) => volume::run(&command),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),
+        Command::Scenario(command) => scenario::run(&command),
+        Command::Replay(arguments) => replay::run(&arguments),
     }
 }
 

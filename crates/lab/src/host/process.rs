@@ -41,7 +41,7 @@ async fn prepare_one(process: &Process, name: &str, plan: &Plan) {
             continue;
         }
         let file = process.create(&format!("{}/{}", folder(name), spec.path)).await.expect(NEW);
-        if matches!(spec.before, Before::Allocated | Before::Filled) && spec.bytes > 0 {
+        if spec.before == Before::Filled && spec.bytes > 0 {
             file.allocate(0, spec.bytes).await;
         }
     }

@@ -1,0 +1,299 @@
+//! `plimsoll scenario list`, `show` and `run`.
+
+use super::{print, print_json};
+use crate::arguments::{ScenarioCommand, ScenarioRunArguments};
+use crate::outcome::{Failure, Outcome};
+use crate::table::Table;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_core::{Allocation, ByteCount, Rate, Span};
+use plimsoll_lab::claim::readable;
+use plimsoll_lab::experiment::{self, Report};
+use plimsoll_lab::host::sim::SimHost;
+use plimsoll_lab::host::{Host, HostError};
+use plimsoll_lab::scenario::{self, Arrivals, Row, Scenario, ScenarioError, Setting, Setup, TenantSetup, library};
+use plimsoll_lab::{html, picture};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Stands for every scenario in the binary.
+const ALL: &str = "all";
+/// Stands for stdout.
+const STDOUT: &str = "-";
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Failure {
+        Failure::BadInput(error.to_string())
+    }
+}
+
+pub(super) fn run(command: &ScenarioCommand) -> Outcome {
+    match command {
+        ScenarioCommand::List(output) => list(output.json),
+        ScenarioCommand::Show(arguments) => show(&scenario::load(&arguments.name, &arguments.set)?),
+        ScenarioCommand::Run(arguments) => run_scenarios(arguments),
+    }
+}
+
+fn list(json: bool) -> Outcome {
+    let scenarios = library::names().map(|name| scenario::load(name, &[])).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        let scenarios = scenarios.iter().map(|scenario| {
+            json!({
+                "name": scenario.name,
+                "title": scenario.title,
+                "paper": scenario.paper,
+                "source": scenario.source,
+                "hosts": scenario.hosts,
+                "seconds": scenario.takes.as_secs_f64(),
+            })
+        });
+        return print_json(&scenarios.collect::<Vec<_>>());
+    }
+    let mut table = Table::new(&["scenario", "paper", "hosts", ">takes", ""]);
+    for scenario in scenarios {
+        table.row([
+            scenario.name,
+            format!("{}, {}", scenario.paper, scenario.source),
+            scenario.hosts.join(", "),
+            scenario.takes.to_string(),
+            scenario.title,
+        ]);
+    }
+    print(table)
+}
+
+fn show(scenario: &Scenario) -> Outcome {
+    let mut text = format!("{}: {}\n", scenario.name, scenario.title);
+    let _ = writeln!(text, "{}, {}\n\n{}\n", scenario.paper, scenario.source, scenario.description);
+    let first = &scenario.variants[0].setup;
+    let _ = writeln!(text, "Machine: {}", machine_in_words(first));
+    first.accounts.iter().for_each(|account| {
+        let inside = account.parent.as_ref().map_or(String::new(), |parent| format!(" in {parent}"));
+        let promises = promises_in_words(&account.allocation);
+        let _ = writeln!(text, "Account {}{inside}: {promises}", account.name);
+    });
+    for process in &first.processes {
+        let _ = writeln!(text, "Process {} (account {}): {}", process.name, process.account, process.workload);
+    }
+    for tenant in &first.tenants {
+        let _ = writeln!(text, "Tenant {} (account {}): {}", tenant.name, tenant.account, tenant_in_words(tenant));
+    }
+    let warm_up =
+        if first.warm_up > Span::ZERO { format!(", of which {} warm up", first.warm_up) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "Duration: {}{warm_up}; {} seeds; hosts: {}",
+        first.duration,
+        scenario.seeds,
+        scenario.hosts.join(", ")
+    );
+    for axis in &scenario.axes {
+        let _ = writeln!(text, "Varied: {}: {}", axis.name, axis.labels.join(", "));
+    }
+    if scenario.variants.len() > 1 {
+        text.push_str("What is above is the first variant.\n");
+    }
+    text.push('\n');
+    scenario.rows.iter().for_each(|row| _ = writeln!(text, "{}", row_in_words(row, scenario)));
+    print(text)
+}
+
+fn machine_in_words(setup: &Setup) -> String {
+    let (machine, config) = (&setup.machine, &setup.machine.config);
+    let block = format!("{} under {}", machine.device, machine.scheduler);
+    if setup.processes.is_empty() {
+        return block;
+    }
+    format!(
+        "{block}, {} on it, {} of memory, {} cores, dirty ratios {} and {} %",
+        machine.file_system,
+        ByteCount(config.memory_bytes),
+        config.cores,
+        config.dirty_background_ratio,
+        config.dirty_ratio,
+    )
+}
+
+fn promises_in_words(allocation: &Allocation) -> String {
+    let mut promises = Vec::new();
+    if allocation.reserve != Rate::ZERO {
+        promises.push(format!("reserve {}", allocation.reserve));
+    }
+    if let Some(limit) = allocation.limit {
+        promises.push(format!("limit {limit}"));
+    }
+    promises.push(format!("weight {}, priority {}", allocation.weight, allocation.priority));
+    let deadlines = [
+        ("read", allocation.deadlines.read),
+        ("write", allocation.deadlines.write),
+        ("fsync", allocation.deadlines.fsync),
+    ];
+    let deadlines = deadlines.iter().filter_map(|(name, span)| Some(format!("{name} within {}", (*span)?)));
+    promises.extend(deadlines);
+    promises.join(", ")
+}
+
+fn tenant_in_words(tenant: &TenantSetup) -> String {
+    let pattern = if tenant.is_random { "random" } else { "sequential" };
+    let what = match tenant.read_percent {
+        100 => "reads".to_owned(),
+        0 => "writes".to_owned(),
+        percent => format!("requests, {percent} % reads,"),
+    };
+    let arrivals = match tenant.arrivals {
+        Arrivals::Closed { depth, think } if think == Span::ZERO => format!("{depth} outstanding"),
+        Arrivals::Closed { depth, think } => format!("{depth} outstanding, {think} between them"),
+        Arrivals::Open { per_second } => format!("{per_second} per second"),
+    };
+    format!("{pattern} {what} of {}, {arrivals}", ByteCount(u64::from(tenant.length)))
+}
+
+fn row_in_words(row: &Row, scenario: &Scenario) -> String {
+    let mut text = format!("{} ({})", row.title, if row.unit.is_empty() { "a number" } else { &row.unit });
+    if let Some(paper) = row.paper {
+        let _ = write!(text, "; the paper has {}", readable(paper));
+    }
+    match &row.claim {
+        Some(claim) => {
+            let margin = if claim.margin > 0.0 {
+                format!(", margin {} %", readable(claim.margin * 100.0))
+            } else {
+                String::new()
+            };
+            let on = scenario.claim_on.name();
+            let _ = write!(text, "; claimed {} {}{margin}, on {on}", claim.relation, claim.bound.text());
+        }
+        None => text.push_str("; for information"),
+    }
+    if !row.source.is_empty() {
+        let _ = write!(text, " [{}]", row.source);
+    }
+    text
+}
+
+fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
+    let names: Vec<&str> = if arguments.name == ALL { library::names().collect() } else { vec![&arguments.name] };
+    // Everything is read before anything runs, so that a mistake in the last one costs no time.
+    let scenarios = names.iter().map(|name| scenario::load(name, &arguments.set)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(folder) = &arguments.out {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::BadInput(format!("--out {}: {error}", folder.display())))?;
+    }
+    let is_quiet = arguments.json.as_deref().is_some_and(|file| file == Path::new(STDOUT));
+    let mut reports = Vec::new();
+    for scenario in scenarios {
+        let report = run_one(&scenario, arguments)?;
+        if !is_quiet {
+            print_report(&scenario, &report)?;
+        }
+        reports.push((scenario, report));
+    }
+    if let Some(file) = &arguments.json {
+        write_json(file, &reports, arguments.name == ALL)?;
+    }
+    if let Some(folder) = &arguments.out {
+        write_folder(folder, &reports)?;
+    }
+    verdict(&reports)
+}
+
+fn run_one(scenario: &Scenario, arguments: &ScenarioRunArguments) -> Result<Report, Failure> {
+    if arguments.host == "live" {
+        return Ok(Report::not_run(scenario, "live", "the live laboratory is not built yet"));
+    }
+    let host = SimHost;
+    if !scenario.hosts.contains(&host.name()) {
+        let reason = format!("it runs on {} only", scenario.hosts.join(", "));
+        return Ok(Report::not_run(scenario, host.name(), &reason));
+    }
+    let seeds = arguments.seeds.unwrap_or(scenario.seeds);
+    let bar = progress(experiment::run_count(scenario, seeds), &scenario.name, arguments.no_progress);
+    let report = experiment::run(scenario, &host, seeds, &|| bar.inc(1));
+    bar.finish_and_clear();
+    match report {
+        Ok(report) => Ok(Report { settings: arguments.set.iter().map(Setting::to_string).collect(), ..report }),
+        Err(HostError::NotRun(reason)) => Ok(Report::not_run(scenario, host.name(), &reason)),
+        Err(HostError::Failed(reason)) => Err(Failure::Failed(format!("{}: {reason}", scenario.name))),
+    }
+}
+
+fn progress(runs: u64, name: &str, is_hidden: bool) -> ProgressBar {
+    if is_hidden {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg}  {bar:40} {pos} of {len} runs, {elapsed} passed, about {eta} left");
+    let bar = ProgressBar::new(runs).with_message(name.to_owned());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}
+
+fn print_report(scenario: &Scenario, report: &Report) -> Outcome {
+    print(format!("{}: {} ({}, {})", scenario.name, scenario.title, scenario.paper, scenario.source))?;
+    if let Some(reason) = &report.not_run {
+        return print(format!("not run: {reason}\n\n"));
+    }
+    let mut table = Table::new(&["", ">measured", "unit", ">paper", "claim", "holds"]);
+    for row in &report.rows {
+        let holds = match row.holds {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "",
+        };
+        table.row([
+            row.title.clone(),
+            row.measured_text(),
+            row.unit.clone(),
+            row.paper.map_or_else(String::new, readable),
+            row.claim.clone().unwrap_or_default(),
+            holds.to_owned(),
+        ]);
+    }
+    print(table)?;
+    for row in &report.rows {
+        if let Some(problem) = &row.problem {
+            print(format!("{} was not measured: {problem}", row.name))?;
+        }
+    }
+    print("\n")
+}
+
+fn write_json(file: &Path, reports: &[(Scenario, Report)], is_list: bool) -> Outcome {
+    let reports: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
+    let text = match (&reports[..], is_list) {
+        ([report], false) => serde_json::to_string_pretty(report),
+        _ => serde_json::to_string_pretty(&reports),
+    };
+    let text = text.map_err(|error| Failure::Failed(error.to_string()))?;
+    if file == Path::new(STDOUT) { print(text) } else { write(file, &text) }
+}
+
+fn write_folder(folder: &Path, reports: &[(Scenario, Report)]) -> Outcome {
+    for (scenario, report) in reports {
+        let text = serde_json::to_string_pretty(report).map_err(|error| Failure::Failed(error.to_string()))?;
+        write(&folder.join(format!("{}.json", scenario.name)), &text)?;
+        if let Some(svg) = picture::svg(&report.drawing) {
+            write(&folder.join(format!("{}.svg", scenario.name)), &svg)?;
+        }
+    }
+    write(&folder.join("report.html"), &html::page(reports))
+}
+
+fn write(file: &Path, text: &str) -> Outcome {
+    std::fs::write(file, text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
+}
+
+/// A claim that fails weighs more than a scenario that was not run.
+fn verdict(reports: &[(Scenario, Report)]) -> Outcome {
+    let failed: Vec<String> = reports
+        .iter()
+        .flat_map(|(scenario, report)| report.failed().map(|row| format!("{}: {}", scenario.name, row.name)))
+        .collect();
+    if !failed.is_empty() {
+        return Err(Failure::Failed(format!("{} claims do not hold: {}", failed.len(), failed.join(", "))));
+    }
+    let not_run = reports.iter().filter_map(|(scenario, report)| Some((scenario, report.not_run.as_ref()?)));
+    let not_run: Vec<String> = not_run.map(|(scenario, reason)| format!("{}: {reason}", scenario.name)).collect();
+    if not_run.is_empty() { Ok(()) } else { Err(Failure::NotRun(not_run.join("; "))) }
+}

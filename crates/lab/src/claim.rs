@@ -1,8 +1,8 @@
 //! A claim: an inequality, its margin, and whether what was measured satisfies it.
 //!
-//! `>= 0.9` with a margin of 5 % holds from 0.855 on; `near paper` with 5 % holds up to 5 % on either side. The margin is
-//! what the model is allowed to be off, not statistics: on which values of several seeds a claim must hold is said apart
-//! ([`ClaimOn`]).
+//! `>= 0.9` with a margin of 5 % holds from 0.855 on; `near paper` with 5 % holds up to 5 % on either side. The
+//! margin is what the model is allowed to be off, not statistics: on which values of several seeds a claim must hold
+//! is said apart ([`ClaimOn`]).
 
 use crate::statistics::Estimate;
 use std::fmt;
@@ -129,6 +129,7 @@ pub fn readable(value: f64) -> String {
         _ if size >= 100.0 => format!("{value:.1}"),
         _ if size >= 10.0 => format!("{value:.2}"),
         _ if size >= 0.1 || size == 0.0 => format!("{value:.3}"),
+        _ if size >= 0.001 => format!("{value:.5}"),
         _ => return format!("{value:.3e}"),
     };
     match text.contains('.') {
@@ -182,6 +183,7 @@ mod tests {
         assert_eq!((Relation::split("= 3"), Relation::split(">= ")), (None, None));
         assert_eq!(claim(Relation::AtMost, 0.05).to_string(), "<= 100 (margin 5 %)");
         assert_eq!(claim(Relation::Near, 0.05).to_string(), "near 100 within 5 %");
-        assert_eq!([0.0, 1.5, 12345.6, 0.000_12, 99.999].map(readable), ["0", "1.5", "12346", "1.200e-4", "100"]);
+        assert_eq!([0.0, 1.5, 12345.6, 99.999].map(readable), ["0", "1.5", "12346", "100"]);
+        assert_eq!([0.0078, 0.000_12].map(readable), ["0.0078", "1.200e-4"]);
     }
 }

@@ -1,8 +1,8 @@
 //! All runs of a scenario, and what comes of them.
 //!
 //! Every variant is run with every seed; each such run is a job of its own, and as many go at once as there are
-//! processors. Results are put where they belong, so their order does not matter. Then each row is measured for each seed,
-//! over all variants of that seed: what is compared had the same chances.
+//! processors. Results are put where they belong, so their order does not matter. Then each row is measured for each
+//! seed, over all variants of that seed: what is compared had the same chances.
 
 use crate::claim::{Claim, readable};
 use crate::expression::{Context, Expression, RunOf};

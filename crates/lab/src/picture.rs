@@ -1,7 +1,7 @@
 //! A scenario's figure as SVG: what was measured, and the paper's points beside it as hollow circles.
 //!
-//! Both axes of a diagram are drawn in coordinates of their own (the logarithm, where asked), with ticks that are chosen
-//! here: decades, round numbers, or the places that the scenario names.
+//! Both axes of a diagram are drawn in coordinates of their own (the logarithm, where asked), with ticks that are
+//! chosen here: decades, round numbers, or the places that the scenario names.
 
 use crate::scenario::{PanelKind, Scale};
 use plimsoll_core::{ByteCount, Span};
@@ -12,7 +12,9 @@ use std::ops::Range;
 
 /// Of one diagram, pixels.
 const PANEL_PIXELS: (u32, u32) = (600, 420);
-const TITLE_PIXELS: u32 = 40;
+const TITLE_LINE_PIXELS: u32 = 24;
+/// Estimated width of a letter of the title, pixels.
+const TITLE_LETTER_PIXELS: u32 = 10;
 const PANELS_PER_ROW: usize = 2;
 const LEGEND_ROW_PIXELS: i32 = 20;
 /// Estimated width of a letter of the legend, pixels.
@@ -104,20 +106,40 @@ pub fn svg(drawing: &Drawing) -> Option<String> {
     }
     let columns = drawing.panels.len().min(PANELS_PER_ROW);
     let rows = drawing.panels.len().div_ceil(columns);
-    let size = (PANEL_PIXELS.0 * columns as u32, PANEL_PIXELS.1 * rows as u32 + TITLE_PIXELS);
+    let width = PANEL_PIXELS.0 * columns as u32;
+    let title = wrapped(&drawing.title, (width / TITLE_LETTER_PIXELS) as usize);
+    let title_pixels = TITLE_LINE_PIXELS * title.len() as u32 + TITLE_LINE_PIXELS / 2;
+    let size = (width, PANEL_PIXELS.1 * rows as u32 + title_pixels);
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        draw(&area, drawing, (rows, columns)).expect("memory takes what is drawn");
+        draw(&area, &title, title_pixels, &drawing.panels, (rows, columns)).expect("memory takes what is drawn");
     }
     Some(text)
 }
 
-fn draw(area: &Area<'_>, drawing: &Drawing, grid: (usize, usize)) -> Drawn {
+/// `text` in lines of at most `letters_max` letters, longer words alone.
+fn wrapped(text: &str, letters_max: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > letters_max {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+fn draw(area: &Area<'_>, title: &[String], title_pixels: u32, panels: &[DrawnPanel], grid: (usize, usize)) -> Drawn {
     area.fill(&WHITE)?;
-    let (head, body) = area.split_vertically(TITLE_PIXELS);
-    head.draw(&Text::new(drawing.title.clone(), (16, 14), (FONT, 18)))?;
-    for (place, panel) in body.split_evenly(grid).iter().zip(&drawing.panels) {
+    let (head, body) = area.split_vertically(title_pixels);
+    for (line, text) in title.iter().enumerate() {
+        head.draw(&Text::new(text.clone(), (16, 8 + line as i32 * TITLE_LINE_PIXELS as i32), (FONT, 18)))?;
+    }
+    for (place, panel) in body.split_evenly(grid).iter().zip(panels) {
         draw_panel(place, panel)?;
     }
     area.present()?;
@@ -294,7 +316,14 @@ fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
         PanelKind::Curve => {
             let measured = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
             let paper = panel.series.iter().flat_map(|series| series.paper.iter().map(|point| point.0));
-            Axis::of_values(&measured.chain(paper).collect::<Vec<_>>(), panel.x.is_log)
+            let places: Vec<f64> = measured.chain(paper).collect();
+            let mut axis = Axis::of_values(&places, panel.x.is_log);
+            if !panel.x.is_log {
+                // A curve goes from edge to edge: nothing is said about the time after its end.
+                axis.range.end = places.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+                axis.ticks.retain(|tick| tick.0 <= axis.range.end);
+            }
+            axis
         }
     };
     (x, Axis::of_values(&ys, panel.y.is_log))
@@ -350,6 +379,13 @@ mod tests {
         assert_eq!(axis.clamped(1e9), 3.0);
         assert_eq!([0.11, 0.2, 0.3, 7.0].map(round_step), [0.2, 0.2, 0.5, 10.0]);
         assert!(Axis::of_values(&[], true).range.end.is_finite());
+    }
+
+    #[test]
+    fn long_titles_are_wrapped_and_nothing_is_lost() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("extraordinarily long", 5), ["extraordinarily", "long"]);
+        assert_eq!(wrapped("", 5), [""]);
     }
 
     #[test]

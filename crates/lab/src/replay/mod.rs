@@ -1,12 +1,12 @@
 //! A recorded trace through a scheduler to a device model.
 //!
-//! Each volume of the trace is a session. *Open*: a request goes when the trace says, whatever became of those before it,
-//! which shows what a scheduler does to them; a device that is slower than the recorded one falls behind, and its queue
-//! grows. *Closed*: so many at a time, which shows how fast it can be done. The trace is read as it is needed, so its
-//! length takes no memory; requests under way do.
+//! Each volume of the trace is a session. *Open*: a request goes when the trace says, whatever became of those before
+//! it, which shows what a scheduler does to them; a device that is slower than the recorded one falls behind, and its
+//! queue grows. *Closed*: so many at a time, which shows how fast it can be done. The trace is read as it is needed,
+//! so its length takes no memory; requests under way do.
 //!
-//! The device need not be the recorded one: what lies beyond its end starts again at its beginning, and the report says how
-//! often.
+//! The device need not be the recorded one: what lies beyond its end starts again at its beginning, and the report
+//! says how often.
 
 mod config;
 
@@ -176,7 +176,7 @@ pub fn replay(reader: Reader, options: &ReplayOptions) -> Result<ReplayReport, R
     simulation.run_until(Time::MAX);
     let hash = simulation.trace_hash();
     let end = machine.now();
-    // The machine's tasks hold the replay and the replay the machine.
+    // With it go the tasks, which hold the replay.
     drop(simulation);
     let mut replay = replay.borrow_mut();
     match replay.error.take() {
@@ -332,7 +332,6 @@ impl Replay {
         let name = known.clone().unwrap_or_else(|| format!("volume {volume}"));
         let pool = self.config.pool_of(volume, known.as_deref());
         let parent = pool.map_or(AccountId::ROOT, |pool| self.pools[pool]);
-        // Numbers keep apart what names may not: two volumes whose names differ only in what the trace leaves out.
         let opened = self.tree.open(parent, &name, AccountKind::Session, Allocation::default());
         let problem = |error: plimsoll_core::account::AccountError| ReplayError::Account {
             name: name.clone(),

@@ -2,8 +2,8 @@
 //!
 //! An axis has values for one key, `key = "machine.scheduler", values = ["noop", "cfq"]`, or for a place in texts: with
 //! `[variant.size] values = ["4KiB", "1MiB"]` each `{size}` in a text of the machine, accounts, processes, tenants and
-//! times is replaced; or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value keeps
-//! its line, so what is wrong with it is reported where it stands.
+//! times is replaced; or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value
+//! keeps its line, so what is wrong with it is reported where it stands.
 
 use super::model::Axis;
 use plimsoll_settings::{Problem, Section};

@@ -6,6 +6,9 @@
 use crate::cache::PageRange;
 use std::collections::BTreeMap;
 
+/// Pages of a stretch by which runs are counted, as powers of two: 256 KiB, 16 MiB, 1 GiB, 64 GiB.
+const STRETCH_SHIFTS: [u32; 4] = [6, 12, 18, 24];
+
 /// Pages that lie in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -39,17 +42,52 @@ impl Run {
     }
 }
 
+/// How many runs begin in each stretch of a file, for stretches of several lengths: so that the runs before a page are
+/// counted without going through them, at most 64 numbers for each length.
+#[derive(Clone, Debug, Default)]
+struct Counts([BTreeMap<u64, usize>; STRETCH_SHIFTS.len()]);
+
+impl Counts {
+    fn add(&mut self, page: u64) {
+        for (counts, shift) in self.0.iter_mut().zip(STRETCH_SHIFTS) {
+            *counts.entry(page >> shift).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, page: u64) {
+        for (counts, shift) in self.0.iter_mut().zip(STRETCH_SHIFTS) {
+            let count = counts.get_mut(&(page >> shift)).expect("it was added");
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&(page >> shift));
+            }
+        }
+    }
+
+    /// How many begin before the shortest stretch with `page`.
+    fn before(&self, page: u64) -> usize {
+        let mut count = 0;
+        for (level, (counts, shift)) in self.0.iter().zip(STRETCH_SHIFTS).enumerate() {
+            // The longer stretches before this one's are counted by the next level.
+            let first = STRETCH_SHIFTS.get(level + 1).map_or(0, |longer| page >> longer << (longer - shift));
+            count += counts.range(first..page >> shift).map(|(_, count)| count).sum::<usize>();
+        }
+        count
+    }
+}
+
 /// A file's runs.
 #[derive(Clone, Debug)]
 pub struct ExtentMap {
     runs: BTreeMap<u64, Run>,
+    counts: Counts,
     run_max: u64,
 }
 
 impl ExtentMap {
     /// Of an empty file; a run holds at most `run_max` pages.
     pub fn new(run_max: u64) -> ExtentMap {
-        ExtentMap { runs: BTreeMap::new(), run_max }
+        ExtentMap { runs: BTreeMap::new(), counts: Counts::default(), run_max }
     }
 
     /// How many runs: records of the file system's extent tree.
@@ -69,7 +107,20 @@ impl ExtentMap {
 
     /// How many runs begin before `page`: which record of the tree speaks of it.
     pub fn index_of(&self, page: u64) -> usize {
-        self.runs.range(..page).count()
+        let shift = STRETCH_SHIFTS[0];
+        self.counts.before(page) + self.runs.range(page >> shift << shift..page).count()
+    }
+
+    fn put(&mut self, run: Run) {
+        if self.runs.insert(run.page, run).is_none() {
+            self.counts.add(run.page);
+        }
+    }
+
+    fn take(&mut self, page: u64) {
+        if self.runs.remove(&page).is_some() {
+            self.counts.remove(page);
+        }
     }
 
     /// The run of `pages`' first page, cut to `pages`; if it has no place, the pages until one that has.
@@ -104,10 +155,10 @@ impl ExtentMap {
         if let Some(&next) = self.runs.get(&run.end())
             && run.goes_on(&next, self.run_max)
         {
-            self.runs.remove(&next.page);
+            self.take(next.page);
             run.count += next.count;
         }
-        self.runs.insert(run.page, run);
+        self.put(run);
     }
 
     /// Takes out what lies in `pages`; answers with what it was.
@@ -117,12 +168,12 @@ impl ExtentMap {
         let touched: Vec<Run> = self.runs.range(first..end).map(|(_, &run)| run).collect();
         let mut removed = Vec::with_capacity(touched.len());
         for run in touched {
-            self.runs.remove(&run.page);
+            self.take(run.page);
             if run.page < pages.first {
-                self.runs.insert(run.page, run.part(run.page, pages.first - run.page));
+                self.put(run.part(run.page, pages.first - run.page));
             }
             if run.end() > end {
-                self.runs.insert(end, run.part(end, u64::MAX));
+                self.put(run.part(end, u64::MAX));
             }
             let from = run.page.max(pages.first);
             removed.push(run.part(from, end.min(run.end()) - from));
@@ -164,6 +215,8 @@ mod tests {
 
     const PAGES: u64 = 48;
     const RUN_MAX: u64 = 7;
+    /// Pages are this far apart, so that runs begin in stretches of each length.
+    const DISTANCES: [u64; 3] = [1, 1 << 9, 1 << 21];
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -221,6 +274,26 @@ mod tests {
                 let runs: Vec<&Run> = extents.iter().collect();
                 prop_assert!(runs.iter().all(|run| run.count <= RUN_MAX));
                 prop_assert!(runs.windows(2).all(|pair| pair[0].end() <= pair[1].page));
+            }
+        }
+
+        #[test]
+        fn runs_before_a_page_are_as_many_as_counting_them_gives(
+            pages in proptest::collection::vec((0..100u64, 0..DISTANCES.len()), 0..200),
+            removed in (0..100u64, 1..100u64, 0..DISTANCES.len()),
+        ) {
+            let mut extents = ExtentMap::new(RUN_MAX);
+            for (page, distance) in pages {
+                let page = PageRange { first: page * DISTANCES[distance], count: 1 };
+                if extents.find(page).is_err() {
+                    extents.insert(Run { page: page.first, block: page.first, count: 1, is_unwritten: false });
+                }
+            }
+            let (first, count, distance) = removed;
+            extents.remove(PageRange { first: first * DISTANCES[distance], count: count * DISTANCES[distance] });
+            let begins: Vec<u64> = extents.iter().map(|run| run.page).collect();
+            for page in (0..100).flat_map(|page| DISTANCES.map(|distance| page * distance)) {
+                prop_assert_eq!(extents.index_of(page), begins.iter().filter(|&&begin| begin < page).count());
             }
         }
     }

@@ -20,6 +20,8 @@ pub struct Ring {
     /// Given back by transactions that are all in place, and usable when that is durable.
     reclaimed: u64,
     committed: BTreeMap<u64, Committed>,
+    /// The last committed transaction that has a block.
+    holders: BTreeMap<u64, u64>,
     /// Taken by the transaction that is being committed.
     taken: u64,
 }
@@ -27,7 +29,15 @@ pub struct Ring {
 impl Ring {
     /// Of these blocks, all free.
     pub fn new(area: Blocks) -> Ring {
-        Ring { area, head: 0, free: area.count, reclaimed: 0, committed: BTreeMap::new(), taken: 0 }
+        Ring {
+            area,
+            head: 0,
+            free: area.count,
+            reclaimed: 0,
+            committed: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            taken: 0,
+        }
     }
 
     /// Blocks of the ring.
@@ -60,8 +70,9 @@ impl Ring {
 
     /// What was taken holds transaction `id` and its blocks; those that an older one had as well are this one's now.
     pub fn commit(&mut self, id: u64, blocks: BTreeSet<u64>) {
-        for older in self.committed.values_mut() {
-            older.blocks.retain(|block| !blocks.contains(block));
+        for &block in &blocks {
+            self.forget(block);
+            self.holders.insert(block, id);
         }
         let length = std::mem::take(&mut self.taken);
         self.committed.insert(id, Committed { length, blocks });
@@ -69,8 +80,8 @@ impl Ring {
 
     /// A block is metadata no longer.
     pub fn forget(&mut self, block: u64) {
-        for committed in self.committed.values_mut() {
-            committed.blocks.remove(&block);
+        if let Some(holder) = self.holders.remove(&block) {
+            self.committed.get_mut(&holder).expect("it has the block").blocks.remove(&block);
         }
     }
 
@@ -87,7 +98,9 @@ impl Ring {
     /// Takes out what is in place; whole transactions at the tail are reclaimed.
     pub fn clean(&mut self, is_in_place: impl Fn(u64) -> bool) {
         while let Some(mut oldest) = self.committed.first_entry() {
-            oldest.get_mut().blocks.retain(|&block| !is_in_place(block));
+            for block in oldest.get_mut().blocks.extract_if(.., |&block| is_in_place(block)) {
+                self.holders.remove(&block);
+            }
             if !oldest.get().blocks.is_empty() {
                 break;
             }

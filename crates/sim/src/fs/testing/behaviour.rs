@@ -8,39 +8,6 @@ use std::collections::BTreeSet;
 
 const DISK: &str = "hdd.wd-aakx";
 
-/// Nine in ten of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at random places
-/// and fsyncs (split-level paper, figure 5).
-fn fsync_ms_beside(kind: Kind, bytes: u64) -> f64 {
-    let Bench { mut simulation, sessions, .. } = Setup::new(kind, DISK).build();
-    let machine = simulation.machine().clone();
-    machine.spawn("small", sessions[0], |process| async move {
-        let file = process.create("/small").await.unwrap();
-        loop {
-            file.append(4.kib()).await;
-            file.fsync().await;
-            process.sleep(Span::from_millis(20)).await;
-        }
-    });
-    machine.spawn("large", sessions[1], |process| async move {
-        let file = process.create("/large").await.unwrap();
-        loop {
-            for _ in 0..bytes / 4.kib() {
-                file.write(process.random_below(1.gib() / 4.kib()) * 4.kib(), 4.kib()).await;
-            }
-            file.fsync().await;
-        }
-    });
-    simulation.run_until(at(30.0));
-    let small = machine.statistics.of("small");
-    small.calls(CallKind::Fsync).unwrap().percentile(90.0).as_millis_f64()
-}
-
-#[test]
-fn an_ordered_commit_waits_for_the_data_of_others() {
-    let [little, much] = [4.kib(), 4.mib()].map(|bytes| fsync_ms_beside(Kind::Ordered, bytes));
-    assert!(much > 5.0 * little, "grows with the other's data: {little} and {much} ms");
-}
-
 #[test]
 fn ten_who_fsync_share_commits() {
     for kind in KINDS {
@@ -193,37 +160,6 @@ fn fdatasync_does_not_commit_what_only_changed_times() {
         let counts = counts.borrow();
         assert_eq!((counts[1] - counts[0], counts[2] - counts[1]), (0, 1), "{kind:?}: {counts:?}");
     }
-}
-
-#[test]
-fn nobody_joins_while_a_transaction_is_locked_and_everybody_does_from_flush_on() {
-    let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Ordered, DISK).build();
-    let machine = simulation.machine().clone();
-    machine.spawn("maker", sessions[0], |process| async move {
-        for number in 0..40 {
-            // Directories in the root spread over groups: each reads blocks from the disk with its handle open.
-            process.mkdir(&format!("/{number}")).await.unwrap();
-        }
-    });
-    machine.spawn("syncer", sessions[1], |process| async move {
-        let file = process.create("/file").await.unwrap();
-        loop {
-            file.append(4.kib()).await;
-            file.fsync().await;
-        }
-    });
-    simulation.run_until(at(5.0));
-    let history = under.history();
-    let mut highest = 0;
-    for &(block, id, joined) in &history.joins {
-        assert!(id >= highest, "block {block} joins transaction {id} at {joined:?}, after {highest} had begun");
-        highest = id;
-    }
-    let overlapping = history
-        .commits
-        .iter()
-        .any(|commit| history.joins.iter().any(|&(_, id, joined)| id == commit.id + 1 && joined < commit.ended));
-    assert!(overlapping, "the next transaction gathers while one is committed");
 }
 
 fn hash_of(kind: Kind, seed: u64) -> u64 {

@@ -2,7 +2,9 @@
 
 mod behaviour;
 mod crash;
+mod entanglement;
 mod oracle;
+mod passing;
 
 use super::ext4::{self, Ext4};
 use super::extents::Run;
@@ -12,6 +14,7 @@ use super::xfs::{self, Xfs};
 use crate::cache::InodeNumber;
 use crate::config::MachineConfig;
 use crate::machine::Simulation;
+use passing::Passing;
 use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, BlockRequest, DeviceProfile, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
 use std::cell::Ref;
@@ -154,12 +157,22 @@ pub struct Bench {
     pub requests: Arc<Mutex<Vec<BlockRequest>>>,
 }
 
+/// Who orders the requests.
+#[derive(Clone, Copy, Debug)]
+pub enum Queue {
+    Deadline,
+    /// Everything passes before the second session's data, which waits until then at least.
+    Passing {
+        held_until: Time,
+    },
+}
+
 /// How a bench is set up; `log_blocks` as mkfs would choose if `None`.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub kind: Kind,
     pub device: &'static str,
-    pub scheduler: &'static str,
+    pub scheduler: Queue,
     pub log_blocks: Option<u64>,
     pub config: MachineConfig,
 }
@@ -167,7 +180,7 @@ pub struct Setup {
 impl Setup {
     pub fn new(kind: Kind, device: &'static str) -> Setup {
         let config = MachineConfig { memory_bytes: 256 << 20, ..MachineConfig::default() };
-        Setup { kind, device, scheduler: "block_deadline", log_blocks: None, config }
+        Setup { kind, device, scheduler: Queue::Deadline, log_blocks: None, config }
     }
 
     pub fn build(self) -> Bench {
@@ -177,14 +190,17 @@ impl Setup {
         let inner = plimsoll_devices::build(device, config.seed).unwrap();
         let profile = inner.profile().clone();
         let device = Box::new(Recorder { inner, seen: seen.clone() });
-        let inner = plimsoll_schedulers::build(scheduler, &profile).unwrap();
-        let scheduler = Box::new(Keeper { inner, requests: requests.clone() });
         let mut tree = AccountTree::new(profile.clone());
         let mut open =
             |name: &str| tree.open(AccountId::ROOT, name, AccountKind::Session, Allocation::default()).unwrap();
         config.accounts.flusher = open("flusher");
         config.accounts.journal = open("journal");
-        let sessions = (0..10).map(|number| open(&format!("session {number}"))).collect();
+        let sessions: Vec<AccountId> = (0..10).map(|number| open(&format!("session {number}"))).collect();
+        let inner = match scheduler {
+            Queue::Deadline => plimsoll_schedulers::build("block_deadline", &profile).unwrap(),
+            Queue::Passing { held_until } => Box::new(Passing::new(sessions[1], held_until)),
+        };
+        let scheduler = Box::new(Keeper { inner, requests: requests.clone() });
         let journal = config.accounts.journal;
         let capacity = profile.capacity_bytes;
         let ext4 =

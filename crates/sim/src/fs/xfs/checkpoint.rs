@@ -71,7 +71,7 @@ impl Log {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let context = &state.committing.as_ref().expect("just switched").context;
-        let bytes = context.bytes();
+        let bytes = context.bytes;
         let payload = RECORD_BYTES - RECORD_HEADER_BYTES;
         let mut causes = vec![CauseSet::EMPTY; (bytes / payload + 1) as usize];
         let mut at = 0;

@@ -19,7 +19,7 @@ use crate::fs::ring::Ring;
 use crate::fs::space::Blocks;
 use crate::machine::Machine;
 use plimsoll_core::CauseSet;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -52,6 +52,8 @@ pub(super) struct Logged {
 pub(super) struct Context {
     pub(super) id: u64,
     pub(super) items: BTreeMap<Item, Logged>,
+    /// Bytes of all items in the log, without record headers.
+    pub(super) bytes: u64,
     /// Every block that is changed; for whom it was changed earlier and is not yet written in place.
     pub(super) blocks: BTreeMap<u64, CauseSet>,
     pub(super) causes: CauseSet,
@@ -61,9 +63,30 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Bytes in the log, without record headers.
-    pub(super) fn bytes(&self) -> u64 {
-        self.items.values().map(|item| item.bytes + ITEM_HEADER_BYTES).sum()
+    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until all
+    /// of it is there. Answers for whom it had been changed before.
+    fn log(&mut self, item: Item, block: u64, bytes: u64, causes: &CauseSet) -> CauseSet {
+        let is_new = !self.items.contains_key(&item);
+        let logged = self.items.entry(item).or_insert(Logged { block, bytes: 0, causes: CauseSet::EMPTY });
+        let before = if is_new { 0 } else { logged.bytes + ITEM_HEADER_BYTES };
+        logged.bytes = match item {
+            Item::Inode(_) => bytes,
+            Item::Block(_) => (logged.bytes + bytes).min(PAGE_BYTES),
+        };
+        self.bytes = self.bytes - before + logged.bytes + ITEM_HEADER_BYTES;
+        let previous = logged.causes.clone();
+        logged.causes.union_with(causes);
+        previous
+    }
+
+    /// Takes out the items of a block; answers for whom they were changed.
+    fn forget(&mut self, block: u64) -> CauseSet {
+        let mut causes = self.blocks.remove(&block).unwrap_or_default();
+        for (_, logged) in self.items.extract_if(.., |_, logged| logged.block == block) {
+            self.bytes -= logged.bytes + ITEM_HEADER_BYTES;
+            causes.union_with(&logged.causes);
+        }
+        causes
     }
 }
 
@@ -102,8 +125,6 @@ pub struct Log {
     changed: WaitQueue,
     pub(super) records: Rc<Semaphore>,
     context_blocks_max: u64,
-    /// Bytes of the current context, so that they need not be counted again.
-    current_bytes: Cell<u64>,
     /// What was done, for tests.
     #[cfg(test)]
     pub history: RefCell<crate::fs::history::History>,
@@ -127,7 +148,6 @@ impl Log {
             changed: WaitQueue::default(),
             records: Rc::new(Semaphore::new(RECORDS_IN_FLIGHT)),
             context_blocks_max: (area.count / LOG_PER_CONTEXT).min(CONTEXT_BLOCKS_MAX),
-            current_bytes: Cell::new(0),
             #[cfg(test)]
             history: RefCell::default(),
         }
@@ -146,7 +166,7 @@ impl Log {
         loop {
             let has_room = {
                 let state = self.state.borrow();
-                let needed = blocks_of(self.current_bytes.get()) + (state.reserved + 1) * RESERVATION_BLOCKS;
+                let needed = blocks_of(state.current.bytes) + (state.reserved + 1) * RESERVATION_BLOCKS;
                 state.ring.free() >= needed
             };
             if has_room {
@@ -172,9 +192,8 @@ impl Log {
         state.current.freed.extend_from_slice(&change.freed);
         state.current.transactions += 1;
         state.reserved -= 1;
-        let bytes = state.current.bytes();
+        let bytes = state.current.bytes;
         drop(state);
-        self.current_bytes.set(bytes);
         if blocks_of(bytes) > self.context_blocks_max {
             self.request(machine, id);
         }
@@ -191,15 +210,7 @@ impl Log {
         let on_block = state.current.blocks.entry(block).or_default();
         on_block.union_with(&earlier);
         let mut previous = on_block.clone();
-        let logged = state.current.items.entry(item);
-        let logged = logged.or_insert_with(|| Logged { block, bytes: 0, causes: CauseSet::EMPTY });
-        previous.union_with(&logged.causes);
-        // An inode is logged whole each time; of a block, stretches come together until all of it is there.
-        logged.bytes = match item {
-            Item::Inode(_) => bytes,
-            Item::Block(_) => (logged.bytes + bytes).min(PAGE_BYTES),
-        };
-        logged.causes.union_with(&actor.causes);
+        previous.union_with(&state.current.log(item, block, bytes, &actor.causes));
         #[cfg(test)]
         self.history.borrow_mut().joined(block, state.current.id, machine.now());
         previous
@@ -210,14 +221,7 @@ impl Log {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let mut causes = state.pending.remove(&block).unwrap_or_default();
-        causes.union_with(&state.current.blocks.remove(&block).unwrap_or_default());
-        state.current.items.retain(|_, logged| {
-            let is_here = logged.block == block;
-            if is_here {
-                causes.union_with(&logged.causes);
-            }
-            !is_here
-        });
+        causes.union_with(&state.current.forget(block));
         state.ring.forget(block);
         let committing = state.committing.as_mut().filter(|c| c.context.blocks.contains_key(&block));
         let is_committing = committing.map(|c| c.forgotten.insert(block)).is_some();
@@ -289,7 +293,8 @@ impl Log {
     pub fn assert_conserved(&self) {
         let state = self.state.borrow();
         state.ring.assert_conserved();
-        assert_eq!(state.current.bytes(), self.current_bytes.get(), "bytes of the current context");
+        let bytes: u64 = state.current.items.values().map(|logged| logged.bytes + ITEM_HEADER_BYTES).sum();
+        assert_eq!(state.current.bytes, bytes, "bytes of the current context");
     }
 }
 
@@ -300,6 +305,5 @@ impl Log {
         let next = Context { id: state.current.id + 1, ..Context::default() };
         let context = std::mem::replace(&mut state.current, next);
         state.committing = Some(Committing { context, has_sent_barrier: false, forgotten: BTreeSet::new() });
-        self.current_bytes.set(0);
     }
 }

@@ -23,8 +23,8 @@ use flusher::Queues;
 use plimsoll_core::{CauseSet, Operation, Scheduler, Time, Wish};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::task::Poll;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Bios that a plug collects before it is emptied (Linux `BLK_MAX_REQUEST_COUNT`).
 const PLUG_BIOS_MAX: usize = 32;

@@ -82,6 +82,15 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     /// The volumes of the running daemon
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Record what a device of the running daemon is asked to do, as a trace
+    #[command(after_help = "Example:
+  $ plimsoll record --device disk0 --out disk0.log --seconds 60
+  disk0.log: 48211 requests, of disk0
+
+Ctrl-C ends it, too. Offsets are on the device. The formats are described in docs/traces.md: fio3 is replayed by
+fio --read_iolog, msr has response times but no flushes and trims. What is lost because this process is too slow is
+counted; tenants never wait for a recording.")]
+    Record(RecordArguments),
     /// The models of devices that a volume can be made to behave like
     #[command(subcommand)]
     Device(DeviceCommand),
@@ -284,6 +293,34 @@ pub enum VolumeCommand {
   volume  account  device    size  start  content      served as              users
   db      web/db   disk0   10 GiB    0 B  /srv/db.img  /mnt/db on /dev/loop0      1")]
     List(DaemonOutputArguments),
+}
+
+/// Arguments of `plimsoll record`.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// The device; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// The trace; what is there is replaced
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// fio3, msr or blktrace
+    #[arg(long, value_name = "FORMAT", default_value = "fio3", value_parser = writable_format)]
+    pub format: Format,
+    /// How long [default: until Ctrl-C, or until the daemon ends]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+fn writable_format(text: &str) -> Result<Format, String> {
+    let format = Format::WRITABLE.iter().find(|format| format.name() == text);
+    format.copied().ok_or_else(|| {
+        let names: Vec<&str> = Format::WRITABLE.iter().map(|format| format.name()).collect();
+        format!("allowed are {}", names.join(", "))
+    })
 }
 
 /// `plimsoll device ...`.

@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod device;
 mod pool;
+mod record;
 mod replay;
 mod scenario;
 mod scheduler;
@@ -34,6 +35,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Status(arguments) => status::run(&arguments),
         Command::Pool(command) => pool::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),
         Command::Scenario(command) => scenario::run(&command),

@@ -42,7 +42,29 @@ impl Client {
     /// # Errors
     /// The daemon refused or is gone.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Failure> {
-        let line = self.exchange(request).map_err(|error| {
+        let line = self.send(request).and_then(|()| self.receive());
+        self.understand(line)
+    }
+
+    /// Waits for a further line of an answer that has several.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn next_line(&mut self) -> Result<Response, Failure> {
+        let line = self.receive();
+        self.understand(line)
+    }
+
+    /// The same connection, for telling the daemon that nothing more will be asked.
+    ///
+    /// # Errors
+    /// The system has no descriptor for it.
+    pub fn ending(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
+    }
+
+    fn understand(&self, line: io::Result<Vec<u8>>) -> Result<Response, Failure> {
+        let line = line.map_err(|error| {
             Failure::Failed(format!("the daemon at {} did not answer: {error}", self.path.display()))
         })?;
         let response = serde_json::from_slice(&line)
@@ -56,10 +78,13 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, request: &Request) -> io::Result<Vec<u8>> {
+    fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line)?;
+        self.stream.get_mut().write_all(&line)
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
         let answer = read_line(&mut self.stream, RESPONSE_BYTES_MAX)?;
         answer.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
     }

@@ -4,6 +4,7 @@ use plimsoll_brick::engine::status::EngineStatus;
 use plimsoll_core::units::ParseUnitError;
 use plimsoll_core::{Allocation, Priority, Rate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -41,6 +42,14 @@ pub enum Request {
     },
     /// The volumes; answered with [`Response::Volumes`].
     VolumeList,
+    /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
+    /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by closing
+    /// its end for sending.
+    Record {
+        /// The device; may be left out where there is only one.
+        #[serde(default)]
+        device: Option<String>,
+    },
     /// Ends the daemon as SIGTERM does; answered with [`Response::Done`] before it ends.
     Shutdown,
 }
@@ -119,6 +128,12 @@ pub enum Response {
     Pools(Vec<PoolStatus>),
     /// The volumes, in the order of the configuration.
     Volumes(Vec<VolumeEntry>),
+    /// A recording begins.
+    Recording(RecordingStart),
+    /// A part of it; one without records says that the daemon is still there.
+    Records(Records),
+    /// It is over.
+    Recorded(RecordingEnd),
     /// It was done; says what.
     Done(String),
     /// It was not done.
@@ -176,6 +191,52 @@ pub struct VolumeEntry {
     pub mount_point: Option<PathBuf>,
     /// Connections and mounts now.
     pub front_ends: u32,
+}
+
+/// What a recording is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingStart {
+    /// The device.
+    pub device: String,
+    /// When it began, nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// The volumes on the device.
+    pub volumes: Vec<RecordedVolume>,
+}
+
+/// A volume of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedVolume {
+    /// Its number in the records.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// Requests in the order in which the scheduler got them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    /// The requests.
+    pub records: Vec<Record>,
+    /// Requests so far that were not recorded because the client was too slow.
+    pub lost: u64,
+}
+
+/// A request: when the scheduler got it, nanoseconds since the start; `read`, `write`, `flush`, `trim` or
+/// `write_zeroes`; the volume's number; first byte on the device; bytes; nanoseconds until it was done, `null` if it was
+/// under way at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record(pub u64, pub Cow<'static, str>, pub u32, pub u64, pub u32, pub Option<u64>);
+
+/// What a recording was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingEnd {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Requests that were not recorded because the client was too slow.
+    pub lost: u64,
+    /// The daemon ended it, because it ends itself.
+    pub daemon_ended: bool,
 }
 
 /// Why something was not done.
@@ -247,6 +308,8 @@ mod tests {
         let set = parse(r#"{"command":"pool_set","pool":"web","change":{"limit":"none","priority":"idle"}}"#).unwrap();
         let change = Change { limit: Some(Limit(None)), priority: Some(Priority::Idle), ..Change::default() };
         assert_eq!(set, Request::PoolSet { pool: "web".into(), change });
+        let record = parse(r#"{"command":"record","device":"disk0"}"#);
+        assert_eq!(record, Ok(Request::Record { device: Some("disk0".into()) }));
         let add = parse(r#"{"command":"pool_add","pool":"web/new"}"#).unwrap();
         assert_eq!(add, Request::PoolAdd { pool: "web/new".into(), device: None, change: Change::default() });
         for bad in [

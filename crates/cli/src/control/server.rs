@@ -6,6 +6,7 @@
 
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
+use super::recording::RecordingAnswer;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -57,6 +58,14 @@ pub enum ControlError {
     },
 }
 
+/// What a handler answers.
+pub enum Answer {
+    /// One line.
+    Line(Response),
+    /// Lines until the client has enough.
+    Recording(RecordingAnswer),
+}
+
 /// A bound socket on which nobody is answered yet: it can fail before anything is served.
 #[derive(Debug)]
 pub struct ControlSocket {
@@ -87,7 +96,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn serve(self, handler: impl Fn(Request) -> Response + Send + Sync + 'static) -> io::Result<ControlServer> {
+    pub fn serve(self, handler: impl Fn(Request) -> Answer + Send + Sync + 'static) -> io::Result<ControlServer> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop_seen = stop.clone();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
@@ -162,9 +171,9 @@ fn wait(socket: &impl AsFd, wanted: PollFlags, stop: &OwnedFd, patience: Option<
 }
 
 /// A client's socket, which does not block. Reading ends, as if the client had closed it, once the server stops.
-struct Conversation<'server> {
-    stream: UnixStream,
-    stop: &'server OwnedFd,
+pub(super) struct Conversation<'server> {
+    pub(super) stream: UnixStream,
+    pub(super) stop: &'server OwnedFd,
 }
 
 impl Read for Conversation<'_> {
@@ -179,7 +188,7 @@ impl Read for Conversation<'_> {
 impl Conversation<'_> {
     /// Sends `response`; an answer to what was asked before the server stopped still goes out, unless the client does
     /// not take it.
-    fn send(&mut self, response: &Response) -> io::Result<()> {
+    pub(super) fn send(&mut self, response: &Response) -> io::Result<()> {
         let mut line = serde_json::to_vec(response)?;
         line.push(b'\n');
         let mut rest = &line[..];
@@ -203,7 +212,7 @@ fn admit<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     stream: UnixStream,
     clients: &'scope AtomicUsize,
-    handler: &'scope (impl Fn(Request) -> Response + Sync),
+    handler: &'scope (impl Fn(Request) -> Answer + Sync),
     stop: &'scope OwnedFd,
 ) {
     let mut conversation = Conversation { stream, stop };
@@ -235,7 +244,7 @@ impl Drop for ClientGuard<'_> {
     }
 }
 
-fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Response) -> io::Result<()> {
+fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Answer) -> io::Result<()> {
     conversation.stream.set_nonblocking(true)?;
     let mut conversation = BufReader::new(conversation);
     loop {
@@ -248,7 +257,14 @@ fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Respon
             Err(error) => return Err(error),
         };
         match request {
-            Ok(request) => conversation.get_mut().send(&handler(request))?,
+            Ok(request) => match handler(request) {
+                Answer::Line(response) => conversation.get_mut().send(&response)?,
+                Answer::Recording(recording) => {
+                    // Whatever a client sends after such a request ends the recording.
+                    let is_over = !conversation.buffer().is_empty();
+                    return recording.send(conversation.get_mut(), is_over);
+                }
+            },
             Err(refusal) => return conversation.get_mut().send(&refusal),
         }
     }

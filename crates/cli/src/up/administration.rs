@@ -4,7 +4,9 @@ use crate::config::Configuration;
 use crate::control::protocol::{
     Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, VolumeEntry,
 };
-use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus};
+use crate::control::recording::RecordingAnswer;
+use crate::control::server::Answer;
+use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
 use plimsoll_core::account::AccountKind;
 use plimsoll_core::{Allocation, DeviceProfile, Rate};
 use std::path::PathBuf;
@@ -77,7 +79,7 @@ impl Administration {
     }
 
     /// Carries out a request.
-    pub(super) fn answer(&self, request: Request) -> Response {
+    pub(super) fn answer(&self, request: Request) -> Answer {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match request {
             Request::Status => self.status().map(Response::Status),
@@ -86,13 +88,23 @@ impl Administration {
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
+            Request::Record { device } => match self.record(device.as_deref()) {
+                Ok(recording) => return Answer::Recording(recording),
+                Err(refusal) => Err(refusal),
+            },
             Request::Shutdown => {
                 // The daemon may be ending already.
                 let _ = self.stop.send(());
                 Ok(Response::Done("shutting down".into()))
             }
         };
-        answer.unwrap_or_else(Response::from)
+        Answer::Line(answer.unwrap_or_else(Response::from))
+    }
+
+    fn record(&self, device: Option<&str>) -> Result<RecordingAnswer, Refusal> {
+        let device = self.device(device)?;
+        let recording = device.engine.record(RECORDER_EVENTS_DEFAULT)?;
+        Ok(RecordingAnswer::new(device.profile.name.clone(), recording))
     }
 
     fn status(&self) -> Result<DaemonStatus, Refusal> {

@@ -2,4 +2,5 @@
 
 mod mount;
 mod nbd;
+mod record;
 mod support;

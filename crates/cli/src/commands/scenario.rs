@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Allocation, ByteCount, Rate, Span};
 use plimsoll_lab::claim::readable;
 use plimsoll_lab::experiment::{self, Report};
+use plimsoll_lab::host::live::LiveHost;
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::scenario::{self, Arrivals, Row, Scenario, ScenarioError, Setting, Setup, TenantSetup, library};
@@ -15,6 +16,8 @@ use plimsoll_lab::{html, picture};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Stands for every scenario in the binary.
 const ALL: &str = "all";
@@ -181,14 +184,17 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
             .map_err(|error| Failure::BadInput(format!("--out {}: {error}", folder.display())))?;
     }
     let is_quiet = arguments.json.as_deref().is_some_and(|file| file == Path::new(STDOUT));
+    let live = LiveHost::new(stop_on_signals(arguments)?);
+    let host: &dyn Host = if arguments.host == live.name() { &live } else { &SimHost };
     let mut reports = Vec::new();
     for scenario in scenarios {
-        let report = run_one(&scenario, arguments)?;
+        let report = run_one(&scenario, host, arguments)?;
         if !is_quiet {
             print_report(&scenario, &report)?;
         }
         reports.push((scenario, report));
     }
+    live.notes().iter().for_each(|note| eprintln!("{note}"));
     if let Some(file) = &arguments.json {
         write_json(file, &reports, arguments.name == ALL)?;
     }
@@ -198,18 +204,25 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
     verdict(&reports)
 }
 
-fn run_one(scenario: &Scenario, arguments: &ScenarioRunArguments) -> Result<Report, Failure> {
-    if arguments.host == "live" {
-        return Ok(Report::not_run(scenario, "live", "the live laboratory is not built yet"));
+/// Set on Ctrl-C where a run leaves something to put away; elsewhere Ctrl-C just ends the process.
+fn stop_on_signals(arguments: &ScenarioRunArguments) -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    if arguments.host != SimHost.name() {
+        let set = stop.clone();
+        ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))
+            .map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
     }
-    let host = SimHost;
+    Ok(stop)
+}
+
+fn run_one(scenario: &Scenario, host: &dyn Host, arguments: &ScenarioRunArguments) -> Result<Report, Failure> {
     if !scenario.hosts.contains(&host.name()) {
         let reason = format!("it runs on {} only", scenario.hosts.join(", "));
         return Ok(Report::not_run(scenario, host.name(), &reason));
     }
     let seeds = arguments.seeds.unwrap_or(scenario.seeds);
     let bar = progress(experiment::run_count(scenario, seeds), &scenario.name, arguments.no_progress);
-    let report = experiment::run(scenario, &host, seeds, &|| bar.inc(1));
+    let report = experiment::run(scenario, host, seeds, &|| bar.inc(1));
     bar.finish_and_clear();
     match report {
         Ok(report) => Ok(Report { settings: arguments.set.iter().map(Setting::to_string).collect(), ..report }),

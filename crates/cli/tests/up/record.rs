@@ -1,8 +1,8 @@
 //! `plimsoll record` beside NBD clients.
 
 use crate::support::{Site, text};
-use plimsoll_brick::nbd::{Address, CommandFlags};
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_brick::nbd::{Address, CommandFlags};
 use plimsoll_core::Operation;
 use plimsoll_traces::{Format, TraceRecord};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,8 +1,9 @@
 //! What runs a variant with a seed.
 //!
-//! The simulator is one host. The live one, with real processes on a real file system, will be another: it is given the
-//! same [`Setup`], and answers with the same [`RunResult`].
+//! The simulator is one host. The live one, with real threads on a real file system, is another: it is given the same
+//! [`Setup`], and answers with the same [`RunResult`].
 
+pub mod live;
 mod process;
 pub mod sim;
 mod tenant;

@@ -8,7 +8,9 @@ use crate::results::{RunResult, Source};
 use crate::scenario::Setup;
 use plimsoll_core::{Span, Time};
 use plimsoll_sim::fs::FileSystem;
+use plimsoll_sim::fs::ext4::{self, Ext4};
 use plimsoll_sim::fs::raw::Raw;
+use plimsoll_sim::fs::xfs::{self, Xfs};
 use plimsoll_sim::{Machine, MachineConfig, Simulation};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// File systems of the simulator.
-pub const FILE_SYSTEMS: &[&str] = &["raw"];
+pub const FILE_SYSTEMS: &[&str] = &["raw", "ext4", "ext4-dioread-lock", "xfs"];
 /// How often it is looked whether the device is busy: fine enough for runs of seconds, and rarer than most requests.
 const BUSY_SAMPLE: Span = Span::from_millis(1);
 
@@ -94,8 +96,12 @@ fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Simulation {
     let device = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
     let profile = device.profile().clone();
     let scheduler = plimsoll_schedulers::build(machine.scheduler, &profile).expect("chosen by its name");
+    let volume_bytes = machine.volume_bytes.map_or(profile.capacity_bytes, |bytes| bytes.min(profile.capacity_bytes));
     let file_system: Rc<dyn FileSystem> = match machine.file_system {
-        "raw" => Rc::new(Raw::new(profile.capacity_bytes)),
+        "raw" => Rc::new(Raw::new(volume_bytes)),
+        "ext4" => Ext4::new(volume_bytes, ext4::Options::NOLOCK),
+        "ext4-dioread-lock" => Ext4::new(volume_bytes, ext4::Options::ORDERED),
+        "xfs" => Xfs::new(volume_bytes, xfs::Options::default()),
         other => unreachable!("{other} is not among FILE_SYSTEMS"),
     };
     let mut config = MachineConfig { seed, ..machine.config.clone() };

@@ -84,6 +84,8 @@ pub struct MachineSetup {
     pub scheduler: &'static str,
     /// A file system.
     pub file_system: &'static str,
+    /// Bytes of the volume that the file system is on, from the device's start; `None` for the whole device.
+    pub volume_bytes: Option<u64>,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
 }

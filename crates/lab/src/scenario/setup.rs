@@ -17,6 +17,9 @@ const REQUESTS_MAX: u64 = 1 << 20;
 const LENGTH_BYTES_MAX: u64 = 64 << 20;
 const SECTOR_BYTES: u64 = 512;
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// What the file systems need for themselves.
+const VOLUME_BYTES_MIN: u64 = 256 << 20;
+const VOLUME_BYTES_UNIT: u64 = 1 << 20;
 
 pub(super) const SPAN: &str = "a time such as \"30s\"";
 const SIZE: &str = "a size such as \"16GiB\"";
@@ -66,6 +69,8 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let device = section.choice("device", &models, problems);
     let scheduler = section.choice("scheduler", &schedulers, problems);
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
+    let is_volume = |size: &ByteCount| size.0 >= VOLUME_BYTES_MIN && size.0.is_multiple_of(VOLUME_BYTES_UNIT);
+    let volume = section.quantity("volume", "a multiple of 1MiB, at least 256MiB", problems, is_volume);
     let mut config = MachineConfig::default();
     let is_memory = |size: &ByteCount| size.0 >= MEMORY_BYTES_MIN;
     set(&mut config.memory_bytes, section.quantity("memory", "a size of at least 16MiB", problems, is_memory), |s| s.0);
@@ -86,7 +91,13 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);
     set(&mut config.requests_max, section.integer("requests", 1..=REQUESTS_MAX, problems), |n| n as u32);
     section.finish(problems);
-    Some(MachineSetup { device: device?, scheduler: scheduler?, file_system: file_system.unwrap_or("raw"), config })
+    Some(MachineSetup {
+        device: device?,
+        scheduler: scheduler?,
+        file_system: file_system.unwrap_or("raw"),
+        volume_bytes: volume.map(|size| size.0),
+        config,
+    })
 }
 
 /// Overwrites a default with what the file says, if it says anything.

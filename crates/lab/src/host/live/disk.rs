@@ -1,0 +1,151 @@
+//! The device of a live run: a model in real time, with one volume in memory, mounted.
+
+use super::{HostError, failed, knobs};
+use crate::scenario::MachineSetup;
+use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
+use plimsoll_brick::fuse::FuseConnection;
+use plimsoll_core::{Allocation, Span};
+use std::path::{Path, PathBuf};
+
+/// File systems, as scenarios call them, and how they are mounted. Nothing is initialised behind a run's back.
+const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
+    ("ext4", FileSystemKind::Ext4, "noatime,noinit_itable,data=ordered,dioread_nolock"),
+    ("ext4-dioread-lock", FileSystemKind::Ext4, "noatime,noinit_itable,data=ordered,dioread_lock"),
+    ("xfs", FileSystemKind::Xfs, "noatime"),
+];
+/// Always the same folder, so that the next run finds what a killed one left.
+const FOLDER: &str = "plimsoll-live";
+const VOLUME: &str = "volume";
+/// How late a disk's reply may be before it counts as late: half a revolution at 7200 rpm. What is measured here takes
+/// several revolutions, and lateness does not accumulate.
+const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
+const BYTES_PER_KIB: u64 = 1024;
+
+/// The device, and the file system on it. Everything is put away when it is dropped.
+pub(super) struct Disk {
+    engine: EngineHandle,
+    attachment: Option<Attachment>,
+    folder: PathBuf,
+}
+
+/// Why this machine cannot mount `file_system`, if so.
+pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
+    if !FILE_SYSTEMS.iter().any(|known| known.0 == file_system) {
+        let known: Vec<&str> = FILE_SYSTEMS.iter().map(|known| known.0).collect();
+        return Some(format!(
+            "{file_system} is no file system of the kernel's: the live host has {}",
+            known.join(", ")
+        ));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounting takes root".to_owned());
+    }
+    let missing = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|device| !Path::new(device).exists())?;
+    Some(format!("{missing} is missing"))
+}
+
+/// Memory that can be had without swapping, if the kernel says.
+pub(super) fn memory_available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * BYTES_PER_KIB)
+}
+
+impl Disk {
+    /// Starts the machine's device, with a file system of `bytes`, whose mount is promised `allocation`.
+    pub(super) fn build(
+        machine: &MachineSetup,
+        allocation: Allocation,
+        bytes: u64,
+        seed: u64,
+    ) -> Result<Disk, HostError> {
+        let base = std::env::temp_dir().join(FOLDER);
+        let folder = base.join("mount");
+        let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
+        knobs::recover(&folder);
+        let model = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
+        let mut config = EngineConfig::emulated(model, machine.scheduler);
+        if config.profile.is_rotational {
+            config.lateness_bound = LATENESS_BOUND_ROTATIONAL;
+        }
+        let engine = spawn(config);
+        let engine = engine.map_err(|error| failed("start the emulated device", error))?;
+        let mut disk = Disk { engine, attachment: None, folder };
+        let config = VolumeConfig {
+            name: VOLUME.to_owned(),
+            pool: VOLUME.to_owned(),
+            backing: Backing::Memory { size_bytes: bytes },
+            start_bytes: 0,
+            is_read_only: false,
+        };
+        let mut volume = Volume::open(config).map_err(|error| failed("make a volume", error))?;
+        volume.populate();
+        let (_, kind, options) = FILE_SYSTEMS.iter().find(|known| known.0 == machine.file_system).expect("was checked");
+        let file_system = FileSystemPlan {
+            kind: *kind,
+            format: Format::IfEmpty,
+            target: disk.folder.clone(),
+            options: (*options).to_owned(),
+        };
+        let plan = AttachPlan {
+            volume: VOLUME.to_owned(),
+            size_bytes: bytes,
+            block_bytes: volume.info().block_bytes,
+            is_read_only: false,
+            file_system: Some(file_system),
+        };
+        let opened = disk.engine.open_pool(VOLUME, allocation);
+        opened.and_then(|()| disk.engine.add_volume(volume)).map_err(|error| failed("add a volume", error))?;
+        let (attachment, connection) =
+            Attachment::mount_disk(&state, plan).map_err(|error| failed("mount FUSE", error))?;
+        let attachment = disk.attachment.insert(attachment);
+        let session = SessionConfig { name: "mount".to_owned(), allocation: Allocation::default() };
+        let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));
+        served.map_err(|error| failed("serve the mount", error))?;
+        attachment.build().map_err(|error| failed("make a file system", error))?;
+        disk.set_queue(machine)?;
+        Ok(disk)
+    }
+
+    /// Gives the block device the scenario's limits; it goes away with the run.
+    fn set_queue(&self, machine: &MachineSetup) -> Result<(), HostError> {
+        let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
+        let queue = Path::new("/sys/block").join(device.file_name().expect("a device has a name")).join("queue");
+        let config = &machine.config;
+        for (knob, value) in [
+            ("read_ahead_kb", config.read_ahead_bytes / BYTES_PER_KIB),
+            ("max_sectors_kb", u64::from(config.request_bytes_max) / BYTES_PER_KIB),
+        ] {
+            let path = queue.join(knob);
+            std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Where the file system is mounted.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How true the emulation was so far.
+    pub(super) fn emulation(&self) -> Result<EmulationStatus, HostError> {
+        let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
+        Ok(status.emulation.expect("the device is a model"))
+    }
+
+    /// Whether the device has something to do.
+    pub(super) fn is_busy(&self) -> Result<bool, HostError> {
+        let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
+        Ok(status.requests_under_way > 0)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The last writes of the file system go through the engine.
+        self.attachment = None;
+        let _ = self.engine.shutdown(GRACE_DEFAULT);
+    }
+}

@@ -1,0 +1,221 @@
+//! The laboratory in real time: the same setup with real threads on a real file system.
+//!
+//! ```text
+//!   threads of the workloads: pread, pwrite, fsync, ...
+//!      ext4 or XFS  ->  loop device  ->  FUSE  ->  engine: the scenario's scheduler, the device's model in real time
+//! ```
+//!
+//! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback as
+//! they are today, and about nothing of this machine's disk. What it cannot do is *not run*, with the reason: it takes
+//! root, FUSE and loop devices; processes share one mount, so their I/O is charged to one account, and a scheduler that
+//! decides at system calls or by process has nothing to go by. (That comes with tags for each process.)
+//!
+//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
+//! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
+//! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
+
+mod clock;
+mod disk;
+mod files;
+mod knobs;
+mod runner;
+mod tally;
+
+use super::{Host, HostError};
+use crate::results::RunResult;
+use crate::scenario::{ProcessSetup, Setup};
+use disk::Disk;
+use plimsoll_core::{Allocation, ByteCount, Span};
+use plimsoll_workloads::Plan;
+use runner::Crew;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Largest volume, which lies in memory, bytes: a third of a machine with 24 GiB.
+const VOLUME_BYTES_MAX: u64 = 8 << 30;
+/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended file
+/// is cut unless the workload says otherwise.
+const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
+/// Memory that is left for everything else, bytes.
+const MEMORY_SPARE_BYTES: u64 = 2 << 30;
+/// A run takes at most so many times its length to find seconds in which the device was emulated truly.
+const PATIENCE_FACTOR: u64 = 4;
+/// Workloads with a start or a stop may have one late reply in so many.
+const LATE_REPLIES_PART_MAX: u64 = 10;
+/// Schedulers that decide at system calls.
+const NEED_CALLS: &[&str] = &["scs_token"];
+
+/// Real threads on a real file system.
+#[derive(Default)]
+pub struct LiveHost {
+    /// Somebody pressed Ctrl-C.
+    stop: Arc<AtomicBool>,
+    /// What is worth knowing about the runs. Held during a run: each has the machine for itself.
+    notes: Mutex<Vec<String>>,
+}
+
+impl LiveHost {
+    /// A host whose runs end, and are put away, when `stop` is set.
+    pub fn new(stop: Arc<AtomicBool>) -> LiveHost {
+        LiveHost { stop, notes: Mutex::default() }
+    }
+
+    /// What is worth knowing about the runs so far, a line each.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Host for LiveHost {
+    fn name(&self) -> &'static str {
+        "live"
+    }
+
+    fn run(&self, setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(interrupted());
+        }
+        let allocation = check(setup).map_err(HostError::NotRun)?;
+        let plans: Vec<(&ProcessSetup, Plan)> = setup.processes.iter().map(|one| (one, plan(one, seed))).collect();
+        let bytes = volume_bytes(setup.machine.volume_bytes, &plans).map_err(HostError::NotRun)?;
+        // Knobs are global: they are put back before the disk goes, whatever happens.
+        let disk = Disk::build(&setup.machine, allocation, bytes, seed)?;
+        let _knobs = knobs::Knobs::set(&setup.machine.config, disk.folder())?;
+        for (process, plan) in &plans {
+            files::prepare(&disk.folder().join(&process.name), plan, &self.stop)?;
+        }
+        files::settle(&disk, &plans)?;
+        let (result, late_seconds) = measure(&disk, setup, &plans, &self.stop)?;
+        if late_seconds > 0 {
+            notes.push(format!(
+                "seed {seed}: {late_seconds} seconds in which the emulated device answered late were left out"
+            ));
+        }
+        Ok(result)
+    }
+}
+
+fn interrupted() -> HostError {
+    HostError::Failed("interrupted".to_owned())
+}
+
+fn failed(doing: impl std::fmt::Display, error: impl std::fmt::Display) -> HostError {
+    HostError::Failed(format!("{doing}: {error}"))
+}
+
+/// Each process draws from a stream of its own, as on the simulator.
+fn plan(process: &ProcessSetup, seed: u64) -> Plan {
+    let name = process.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    process.workload.plan(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name)
+}
+
+/// What the mount's account is promised; or why the setup cannot be run here.
+fn check(setup: &Setup) -> Result<Allocation, String> {
+    if setup.processes.is_empty() || !setup.tenants.is_empty() {
+        return Err("tenants that send block requests need no file system: they run on the simulator only".to_owned());
+    }
+    let machine = &setup.machine;
+    if NEED_CALLS.contains(&machine.scheduler) {
+        return Err(format!("{} decides at system calls, which are not seen below a mount", machine.scheduler));
+    }
+    if !machine.config.has_flusher {
+        return Err("the kernel's flusher cannot be turned off".to_owned());
+    }
+    disk::why_not_mounted(machine.file_system).map_or(Ok(()), Err)?;
+    let used: Vec<_> = setup.accounts.iter().filter(|account| !account.is_pool).collect();
+    match &used[..] {
+        [only] if only.parent.is_none() => Ok(only.allocation),
+        accounts if accounts.iter().all(|account| account.allocation == Allocation::default()) => {
+            Ok(Allocation::default())
+        }
+        accounts => {
+            let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
+            let names = names.join(", ");
+            Err(format!("{names} share a mount, below which nobody can tell whose the I/O is"))
+        }
+    }
+}
+
+/// Bytes of the volume: as the scenario says, or what its files need.
+fn volume_bytes(wanted: Option<u64>, plans: &[(&ProcessSetup, Plan)]) -> Result<u64, String> {
+    let of_plan = |plan: &Plan| (0..plan.file_count()).map(|n| plan.file(plimsoll_workloads::FileIndex(n)).bytes).sum();
+    let files: u64 = plans.iter().map(|(_, plan)| -> u64 { of_plan(plan) }).sum();
+    let bytes = wanted.unwrap_or((files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20));
+    let (needed, allowed) = (ByteCount(bytes), ByteCount(VOLUME_BYTES_MAX));
+    if bytes > VOLUME_BYTES_MAX {
+        return Err(format!("its files need a volume of {needed} in memory, allowed are {allowed}"));
+    }
+    match disk::memory_available_bytes() {
+        Some(available) if available < bytes + MEMORY_SPARE_BYTES => {
+            let available = ByteCount(available);
+            Err(format!("its files need a volume of {needed} in memory, of which {available} is available"))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// Runs the threads until there are as many seconds that count as the setup asks for; answers with how many did not.
+fn measure(
+    disk: &Disk,
+    setup: &Setup,
+    plans: &[(&ProcessSetup, Plan)],
+    stop: &Arc<AtomicBool>,
+) -> Result<(RunResult, u64), HostError> {
+    let wanted = setup.duration.as_secs_f64().ceil() as u64;
+    let is_timed = plans.iter().any(|(_, plan)| plan.active() != (Span::ZERO..Span::MAX));
+    let patience = if is_timed { wanted } else { wanted * PATIENCE_FACTOR };
+    let crew = Crew::start(disk, plans)?;
+    let (mut counts, mut busy_samples, mut samples) = (Vec::new(), 0, 0);
+    let mut before = disk.emulation()?;
+    while counts.iter().filter(|&&counts| counts).count() < wanted as usize && (counts.len() as u64) < patience {
+        let end = crew.origin() + Span::from_secs(counts.len() as u64 + 1);
+        while clock::now() < end && !crew.has_failed() {
+            if stop.load(Ordering::Relaxed) {
+                return crew.finish().and(Err(interrupted()));
+            }
+            clock::sleep_until(end.min(clock::now() + clock::SLICE));
+            samples += 1;
+            busy_samples += u64::from(disk.is_busy()?);
+        }
+        if crew.has_failed() {
+            break;
+        }
+        let now = disk.emulation()?;
+        counts.push(is_timed || now.was_true_since(&before));
+        before = now;
+    }
+    let late = counts.iter().filter(|&&counts| !counts).count() as u64;
+    let done = crew.finish()?;
+    if counts.len() as u64 - late < wanted {
+        return Err(HostError::NotRun(format!(
+            "this machine was too busy to emulate {}: of {} seconds {late} were late",
+            setup.machine.device,
+            counts.len(),
+        )));
+    }
+    if is_timed {
+        check_timed(disk, wanted)?;
+    }
+    let result = RunResult {
+        hash: None,
+        cpu_cores: done.processor.as_secs_f64() / counts.len() as f64,
+        sources: done.sources(&counts),
+        device_busy: busy_samples as f64 / f64::from(samples.max(1)),
+        ..RunResult::default()
+    };
+    Ok((result, late))
+}
+
+/// Seconds of a timed workload all count; then the emulation must have been true over all of them.
+fn check_timed(disk: &Disk, seconds: u64) -> Result<(), HostError> {
+    let status = disk.emulation()?;
+    let late_allowed = status.replies / LATE_REPLIES_PART_MAX;
+    if status.late_replies <= late_allowed {
+        return Ok(());
+    }
+    let (late, replies) = (status.late_replies, status.replies);
+    Err(HostError::NotRun(format!(
+        "this machine was too busy: in {seconds} s {late} of {replies} replies of the emulated device were late"
+    )))
+}

@@ -1,0 +1,102 @@
+//! What a thread counted, second by second of real time.
+//!
+//! Which seconds count is known only when they are over, so each is kept by itself until the end. Latencies are in classes
+//! half as wide as those of the results that they become.
+
+use crate::results::{KINDS, Source};
+use plimsoll_core::{Span, Time};
+use std::collections::BTreeMap;
+
+/// Width of a class of latencies, as a fraction.
+const CLASS_WIDTH: f64 = 0.005;
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Calls of one kind in one second.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    bytes: u64,
+    /// Calls by class of latency.
+    classes: BTreeMap<u16, u64>,
+}
+
+/// What one thread, or several, counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// By the second in which calls returned, and kind.
+    seconds: Vec<BTreeMap<&'static str, Calls>>,
+    /// When the last thread ended by itself.
+    pub(super) ended: Option<Span>,
+}
+
+impl Tally {
+    /// Counts a call that returned so long after the start.
+    pub(super) fn record(&mut self, kind: &'static str, since_start: Span, latency: Span, bytes: u64) {
+        debug_assert!(KINDS.contains(&kind), "{kind}");
+        let index = (since_start.as_nanos() / NS_PER_SECOND) as usize;
+        if self.seconds.len() <= index {
+            self.seconds.resize_with(index + 1, BTreeMap::default);
+        }
+        let calls = self.seconds[index].entry(kind).or_default();
+        calls.bytes += bytes;
+        let class = ((latency.as_nanos().max(1) as f64).ln() / CLASS_WIDTH.ln_1p()) as u16;
+        *calls.classes.entry(class).or_default() += 1;
+    }
+
+    /// Takes in what another thread counted.
+    pub(super) fn merge(&mut self, other: Tally) {
+        if self.seconds.len() < other.seconds.len() {
+            self.seconds.resize_with(other.seconds.len(), BTreeMap::default);
+        }
+        for (second, others) in self.seconds.iter_mut().zip(other.seconds) {
+            for (kind, calls) in others {
+                let mine = second.entry(kind).or_default();
+                mine.bytes += calls.bytes;
+                calls.classes.into_iter().for_each(|(class, count)| *mine.classes.entry(class).or_default() += count);
+            }
+        }
+    }
+
+    /// The figures of the seconds that count, one after the other.
+    pub(super) fn source(&self, counts: &[bool]) -> Source {
+        let mut source = Source::default();
+        let counted = self.seconds.iter().zip(counts).filter(|&(_, &counts)| counts);
+        for (index, (second, _)) in counted.enumerate() {
+            let at = Time::from_nanos(index as u64 * NS_PER_SECOND);
+            for (kind, calls) in second {
+                let mut bytes = calls.bytes;
+                for (&class, &count) in &calls.classes {
+                    let latency = Span::from_nanos(((f64::from(class) + 0.5) * CLASS_WIDTH.ln_1p()).exp() as u64);
+                    // Results have bytes by the second, whichever call moved them.
+                    (0..count).for_each(|_| source.record(kind, at, latency, std::mem::take(&mut bytes)));
+                }
+            }
+        }
+        source.ended = self.ended.map(|ended| Time::ZERO + ended);
+        source
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::latency_quantile;
+
+    #[test]
+    fn seconds_that_do_not_count_are_cut_out() {
+        let mut tally = Tally::default();
+        let mut other = Tally::default();
+        let at = |seconds: u64| Span::from_millis(seconds * 1000 + 500);
+        tally.record("write", at(0), Span::from_millis(10), 4096);
+        tally.record("write", at(1), Span::from_millis(900), 1_000_000);
+        other.record("write", at(2), Span::from_millis(20), 8192);
+        other.record("fsync", at(2), Span::from_millis(30), 0);
+        tally.merge(other);
+        let source = tally.source(&[true, false, true]);
+        let writes = source.series("write").unwrap();
+        assert_eq!(writes.window(0, 9).iter().map(|second| second.bytes).collect::<Vec<_>>(), [4096, 8192]);
+        let median = latency_quantile(writes.window(1, 2), 0.5).unwrap();
+        assert!((median / 0.020 - 1.0).abs() < 0.015, "{median}");
+        assert_eq!(source.series("fsync").unwrap().window(1, 2)[0].count, 1);
+        assert!(tally.source(&[true]).series("fsync").is_none(), "what came after the end does not count");
+    }
+}

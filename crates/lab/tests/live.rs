@@ -1,0 +1,138 @@
+//! The live host: what it refuses, what it measures, and that it leaves nothing behind.
+
+use plimsoll_lab::host::live::LiveHost;
+use plimsoll_lab::host::{Host, HostError};
+use plimsoll_lab::results::RunResult;
+use plimsoll_lab::scenario::{self, Setup};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const KNOBS: [&str; 6] = [
+    "dirty_bytes",
+    "dirty_ratio",
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+];
+
+/// A scenario of two seconds on ext4, whose limits of dirty memory differ from any default.
+fn setup(machine: &str, rest: &str) -> Setup {
+    let text = format!(
+        "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"sim\", \"live\"]\ntakes = \"1 s\"\n\
+         seeds = 1\nduration = \"2s\"\n[machine]\ndevice = \"hdd.wd-aakx\"\nmemory = \"1GiB\"\n{machine}\n{rest}\n\
+         [row.r]\ntitle = \"t\"\nmeasure = '1'\nunit = \"\"\n"
+    );
+    let scenario = scenario::parse(&text, Path::new("live.toml"), &[]).unwrap_or_else(|error| panic!("{error}"));
+    scenario.variants[0].setup.clone()
+}
+
+const EXT4: &str = "scheduler = \"noop\"\nfile_system = \"ext4\"\nvolume = \"512MiB\"";
+const APPEND: &str = "[process.p]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
+
+fn run(setup: &Setup) -> Result<RunResult, HostError> {
+    LiveHost::default().run(setup, 1)
+}
+
+fn knobs() -> Vec<String> {
+    KNOBS.iter().map(|knob| std::fs::read_to_string(format!("/proc/sys/vm/{knob}")).unwrap()).collect()
+}
+
+fn mounts() -> usize {
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    table.lines().filter(|line| line.contains("plimsoll-live")).count()
+}
+
+#[test]
+fn what_it_cannot_do_is_not_run_with_the_reason() {
+    let two = "[process.a]\nworkload = \"append 4KiB\"\n[process.b]\nworkload = \"append 4KiB\"\n\
+               [account.a]\n[account.b]\nweight = 300";
+    let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"";
+    let large = "[process.p]\nworkload = \"read random 4KiB in big 40GiB\"";
+    for (machine, rest, reason) in [
+        (
+            "scheduler = \"noop\"\nfile_system = \"raw\"",
+            APPEND,
+            "raw is no file system of the kernel's: the live host \
+         has ext4, ext4-dioread-lock, xfs",
+        ),
+        (
+            &EXT4.replace("noop", "scs_token"),
+            APPEND,
+            "scs_token decides at system calls, which are not seen below a mount",
+        ),
+        (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
+        (EXT4, tenant, "tenants that send block requests need no file system: they run on the simulator only"),
+        (EXT4, two, "a, b share a mount, below which nobody can tell whose the I/O is"),
+        (
+            "scheduler = \"noop\"\nfile_system = \"ext4\"",
+            large,
+            "its files need a volume of 41.25 GiB in memory, allowed are 8 GiB",
+        ),
+    ] {
+        let refused = run(&setup(machine, rest)).err();
+        let is_normal_user = !rustix::process::geteuid().is_root();
+        match refused {
+            Some(HostError::NotRun(got)) if is_normal_user && got == "mounting takes root" => {}
+            got => assert_eq!(got, Some(HostError::NotRun(reason.to_owned()))),
+        }
+    }
+}
+
+/// One test, because runs share the machine's knobs and a folder.
+#[test]
+fn it_measures_real_calls_and_puts_everything_back() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        println!("not run: mounting takes root and /dev/fuse");
+        return;
+    }
+    let before = knobs();
+    match run(&setup(EXT4, APPEND)) {
+        Ok(result) => {
+            assert_eq!(result.hash, None, "it cannot be repeated exactly");
+            let of = |kind: &str| -> (u64, u64) {
+                let seconds = result.sources["p"].series(kind).unwrap().window(0, 100);
+                (seconds.iter().map(|s| s.count).sum(), seconds.iter().map(|s| s.bytes).sum())
+            };
+            let ((writes, bytes), (fsyncs, _), (units, _)) = (of("write"), of("fsync"), of("unit"));
+            assert!(writes > 0 && bytes == writes * 4096);
+            // A call may fall in a second that counts and its neighbour in one that does not.
+            assert!(fsyncs.abs_diff(writes) <= 2 && units.abs_diff(writes) <= 2, "{writes} {fsyncs} {units}");
+            assert!(result.device_busy > 0.0);
+        }
+        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!((knobs(), mounts()), (before.clone(), 0), "after a run");
+
+    // Ctrl-C, as soon as the knobs are turned.
+    let stop = Arc::new(AtomicBool::new(false));
+    let watched = stop.clone();
+    let unturned = before.clone();
+    let watcher = std::thread::spawn(move || {
+        while knobs() == unturned {
+            std::thread::yield_now();
+        }
+        watched.store(true, Ordering::Relaxed);
+    });
+    let result = LiveHost::new(stop).run(&setup(EXT4, APPEND), 1);
+    watcher.join().unwrap();
+    assert_eq!(result.err(), Some(HostError::Failed("interrupted".to_owned())));
+    assert_eq!((knobs(), mounts()), (before.clone(), 0), "after Ctrl-C");
+
+    // A failure in the middle of it: the volume is full.
+    let full = "[process.p]\nworkload = \"write sequential 1MiB in big 600MiB\"";
+    let Err(HostError::Failed(reason)) = run(&setup(EXT4, full)) else { panic!("600 MiB do not fit 512 MiB") };
+    assert!(reason.contains("No space left on device"), "{reason}");
+    assert_eq!((knobs(), mounts()), (before.clone(), 0), "after a failure");
+
+    // A predecessor that was killed: its note brings back what it had found.
+    let note = std::env::temp_dir().join("plimsoll-live/vm-knobs");
+    let expire = KNOBS[4];
+    std::fs::write(&note, format!("{expire} {}", before[4])).unwrap();
+    std::fs::write(format!("/proc/sys/vm/{expire}"), "1234").unwrap();
+    let _ = run(&setup(EXT4, full));
+    assert_eq!((knobs(), mounts()), (before, 0), "after a predecessor that was killed");
+    assert!(!note.exists());
+}

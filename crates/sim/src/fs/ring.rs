@@ -98,9 +98,13 @@ impl Ring {
     /// Takes out what is in place; whole transactions at the tail are reclaimed.
     pub fn clean(&mut self, is_in_place: impl Fn(u64) -> bool) {
         while let Some(mut oldest) = self.committed.first_entry() {
-            for block in oldest.get_mut().blocks.extract_if(.., |&block| is_in_place(block)) {
-                self.holders.remove(&block);
-            }
+            oldest.get_mut().blocks.retain(|&block| {
+                let is_left = !is_in_place(block);
+                if !is_left {
+                    self.holders.remove(&block);
+                }
+                is_left
+            });
             if !oldest.get().blocks.is_empty() {
                 break;
             }

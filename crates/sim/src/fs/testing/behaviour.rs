@@ -1,5 +1,6 @@
 //! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
 
+use super::oracle::{Disk, assert_order};
 use super::{Bench, KINDS, Kind, Setup, at};
 use crate::fs::class;
 use crate::process::Bytes;
@@ -50,7 +51,7 @@ fn a_full_journal_is_emptied_and_everything_goes_on() {
     for kind in KINDS {
         let mut setup = Setup::new(kind, "nvme");
         setup.log_blocks = Some(1024);
-        let Bench { mut simulation, sessions, under, .. } = setup.build();
+        let Bench { mut simulation, sessions, under, seen, .. } = setup.build();
         let machine = simulation.machine().clone();
         machine.spawn("maker", sessions[0], |process| async move {
             for number in 0..600 {
@@ -65,6 +66,46 @@ fn a_full_journal_is_emptied_and_everything_goes_on() {
         let history = under.history();
         let logged: usize = history.commits.iter().map(|commit| commit.places.len()).sum();
         assert!(logged > 1024 + 512, "{kind:?}: the journal went round: {logged} blocks");
+        assert_order(&Disk::replay(&seen.lock().unwrap()), &under);
+    }
+}
+
+#[test]
+fn a_commit_of_many_blocks_is_there_before_its_record() {
+    for kind in KINDS {
+        let Bench { mut simulation, sessions, under, seen, .. } = Setup::new(kind, DISK).build();
+        let machine = simulation.machine().clone();
+        machine.spawn("maker", sessions[0], |process| async move {
+            for number in 0..400 {
+                process.create(&format!("/{number}")).await.unwrap();
+            }
+            process.sync().await;
+        });
+        simulation.run_to_completion();
+        let places = under.history().commits.iter().map(|commit| commit.places.len()).max().unwrap();
+        assert!(places > 24, "{kind:?}: several records, or many blocks: {places}");
+        assert_order(&Disk::replay(&seen.lock().unwrap()), &under);
+    }
+}
+
+#[test]
+fn blocks_are_free_only_when_it_is_committed_that_nobody_has_them() {
+    for kind in KINDS {
+        let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
+        let machine = simulation.machine().clone();
+        machine.spawn("owner", sessions[0], |process| async move {
+            let file = process.create("/file").await.unwrap();
+            file.append(1.mib()).await;
+            file.fsync().await;
+            let places = under.places(file.inode().number);
+            let free = || places.iter().flat_map(|run| run.block..run.block + run.count).map(|b| under.is_free(b));
+            process.unlink("/file").await.unwrap();
+            assert!(free().all(|is_free| !is_free), "{kind:?}: the unlink is not committed");
+            process.sync().await;
+            process.sleep(Span::from_millis(1)).await;
+            assert!(free().all(|is_free| is_free), "{kind:?}: it is committed");
+        });
+        simulation.run_to_completion();
     }
 }
 
@@ -131,9 +172,10 @@ fn a_commit_is_for_everybody_who_joined() {
         bench.simulation.run_until(at(0.5));
         bench.requests.lock().unwrap().clear();
         bench.simulation.run_to_completion();
-        let (_, log) = metadata_written(&bench);
-        let both = 1u64 << bench.sessions[0].0 | 1 << bench.sessions[1].0;
-        assert!(log.contains(&both), "{kind:?}: {log:?}");
+        let requests = bench.requests.lock().unwrap();
+        let record = requests.iter().find(|request| request.class == class::JOURNAL && request.is_forced);
+        let causes: Vec<_> = record.expect("a commit has a record").causes.iter().collect();
+        assert_eq!(causes, bench.sessions[..2], "{kind:?}");
     }
 }
 

@@ -27,6 +27,7 @@ enum Step {
     Rename,
     Replace,
     MakeDirectory,
+    Sync,
     Sleep { ms: u64 },
 }
 
@@ -42,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Rename),
         1 => Just(Step::Replace),
         1 => Just(Step::MakeDirectory),
+        1 => Just(Step::Sync),
         1 => (1..3000u64).prop_map(|ms| Step::Sleep { ms }),
     ]
 }
@@ -129,6 +131,7 @@ impl Tenant {
                     self.process.mkdir(&path).await.unwrap();
                     self.process.unlink(&path).await.unwrap();
                 }
+                Step::Sync => self.process.sync().await,
                 Step::Sleep { ms } => self.process.sleep(Span::from_millis(ms)).await,
             }
         }

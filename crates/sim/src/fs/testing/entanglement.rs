@@ -1,10 +1,13 @@
 //! Whom a commit waits for: open handles, and others' data where it is ordered (split-level paper, figure 5).
 
 use super::{Bench, KINDS, Kind, Queue, Setup, Under, at};
+use crate::cache::InodeNumber;
 use crate::fs::Actor;
+use crate::fs::ext4::layout::Layout;
 use crate::process::Bytes;
+use crate::writeback::WriteFile;
 use plimsoll_core::{CallKind, Span, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const DISK: &str = "hdd.wd-aakx";
@@ -57,31 +60,87 @@ fn without_ordered_data_it_is_only_the_queue_that_an_fsync_waits_in() {
 }
 
 #[test]
-fn a_commit_waits_for_the_data_of_others_only_in_ordered_mode() {
+fn a_commit_waits_for_the_data_of_others_only_in_ordered_mode_and_else_it_is_unwritten_until_it_is_there() {
     const HELD_UNTIL_S: f64 = 4.0;
     for kind in KINDS {
         let scheduler = Queue::Passing { held_until: at(HELD_UNTIL_S) };
-        let Bench { mut simulation, sessions, .. } = Setup { scheduler, ..Setup::new(kind, DISK) }.build();
+        let Bench { mut simulation, sessions, under, .. } = Setup { scheduler, ..Setup::new(kind, DISK) }.build();
         let machine = simulation.machine().clone();
-        let ends: Rc<RefCell<Vec<Time>>> = Rc::default();
-        let ended = ends.clone();
+        let seen: Rc<Cell<Option<(Time, bool)>>> = Rc::default();
+        let held: Rc<Cell<Option<InodeNumber>>> = Rc::default();
+        let (noted, looked_at) = (seen.clone(), held.clone());
         machine.spawn("small", sessions[0], |process| async move {
             let file = process.create("/small").await.unwrap();
             process.sleep(Span::from_secs(1)).await;
             file.append(4.kib()).await;
             file.fsync().await;
-            ended.borrow_mut().push(process.now());
+            let is_unwritten = under.places(looked_at.get().unwrap())[0].is_unwritten;
+            noted.set(Some((process.now(), is_unwritten)));
         });
         machine.spawn("held", sessions[1], |process| async move {
             let file = process.create("/held").await.unwrap();
+            held.set(Some(file.inode().number));
             file.append(64.kib()).await;
             file.fsync().await;
             assert!(process.now() > at(HELD_UNTIL_S), "its own data is held");
         });
         simulation.run_to_completion();
-        let waited = ends.borrow()[0] > at(HELD_UNTIL_S);
-        assert_eq!(waited, kind == Kind::Ordered, "{kind:?}: fsync ended at {:?}", ends.borrow());
+        let (ended, is_unwritten) = seen.get().unwrap();
+        assert_eq!(ended > at(HELD_UNTIL_S), kind == Kind::Ordered, "{kind:?}: fsync ended at {ended:?}");
+        assert_eq!(is_unwritten, kind != Kind::Ordered, "{kind:?}");
     }
+}
+
+#[test]
+fn an_ordered_commit_writes_what_others_have_dirtied_again() {
+    let Bench { mut simulation, sessions, journal, requests, .. } = Setup::new(Kind::Ordered, DISK).build();
+    let machine = simulation.machine().clone();
+    machine.spawn("writer", sessions[1], |process| async move {
+        let file = process.create("/file").await.unwrap();
+        file.append(64.kib()).await;
+        let (machine, actor) = (process.machine(), Actor::process(process.session()));
+        machine.write_file(&actor, file.inode(), WriteFile::WHOLE).await;
+        machine.wait_writeback(file.inode().number, WriteFile::WHOLE.pages).await;
+        file.write(0, 4.kib()).await;
+        let other = process.create("/other").await.unwrap();
+        other.fsync().await;
+    });
+    simulation.run_to_completion();
+    let requests = requests.lock().unwrap();
+    let ordered: Vec<_> = requests.iter().filter(|r| r.file.is_some() && r.session == journal).collect();
+    assert_eq!(ordered.len(), 1, "the page that was dirty");
+    assert!(ordered[0].causes.iter().eq([sessions[1]]), "for whoever dirtied it");
+}
+
+#[test]
+fn an_fsync_waits_for_the_conversion_of_its_data_and_for_its_commit() {
+    let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Nolock, DISK).build();
+    let Under::Ext4(ext4) = under.clone() else { unreachable!("as it was set up") };
+    let machine = simulation.machine().clone();
+    machine.spawn("long", sessions[0], |process| async move {
+        let (machine, actor) = (process.machine(), Actor::process(process.session()));
+        process.sleep(Span::from_millis(500)).await;
+        let handle = ext4.journal.start(machine, &actor).await;
+        process.sleep(Span::from_millis(100)).await;
+        ext4.journal.request(machine, handle.id);
+        process.sleep(Span::from_millis(400)).await;
+        handle.stop();
+    });
+    machine.spawn("writer", sessions[1], |process| async move {
+        let file = process.create("/file").await.unwrap();
+        file.allocate(0, 1.mib()).await;
+        file.write(0, 4.kib()).await;
+        // The transaction is locked when the data is down: the conversion waits and belongs to the next.
+        process.sleep(at(0.7).since(process.now())).await;
+        file.fsync().await;
+        assert!(process.now() > at(1.0), "the handle is open");
+        let history = under.history();
+        let block = under.inode_block(file.inode().number);
+        let converted = history.joins.iter().filter(|&&(joined, _, _)| joined == block).map(|&(_, id, _)| id).max();
+        let committed = history.commits.iter().map(|commit| commit.id).max();
+        assert!(converted > Some(1) && committed >= converted, "{converted:?} of {committed:?}");
+    });
+    simulation.run_to_completion();
 }
 
 #[test]
@@ -100,7 +159,7 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
             process.sleep(Span::from_millis(start_ms)).await;
             let handle = ext4.journal.start(&machine, &actor).await;
             joined.borrow_mut().push((name, handle.id, process.now()));
-            handle.join(super::super::ext4::layout::Layout::SUPERBLOCK, false).await;
+            handle.join(Layout::SUPERBLOCK, false).await;
             process.sleep(Span::from_millis(open_ms)).await;
             handle.stop();
         });

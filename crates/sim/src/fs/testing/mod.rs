@@ -127,21 +127,24 @@ impl Under {
         }
     }
 
+    pub fn is_free(&self, block: u64) -> bool {
+        match self {
+            Under::Ext4(ext4) => ext4.is_free(block),
+            Under::Xfs(xfs) => xfs.is_free(block),
+        }
+    }
+
     /// Nobody has a block that somebody else has, or that is free: one entry for each block, as a naive bitmap.
     pub fn assert_each_block_has_one_owner(&self) {
         let owned: Vec<Blocks> = match self {
             Under::Ext4(ext4) => ext4.owned(),
             Under::Xfs(xfs) => xfs.owned(),
         };
-        let is_free = |block| match self {
-            Under::Ext4(ext4) => ext4.is_free(block),
-            Under::Xfs(xfs) => xfs.is_free(block),
-        };
         let mut owner = BTreeMap::new();
         for (number, blocks) in owned.iter().enumerate() {
             for block in blocks.first..blocks.end() {
                 assert_eq!(owner.insert(block, number), None, "block {block} has two owners");
-                assert!(!is_free(block), "block {block} has an owner and is free");
+                assert!(!self.is_free(block), "block {block} has an owner and is free");
             }
         }
     }

@@ -82,10 +82,14 @@ impl Context {
     /// Takes out the items of a block; answers for whom they were changed.
     fn forget(&mut self, block: u64) -> CauseSet {
         let mut causes = self.blocks.remove(&block).unwrap_or_default();
-        for (_, logged) in self.items.extract_if(.., |_, logged| logged.block == block) {
-            self.bytes -= logged.bytes + ITEM_HEADER_BYTES;
-            causes.union_with(&logged.causes);
-        }
+        self.items.retain(|_, logged| {
+            let is_here = logged.block == block;
+            if is_here {
+                self.bytes -= logged.bytes + ITEM_HEADER_BYTES;
+                causes.union_with(&logged.causes);
+            }
+            !is_here
+        });
         causes
     }
 }

@@ -56,6 +56,8 @@ pub struct BlockLayer {
     free: Vec<u64>,
     not_before: Time,
     flow: Flow,
+    /// Requests that the scheduler was handed, by session.
+    of_session: Vec<u64>,
 }
 
 impl BlockLayer {
@@ -68,6 +70,7 @@ impl BlockLayer {
             free: Vec::new(),
             not_before: Time::MAX,
             flow: Flow::default(),
+            of_session: Vec::new(),
         }
     }
 
@@ -79,6 +82,11 @@ impl BlockLayer {
     /// What came and what left.
     pub fn flow(&self) -> &Flow {
         &self.flow
+    }
+
+    /// Requests of this session that the scheduler was handed so far: in whose name, whoever caused them.
+    pub fn requests_of(&self, session: AccountId) -> u64 {
+        self.of_session.get(session.index()).copied().unwrap_or(0)
     }
 
     /// Hands a request to the scheduler.
@@ -119,6 +127,10 @@ impl BlockLayer {
             Some(place) => *place = entry,
             None => self.under_way.push(entry),
         }
+        if self.of_session.len() <= request.session.index() {
+            self.of_session.resize(request.session.index() + 1, 0);
+        }
+        self.of_session[request.session.index()] += 1;
         self.flow.add(now);
         trace.record(Event::Added, now, request.offset, u64::from(request.length));
         self.scheduler.request_added(now, request);

@@ -128,8 +128,9 @@ impl Executor {
         self.sleep_until(self.now() + span)
     }
 
-    /// Wakes `task` at `at`.
+    /// Wakes `task` at `at`, or now if that is over: a flusher that was busy when its period ended.
     pub(crate) fn wake_at(&self, at: Time, task: TaskId) {
+        let at = at.max(self.now());
         let sequence = self.timers_set.get();
         self.timers_set.set(sequence + 1);
         self.timers.borrow_mut().push(Reverse((at, sequence, task)));

@@ -142,3 +142,18 @@ fn a_group_is_done_when_its_last_member_is() {
     run(&executor);
     assert_eq!(done_at.get(), Time::from_nanos(9));
 }
+
+#[test]
+fn a_wake_in_the_past_is_now_and_time_does_not_go_back() {
+    let executor = Rc::new(Executor::default());
+    let (inside, woken) = (executor.clone(), Rc::new(Cell::new(Time::ZERO)));
+    let seen = woken.clone();
+    executor.spawn(async move {
+        inside.sleep(Span::from_nanos(100)).await;
+        inside.sleep_until(Time::from_nanos(40)).await;
+        inside.wake_at(Time::from_nanos(40), inside.current());
+        seen.set(inside.now());
+    });
+    run(&executor);
+    assert_eq!((woken.get(), executor.now()), (Time::from_nanos(100), Time::from_nanos(100)));
+}

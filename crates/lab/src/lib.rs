@@ -1,9 +1,9 @@
-//! The laboratory: a scenario says who runs what on which machine and what must hold; a host runs it, several times with
-//! different seeds; the report compares what was measured with what the paper says.
+//! The laboratory: a scenario says who runs what on which machine and what must hold; a host runs it, several times
+//! with different seeds; the report compares what was measured with what the paper says.
 //!
 //! ```text
 //!   scenarios/*.toml -> scenario (read, varied, checked) -> plan of runs: each variant, each seed
-//!                                                             | host: sim (virtual time); live (to come)
+//!                                                             | host: sim (virtual time), live (real threads)
 //!   report: table, JSON, SVG, HTML  <-  claims, intervals  <-  results <- expressions over them
 //! ```
 //!

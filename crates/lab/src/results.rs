@@ -1,8 +1,8 @@
-//! What a run measured: for each source (processes or tenants of one name) and kind of call, second by second, how many,
-//! how many bytes and how long.
+//! What a run measured: for each source (processes or tenants of one name) and kind of call, second by second, how
+//! many, how many bytes and how long.
 //!
-//! Latencies are counted in classes that are 1 % wide, for each second by itself, so that any window of time has its own
-//! percentiles; a second has rarely more than a hundred classes, so a long run stays small.
+//! Latencies are counted in classes that are 1 % wide, for each second by itself, so that any window of time has its
+//! own percentiles; a second has rarely more than a hundred classes, so a long run stays small.
 
 use plimsoll_core::{Span, Time};
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 const CLASS_WIDTH: f64 = 0.01;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What is counted. `unit` is what a user waits for (a transaction, an append with its fsync); `all` is every other kind
-/// together.
+/// What is counted. `unit` is what a user waits for (a transaction, an append with its fsync); `all` is every other
+/// kind together.
 pub const KINDS: &[&str] = &[
     "read",
     "write",
@@ -32,6 +32,9 @@ pub const KINDS: &[&str] = &[
     "all",
 ];
 
+/// Priority levels of the best-effort class: 0 (highest) to 7.
+pub const PRIORITY_LEVELS: usize = 8;
+
 /// One run of one variant with one seed.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
@@ -43,6 +46,12 @@ pub struct RunResult {
     pub cpu_cores: f64,
     /// Part of the time in which the device had something to do, 0 to 1.
     pub device_busy: f64,
+    /// Part of the requests that the scheduler was handed in the name of sessions of each priority level, 0 to 1.
+    pub priority_shares: [f64; PRIORITY_LEVELS],
+    /// Bytes that the tags of dirty pages took, on average.
+    pub tag_bytes_mean: f64,
+    /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
+    pub tag_bytes_max: f64,
 }
 
 /// The figures of the processes or tenants of one name.
@@ -127,7 +136,8 @@ impl Series {
     }
 }
 
-/// The latency that the part `fraction` (0 to 1) of the calls in `seconds` does not exceed, in seconds; `None` without calls.
+/// The latency that the part `fraction` (0 to 1) of the calls in `seconds` does not exceed, in seconds; `None`
+/// without calls.
 pub fn latency_quantile(seconds: &[Second], fraction: f64) -> Option<f64> {
     let mut classes: BTreeMap<u16, u64> = BTreeMap::new();
     for &(class, count) in seconds.iter().flat_map(|second| &second.classes) {

@@ -1,6 +1,7 @@
 //! The functions of the language, each with its usage.
 
 use super::runs::{RunOf, Runs, Window};
+use crate::results::{PRIORITY_LEVELS, RunResult};
 use crate::statistics;
 use rhai::{Array, Dynamic, Engine, EvalAltResult};
 use std::rc::Rc;
@@ -40,6 +41,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("ended", "ended(source)"),
     ("cpu_cores", "cpu_cores()"),
     ("device_busy", "device_busy()"),
+    ("priority_share", "priority_share(level)"),
+    ("tag_bytes_mean", "tag_bytes_mean()"),
+    ("tag_bytes_max", "tag_bytes_max()"),
+    ("last_below", "last_below(curve, y)"),
     ("mean", "mean(numbers)"),
     ("sum", "sum(numbers)"),
     ("min", "min(numbers)"),
@@ -168,15 +173,31 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
     engine.register_fn("ended", |runs: &mut Runs, source: Dynamic| {
         each(runs, &source, None, &|run, source, _| run.ended(source).map(Dynamic::from))
     });
-    let nobody = Dynamic::from("");
-    let (one, other) = (nobody.clone(), nobody);
-    engine.register_fn("cpu_cores", move |runs: &mut Runs| {
-        each(runs, &one, None, &|run, _, _| Ok(run.machine(|result| result.cpu_cores).into()))
-    });
-    engine.register_fn("device_busy", move |runs: &mut Runs| {
-        each(runs, &other, None, &|run, _, _| Ok(run.machine(|result| result.device_busy).into()))
-    });
+    register_machine(engine);
     register_statistics(engine);
+}
+
+/// Figures of the whole machine.
+fn register_machine(engine: &mut Engine) {
+    type Of = fn(&RunResult) -> f64;
+    fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
+        each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of).into()))
+    }
+    let figures: [(&str, Of); 4] = [
+        ("cpu_cores", |result| result.cpu_cores),
+        ("device_busy", |result| result.device_busy),
+        ("tag_bytes_mean", |result| result.tag_bytes_mean),
+        ("tag_bytes_max", |result| result.tag_bytes_max),
+    ];
+    for (name, of) in figures {
+        engine.register_fn(name, move |runs: &mut Runs| of_all(runs, of));
+    }
+    engine.register_fn("priority_share", |runs: &mut Runs, level: i64| -> Answer {
+        match usize::try_from(level).ok().filter(|&level| level < PRIORITY_LEVELS) {
+            Some(level) => of_all(runs, |result| result.priority_shares[level]),
+            None => fail(format!("priority {level}, which is not from 0 to {}", PRIORITY_LEVELS - 1)),
+        }
+    });
 }
 
 fn register_choice(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
@@ -250,6 +271,13 @@ fn register_statistics(engine: &mut Engine) {
     engine.register_fn("deviation", |values: Array, ideals: Array| -> Answer {
         let answer = statistics::deviation(&flat(&values)?, &flat(&ideals)?);
         answer.map_or_else(|| fail("deviation of arrays that do not fit, or from 0".into()), |number| Ok(number.into()))
+    });
+    engine.register_fn("last_below", |points: Points, y: Dynamic| -> Answer {
+        let y = wanted(&y, "a height")?;
+        match points.0.iter().rev().find(|point| point.1 < y).or(points.0.first()) {
+            Some(point) => Ok(point.0.into()),
+            None => fail("last_below of a curve without points".into()),
+        }
     });
     // Arrays and points take part in arithmetic with a number, so that `rate(...) / MB` works for one and for many.
     engine.register_fn("/", |array: Array, divisor: f64| scaled(&array.into(), 1.0 / divisor));

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! It is Rhai with expressions only: numbers, texts, arrays, operators, `if`, and the functions of [`functions`]. `run`
-//! finds the one variant with these labels, `runs` all of them in the order of the scenario; a figure of several variants,
-//! or of several sources (`["a", "b"]`), is an array.
+//! finds the one variant with these labels, `runs` all of them in the order of the scenario; a figure of several
+//! variants, or of several sources (`["a", "b"]`), is an array.
 //!
 //! **Rehearsal.** When a scenario is read, each expression is evaluated once on variants that know their names and no
-//! figures: each figure is 1. So a name that does not exist, a wrong kind or too many arguments are found before anything runs.
+//! figures: each figure is 1. So a name that does not exist, a wrong kind or too many arguments are found before
+//! anything runs.
 
 mod functions;
 mod runs;

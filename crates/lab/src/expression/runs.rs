@@ -36,8 +36,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The variants that have all labels of `selector`, such as `scheduler=cfq size=4KiB`; texts with spaces go in quotes:
-    /// `load='random read'`.
+    /// The variants that have all labels of `selector`, such as `scheduler=cfq size=4KiB`; texts with spaces go in
+    /// quotes: `load='random read'`.
     pub(super) fn select(all: &[Rc<RunOf>], selector: &str) -> Result<Vec<Rc<RunOf>>, String> {
         let wanted = labels(selector)?;
         for (axis, value) in &wanted {
@@ -168,7 +168,7 @@ impl RunOf {
     }
 
     /// A figure of the whole machine.
-    pub(super) fn machine(&self, of: fn(&RunResult) -> f64) -> f64 {
+    pub(super) fn machine(&self, of: impl Fn(&RunResult) -> f64) -> f64 {
         self.result.as_ref().map_or(1.0, |result| of(result))
     }
 }

@@ -7,8 +7,8 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// Ten seconds: `a` reads 1000 bytes a second, twice as many under the second scheduler, each in 10 ms; `b` writes 500 and
-/// ends after 4 s.
+/// Ten seconds: `a` reads 1000 bytes a second, twice as many under the second scheduler, each in 10 ms; `b` writes
+/// 500 and ends after 4 s.
 fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
     let (mut a, mut b) = (Source::default(), Source::default());
     for second in 0..10 {
@@ -17,7 +17,15 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
     }
     b.ended = Some(at(4000));
     let sources = [("a".to_owned(), a), ("b".to_owned(), b)].into_iter().collect();
-    let result = RunResult { hash: Some(1), sources, cpu_cores: 1.5, device_busy: 0.25 };
+    let result = RunResult {
+        hash: Some(1),
+        sources,
+        cpu_cores: 1.5,
+        device_busy: 0.25,
+        priority_shares: [0.0, 0.0, 0.0, 0.0, 0.75, 0.0, 0.0, 0.125],
+        tag_bytes_mean: 3e6,
+        tag_bytes_max: 5e6,
+    };
     Rc::new(RunOf {
         labels: vec![("scheduler".into(), scheduler.into()), ("load".into(), "random read".into())],
         sources: ["a", "b"].map(str::to_owned).into(),
@@ -43,6 +51,11 @@ fn figures_of_one_run() {
         (r#"run("scheduler='cfq' load='random read'").rate("a", "read", 0, 5)"#, 2000.0),
         (r#"run("scheduler=" + x).calls("a", "read")"#, 1.0),
         (r#"run("scheduler=cfq").bytes("a", "read")"#, 16_000.0),
+        (r#"run("scheduler=cfq").priority_share(parse_int("4"))"#, 0.75),
+        (r#"run("scheduler=cfq").tag_bytes_mean() / MB"#, 3.0),
+        (r#"run("scheduler=cfq").tag_bytes_max() / MB"#, 5.0),
+        (r#"last_below(run("scheduler=cfq").rate_by_second("a", "read", 2, 12), 2000)"#, 11.5),
+        (r#"last_below(run("scheduler=cfq").rate_by_second("a", "read", 2, 9), 2000)"#, 2.5),
         (r#"run("scheduler=cfq").count("a", "all", 1, 3)"#, 2.0),
         (r#"run("scheduler=cfq").latency_mean("a", "read") / ms"#, 10.0),
         (r#"run("scheduler=cfq").latency_mean("b", "write", 0, 3) / ms"#, 2.0),
@@ -112,6 +125,8 @@ fn what_is_wrong_is_said_in_words() {
         ("1 +", "Script is incomplete"),
         ("let a = 1; a", "Unexpected 'let'"),
         ("mean([])", "mean of no numbers"),
+        (r#"run("scheduler=cfq").priority_share(8)"#, "priority 8, which is not from 0 to 7"),
+        (r#"last_below(run("scheduler=cfq").rate("a", "read"), 1)"#, "last_below with other arguments than last_below(curve, y)"),
     ] {
         let error = number(text).expect_err(text);
         assert!(error.contains(expected), "{text}: {error}");

@@ -24,6 +24,9 @@ pub(super) fn prepare(simulation: &mut Simulation, setup: &Setup, accounts: &Acc
         for (name, plan) in &plans {
             prepare_one(&process, name, plan).await;
         }
+        // Once for files and the journal, once for the metadata that the journal let go by that: what is left dirty would
+        // be written half a minute into the experiment.
+        process.sync().await;
         process.sync().await;
     });
     simulation.run_to_completion();
@@ -42,7 +45,7 @@ async fn prepare_one(process: &Process, name: &str, plan: &Plan) {
         }
         let file = process.create(&format!("{}/{}", folder(name), spec.path)).await.expect(NEW);
         if spec.before == Before::Filled && spec.bytes > 0 {
-            file.allocate(0, spec.bytes).await;
+            file.fill(spec.bytes).await;
         }
     }
 }

@@ -4,9 +4,9 @@
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
 
 use super::{Accounts, Host, HostError, process, tenant};
-use crate::results::{RunResult, Source};
+use crate::results::{PRIORITY_LEVELS, RunResult, Source};
 use crate::scenario::Setup;
-use plimsoll_core::{Span, Time};
+use plimsoll_core::{Account, AccountTree, Priority, Span, Time};
 use plimsoll_sim::fs::FileSystem;
 use plimsoll_sim::fs::ext4::{self, Ext4};
 use plimsoll_sim::fs::raw::Raw;
@@ -19,8 +19,8 @@ use std::rc::Rc;
 
 /// File systems of the simulator.
 pub const FILE_SYSTEMS: &[&str] = &["raw", "ext4", "ext4-dioread-lock", "xfs"];
-/// How often it is looked whether the device is busy: fine enough for runs of seconds, and rarer than most requests.
-const BUSY_SAMPLE: Span = Span::from_millis(1);
+/// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer than most requests.
+const SAMPLE: Span = Span::from_millis(1);
 
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,10 +75,13 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     let cpu_before = simulation.machine().cpu_busy();
     process::start(simulation.machine(), setup, &accounts, seed, &recorder);
     tenant::start(simulation.machine(), setup, &accounts, seed, &recorder);
-    let busy_samples = sample_device(simulation.machine());
+    let samples = sample(simulation.machine());
+    let requests_before = requests_by_level(simulation.machine(), &accounts.tree);
     simulation.run_until(start + setup.duration);
     let cpu = simulation.machine().cpu_busy().saturating_sub(cpu_before);
     let hash = simulation.trace_hash();
+    let priority_shares = shares(&requests_before, &requests_by_level(simulation.machine(), &accounts.tree));
+    let tag_bytes_max = simulation.machine().cache.borrow().tag_bytes_max() as f64;
     drop(simulation);
     let seconds = setup.duration.as_secs_f64();
     let sources =
@@ -87,7 +90,10 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
         hash: Some(hash),
         sources,
         cpu_cores: cpu.as_secs_f64() / seconds,
-        device_busy: busy_samples.get() as f64 * BUSY_SAMPLE.as_secs_f64() / seconds,
+        device_busy: samples.busy.get() as f64 * SAMPLE.as_secs_f64() / seconds,
+        priority_shares,
+        tag_bytes_mean: samples.tag_bytes_sum.get() as f64 / samples.count.get().max(1) as f64,
+        tag_bytes_max,
     })
 }
 
@@ -114,16 +120,49 @@ fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Simulation {
     Simulation::new(config, scheduler, device, file_system, &accounts.tree)
 }
 
-/// Counts at how many samples the device had something to do.
-fn sample_device(machine: &Machine) -> Rc<Cell<u64>> {
-    let (busy, machine) = (Rc::new(Cell::new(0)), machine.clone());
-    let seen = busy.clone();
+/// What was seen at the samples.
+#[derive(Default)]
+struct Samples {
+    count: Cell<u64>,
+    /// Samples at which the device had something to do.
+    busy: Cell<u64>,
+    tag_bytes_sum: Cell<u64>,
+}
+
+/// Looks at the machine now and then until its end.
+fn sample(machine: &Machine) -> Rc<Samples> {
+    let (samples, machine) = (Rc::<Samples>::default(), machine.clone());
+    let seen = samples.clone();
     machine.clone().spawn_kernel(async move {
         loop {
-            machine.executor.sleep(BUSY_SAMPLE).await;
+            machine.executor.sleep(SAMPLE).await;
             let is_busy = machine.block.borrow().device().outstanding() > 0;
-            seen.set(seen.get() + u64::from(is_busy));
+            seen.count.set(seen.count.get() + 1);
+            seen.busy.set(seen.busy.get() + u64::from(is_busy));
+            seen.tag_bytes_sum.set(seen.tag_bytes_sum.get() + machine.cache.borrow().tag_bytes());
         }
     });
-    busy
+    samples
+}
+
+/// Requests that the scheduler was handed, by the level of the session in whose name they came; the last are those
+/// of sessions without a level.
+fn requests_by_level(machine: &Machine, accounts: &AccountTree) -> [u64; PRIORITY_LEVELS + 1] {
+    let mut requests = [0; PRIORITY_LEVELS + 1];
+    let block = machine.block.borrow();
+    for Account { id, allocation, .. } in accounts.iter() {
+        let level = match allocation.priority {
+            Priority::Level(level) => usize::from(level),
+            Priority::RealTime(_) | Priority::Idle => PRIORITY_LEVELS,
+        };
+        requests[level] += block.requests_of(*id);
+    }
+    requests
+}
+
+/// The part of each level in what came between `before` and `after`.
+fn shares(before: &[u64; PRIORITY_LEVELS + 1], after: &[u64; PRIORITY_LEVELS + 1]) -> [f64; PRIORITY_LEVELS] {
+    let came = |level: usize| after[level] - before[level];
+    let total: u64 = (0..=PRIORITY_LEVELS).map(came).sum();
+    std::array::from_fn(|level| came(level) as f64 / total.max(1) as f64)
 }

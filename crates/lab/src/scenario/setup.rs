@@ -86,6 +86,9 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
     set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
     set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
+    set(&mut config.cpu.call, span(&mut section, "call_cost", problems), |s| s);
+    set(&mut config.cpu.page_read, span(&mut section, "page_read_cost", problems), |s| s);
+    set(&mut config.cpu.page_write, span(&mut section, "page_write_cost", problems), |s| s);
     let is_request = |size: &ByteCount| (4096..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(4096);
     const REQUEST: &str = "a multiple of 4KiB from 4KiB to 64MiB";
     set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);

@@ -21,7 +21,7 @@ const KNOBS: [&str; 6] = [
 fn setup(machine: &str, rest: &str) -> Setup {
     let text = format!(
         "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"sim\", \"live\"]\ntakes = \"1 s\"\n\
-         seeds = 1\nduration = \"2s\"\n[machine]\ndevice = \"hdd.wd-aakx\"\nmemory = \"1GiB\"\n{machine}\n{rest}\n\
+         seeds = 1\nduration = \"2s\"\n[machine]\ndevice = \"hdd.wd-aakx\"\nmemory = \"777MiB\"\n{machine}\n{rest}\n\
          [row.r]\ntitle = \"t\"\nmeasure = '1'\nunit = \"\"\n"
     );
     let scenario = scenario::parse(&text, Path::new("live.toml"), &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -68,7 +68,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         (
             "scheduler = \"noop\"\nfile_system = \"ext4\"",
             large,
-            "its files need a volume of 41.25 GiB in memory, allowed are 8 GiB",
+            "its files need a volume of 41.2 GiB in memory, allowed are 8 GiB",
         ),
     ] {
         let refused = run(&setup(machine, rest)).err();

@@ -131,7 +131,7 @@ impl Crew {
             if let Some(failure) = outcome.failure.take() {
                 return Err(failed(name, failure));
             }
-            done.processor = done.processor + outcome.processor;
+            done.processor += outcome.processor;
             done.tallies.push((name.clone(), std::mem::take(&mut outcome.tally)));
         }
         Ok(done)
@@ -205,7 +205,7 @@ impl Shared {
                 outcome.tally.ended = Some(clock::now().since(self.origin));
             }
         }
-        outcome.processor = outcome.processor + clock::thread_processor_time();
+        outcome.processor += clock::thread_processor_time();
     }
 
     fn is_over(&self) -> bool {

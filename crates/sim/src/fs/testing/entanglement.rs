@@ -149,7 +149,7 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
     let Under::Ext4(ext4) = under.clone() else { unreachable!("as it was set up") };
     let machine = simulation.machine().clone();
     // Who, in which transaction, and when he was let in.
-    let joined: Rc<RefCell<Vec<(&str, u64, Time)>>> = Rc::default();
+    let joined = Rc::new(RefCell::new(Vec::<(&str, u64, Time)>::new()));
     for (name, session, start_ms, open_ms) in
         [("long", sessions[0], 10, 1000), ("early", sessions[1], 50, 1), ("newcomer", sessions[2], 200, 1)]
     {

@@ -52,8 +52,8 @@ static REGISTRY: &[Entry] = &[
     },
     Entry {
         name: "scs_token",
-        summary: "limits in bytes at the read and write calls, below them first come, first served (SCS-Token)",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        summary: "limits in bytes at the read and write calls, below them cfq (SCS-Token)",
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
         build: |device| Box::new(ScsToken::new(device)),
     },
     Entry {

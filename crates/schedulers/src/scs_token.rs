@@ -3,15 +3,17 @@
 //! **Intuition.** At the entry of a call everybody is known by name and nothing is entangled yet, so that is where to
 //! throttle. **Rule.** A read or write of an account with a limit takes its bytes from the account's bucket, which fills
 //! at the limit. While the balance is negative, its reads and writes wait at the entry. Below, at the block level, requests
-//! go first in, first out. **Complication.** There is none, and that is its failure: at the entry nobody knows
+//! are `cfq`'s, Linux's own when the paper was measured. **Complication.** There is none, and that is its failure: at the entry nobody knows
 //! what the call will cost. A random 4 KiB read costs as much as a sequential one, a read that the cache will answer as
 //! much as one from the disk, and an overwritten page as much as a new one (split-level paper, figures 6 and 14).
 //!
 //! Cost: O(depth of the account) per call, O(held calls) when the host asks which may go on.
 
-use crate::noop::Noop;
+use crate::cfq::Cfq;
 use plimsoll_core::units::RUN_BYTES_MAX;
-use plimsoll_core::{Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, DeviceProfile, Dispatch};
+use plimsoll_core::{
+    Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Completion, DeviceProfile, Dispatch,
+};
 use plimsoll_core::{Rate, Scheduler, Span, Time, Wish};
 
 /// For how long a bucket fills at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a process
@@ -54,7 +56,7 @@ pub struct ScsToken {
     accounts: Vec<Known>,
     /// In the order in which they came.
     held: Vec<Held>,
-    block_level: Noop,
+    block_level: Cfq,
 }
 
 impl ScsToken {
@@ -64,7 +66,7 @@ impl ScsToken {
             device_runs_per_second: device.worst_case_runs_per_second,
             accounts: Vec::new(),
             held: Vec::new(),
-            block_level: Noop::default(),
+            block_level: Cfq::new(device),
         }
     }
 
@@ -133,15 +135,18 @@ impl Scheduler for ScsToken {
 
     fn account_opened(&mut self, now: Time, account: &Account) {
         self.learn(now, account);
+        self.block_level.account_opened(now, account);
     }
 
     /// A new limit begins without tokens; what was owed in bytes stays owed.
     fn account_changed(&mut self, now: Time, account: &Account) {
         self.learn(now, account);
+        self.block_level.account_changed(now, account);
     }
 
-    fn account_closed(&mut self, _now: Time, account: AccountId) {
+    fn account_closed(&mut self, now: Time, account: AccountId) {
         self.accounts[account.index()] = Known::default();
+        self.block_level.account_closed(now, account);
     }
 
     fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
@@ -182,5 +187,9 @@ impl Scheduler for ScsToken {
 
     fn next(&mut self, now: Time) -> Dispatch {
         self.block_level.next(now)
+    }
+
+    fn request_completed(&mut self, now: Time, completion: &Completion) {
+        self.block_level.request_completed(now, completion);
     }
 }

@@ -126,7 +126,10 @@ fn what_is_wrong_is_said_in_words() {
         ("let a = 1; a", "Unexpected 'let'"),
         ("mean([])", "mean of no numbers"),
         (r#"run("scheduler=cfq").priority_share(8)"#, "priority 8, which is not from 0 to 7"),
-        (r#"last_below(run("scheduler=cfq").rate("a", "read"), 1)"#, "last_below with other arguments than last_below(curve, y)"),
+        (
+            r#"last_below(run("scheduler=cfq").rate("a", "read"), 1)"#,
+            "last_below with other arguments than last_below(curve, y)",
+        ),
     ] {
         let error = number(text).expect_err(text);
         assert!(error.contains(expected), "{text}: {error}");

@@ -1,0 +1,33 @@
+//! The built-in scenarios: the fast ones run here, with one seed, twice. What takes longer than some seconds without
+//! optimisation (`split-fig1`, `split-fig6`, `split-fig10`, `device-curves`) is only read here, and run by
+//! `plimsoll scenario run all` with an optimised binary.
+
+use plimsoll_lab::experiment::{self, Report};
+use plimsoll_lab::host::sim::SimHost;
+use plimsoll_lab::scenario::{self, library};
+
+const FAST: &[&str] = &["split-fig3", "split-fig5", "split-fig9"];
+
+fn run(name: &str) -> Report {
+    let scenario = scenario::load(name, &[]).unwrap_or_else(|error| panic!("{error}"));
+    experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn fast_scenarios_hold_and_take_the_same_course_twice() {
+    for name in FAST {
+        let (first, second) = (run(name), run(name));
+        let failed: Vec<&str> = first.failed().map(|row| row.name.as_str()).collect();
+        assert!(failed.is_empty(), "{name}: {failed:?}");
+        let text = |report: &Report| serde_json::to_string(report).unwrap();
+        assert_eq!(text(&first), text(&second), "{name}");
+        assert!(!first.hashes.is_empty(), "{name} has a number for its course");
+    }
+}
+
+#[test]
+fn every_built_in_scenario_is_read_without_a_complaint() {
+    for name in library::names() {
+        scenario::load(name, &[]).unwrap_or_else(|error| panic!("{error}"));
+    }
+}

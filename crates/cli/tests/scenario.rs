@@ -117,9 +117,9 @@ fn wrong_input_ends_with_2_and_one_line() {
 fn what_this_version_cannot_run_ends_with_3_and_the_reason() {
     let output = plimsoll(&["run", &good("small.toml"), "--host", "live"]);
     assert_eq!(output.status.code(), Some(3));
-    assert_eq!(text(&output.stderr), "not run: small: the live laboratory is not built yet\n");
+    assert_eq!(text(&output.stderr), "not run: small: it runs on sim only\n");
     let (report, code) = json(&["run", &good("small.toml"), "--host", "live"]);
-    assert_eq!((&report["not_run"], code), (&"the live laboratory is not built yet".into(), Some(3)));
+    assert_eq!((&report["not_run"], code), (&"it runs on sim only".into(), Some(3)));
     let (report, code) = json(&["run", &good("small.toml"), "--set", "hosts=[\"live\"]"]);
     assert_eq!((&report["not_run"], code), (&"it runs on live only".into(), Some(3)));
 }
@@ -174,10 +174,10 @@ fn list_and_show_tell_what_there_is() {
     assert!(table.lines().any(|line| line.starts_with("split-fig1 ")), "{table}");
     let shown = text(&plimsoll(&["show", "split-fig1"]).stdout);
     for part in [
-        "Machine: hdd.wd-aakx under cfq, raw on it, 16 GiB of memory, 8 cores",
+        "Machine: hdd.wd-aakx under cfq, ext4-dioread-lock on it, 16 GiB of memory, 8 cores, dirty ratios 10 and 20 %",
         "Account b: weight 100, priority idle",
         "Process a (account a): read sequential 128KiB in big 300GiB",
-        "Varied: b: idle, normal, alone",
+        "Varied: case: idle, normal, alone, noop, block_deadline",
         "A without a burst (MB/s); the paper has 138; claimed near paper, margin 5 %, on every seed",
     ] {
         assert!(shown.contains(part), "{part} is not in:\n{shown}");

@@ -221,7 +221,15 @@ fn fio_verifies_what_it_wrote() {
     let served = both_kinds(&directory, 64 * MIB);
     for volume in ["memory", "file"] {
         let uri = format!("--uri={}", uri(&served, volume));
-        let common = ["--name=verify", "--ioengine=nbd", &uri, "--size=16m", "--fsync=64", "--verify_fatal=1"];
+        let common = [
+            "--name=verify",
+            "--ioengine=nbd",
+            &uri,
+            "--size=16m",
+            "--fsync=64",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+        ];
         let depth = "--iodepth=32";
         let of_jobs: [&[&str]; 2] = [
             &["--rw=randrw", "--bsrange=512-64k", "--blockalign=512", depth, "--verify=crc32c", "--do_verify=1"],

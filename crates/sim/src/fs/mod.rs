@@ -79,9 +79,8 @@ pub use inode::{Inode, InodeKind};
 use crate::block::{Bio, BioEnd};
 use crate::cache::{InodeNumber, PageRange, PageSpan};
 use crate::machine::Machine;
+use async_trait::async_trait;
 use plimsoll_core::{AccountId, CauseSet, Class, Operation};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 
 /// Pages that one call of [`FileSystem::allocate`] is offered at the most: 8 MiB (ext4 `MAX_WRITEPAGES_EXTENT_LEN`).
@@ -122,14 +121,6 @@ pub mod class {
         }
         class(number)
     }
-}
-
-/// Work that may wait.
-pub type Work<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// Work that is done already.
-pub fn done<'a, T: 'a>(value: T) -> Work<'a, T> {
-    Box::pin(std::future::ready(value))
 }
 
 /// In whose name, and on whose behalf.
@@ -181,6 +172,7 @@ pub enum WritebackEnd {
 }
 
 /// A file system. See the module's documentation for what is called when.
+#[async_trait(?Send)]
 pub trait FileSystem {
     /// What people call it, with its options.
     fn name(&self) -> &'static str;
@@ -191,72 +183,37 @@ pub trait FileSystem {
     }
 
     /// A file or directory (`inode.kind`) is made in `directory`.
-    fn create<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
-    -> Work<'a>;
+    async fn create(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode);
 
     /// Brings what is needed to know `inode` in `directory` into memory.
-    fn lookup<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
-    -> Work<'a>;
+    async fn lookup(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode);
 
     /// `inode` has lost its name in `directory` and its pages; its blocks become free.
-    fn unlink<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, directory: &'a Inode, inode: &'a Inode)
-    -> Work<'a>;
+    async fn unlink(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode);
 
     /// `inode` moves from the directory `from` to `to`, which may be the same.
-    fn rename<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        from: &'a Inode,
-        to: &'a Inode,
-        inode: &'a Inode,
-    ) -> Work<'a>;
+    async fn rename(&self, machine: &Machine, actor: &Actor, from: &Inode, to: &Inode, inode: &Inode);
 
     /// The file gets a size of `bytes`; its pages behind that are gone. `inode.size()` is still the old size.
-    fn truncate<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a>;
+    async fn truncate(&self, machine: &Machine, actor: &Actor, inode: &Inode, bytes: u64);
 
     /// The pages get blocks now, which read as zero until they are written.
-    fn preallocate<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a>;
+    async fn preallocate(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange);
 
     /// A process is going to dirty these bytes of the file. `inode.size()` is the size before. Called for buffered and
     /// direct writes.
-    fn before_write<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        offset: u64,
-        length: u64,
-    ) -> Work<'a>;
+    async fn before_write(&self, machine: &Machine, actor: &Actor, inode: &Inode, offset: u64, length: u64);
 
     /// Where the first of `pages` lies, and how many after it go on there (at most `pages.count`, at least 1). May read
     /// metadata.
-    fn map<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a, Extent>;
+    async fn map(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent;
 
     /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known, has
     /// no place.
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent;
 
     /// As [`map`](Self::map) for pages that are going to be written: what has no blocks gets them.
-    fn allocate<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a, Extent>;
+    async fn allocate(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent;
 
     /// The device has written these pages. Called outside of any task: must not wait, may spawn.
     fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
@@ -266,24 +223,23 @@ pub trait FileSystem {
 
     /// Direct writes to these pages are done: their blocks are written, and a size that grows is `size_bytes` (ext4
     /// `ext4_dio_write_end_io`, XFS `xfs_dio_write_end_io`).
-    fn direct_write_completed<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
+    async fn direct_write_completed(
+        &self,
+        machine: &Machine,
+        actor: &Actor,
+        inode: &Inode,
         pages: PageRange,
         size_bytes: u64,
-    ) -> Work<'a> {
+    ) {
         let _ = (machine, actor, inode, pages, size_bytes);
-        done(())
     }
 
     /// Makes durable what is needed to find the file's data, all of which the device has completed; `is_data_only` for
     /// fdatasync. Answers for the device's cache too: without a journal, by a flush.
-    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, is_data_only: bool) -> Work<'a>;
+    async fn sync(&self, machine: &Machine, actor: &Actor, inode: &Inode, is_data_only: bool);
 
     /// Makes all metadata durable.
-    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a>;
+    async fn sync_all(&self, machine: &Machine, actor: &Actor);
 
     /// The class of a page of [`InodeNumber::DEVICE`].
     fn class_of_block(&self, page: u64) -> Class;

@@ -3,9 +3,10 @@
 //! A file lies in extents of a fixed size, which it gets as it grows: what a volume manager does, or a database on a raw
 //! device. It shows what the machine does without a file system, and how little a file system needs.
 
-use super::{Actor, Extent, FileSystem, Inode, Work, done, flush_bio};
+use super::{Actor, Extent, FileSystem, Inode, flush_bio};
 use crate::cache::{PAGE_BYTES, PageRange};
 use crate::machine::Machine;
+use async_trait::async_trait;
 use plimsoll_core::Class;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -72,66 +73,54 @@ impl Raw {
     }
 }
 
+#[async_trait(?Send)]
 impl FileSystem for Raw {
     fn name(&self) -> &'static str {
         "raw"
     }
 
-    fn create<'a>(&'a self, _: &'a Machine, _: &'a Actor, _: &'a Inode, _: &'a Inode) -> Work<'a> {
-        done(())
-    }
+    async fn create(&self, _: &Machine, _: &Actor, _: &Inode, _: &Inode) {}
 
-    fn lookup<'a>(&'a self, _: &'a Machine, _: &'a Actor, _: &'a Inode, _: &'a Inode) -> Work<'a> {
-        done(())
-    }
+    async fn lookup(&self, _: &Machine, _: &Actor, _: &Inode, _: &Inode) {}
 
-    fn unlink<'a>(&'a self, _: &'a Machine, _: &'a Actor, _: &'a Inode, inode: &'a Inode) -> Work<'a> {
+    async fn unlink(&self, _: &Machine, _: &Actor, _: &Inode, inode: &Inode) {
         self.release(inode, 0);
-        done(())
     }
 
-    fn rename<'a>(&'a self, _: &'a Machine, _: &'a Actor, _: &'a Inode, _: &'a Inode, _: &'a Inode) -> Work<'a> {
-        done(())
-    }
+    async fn rename(&self, _: &Machine, _: &Actor, _: &Inode, _: &Inode, _: &Inode) {}
 
-    fn truncate<'a>(&'a self, _: &'a Machine, _: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a> {
+    async fn truncate(&self, _: &Machine, _: &Actor, inode: &Inode, bytes: u64) {
         self.release(inode, bytes.div_ceil(PAGE_BYTES));
-        done(())
     }
 
-    fn preallocate<'a>(&'a self, _: &'a Machine, _: &'a Actor, inode: &'a Inode, pages: PageRange) -> Work<'a> {
+    async fn preallocate(&self, _: &Machine, _: &Actor, inode: &Inode, pages: PageRange) {
         let mut first = pages.first;
         while first < pages.end() {
             let rest = PageRange { first, count: pages.end() - first };
             first += self.place(inode, rest, true).pages;
         }
-        done(())
     }
 
-    fn before_write<'a>(&'a self, _: &'a Machine, _: &'a Actor, _: &'a Inode, _: u64, _: u64) -> Work<'a> {
-        done(())
-    }
+    async fn before_write(&self, _: &Machine, _: &Actor, _: &Inode, _: u64, _: u64) {}
 
-    fn map<'a>(&'a self, _: &'a Machine, _: &'a Actor, inode: &'a Inode, pages: PageRange) -> Work<'a, Extent> {
-        done(self.mapped(inode, pages))
+    async fn map(&self, _: &Machine, _: &Actor, inode: &Inode, pages: PageRange) -> Extent {
+        self.mapped(inode, pages)
     }
 
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent {
         self.place(inode, pages, false)
     }
 
-    fn allocate<'a>(&'a self, _: &'a Machine, _: &'a Actor, inode: &'a Inode, pages: PageRange) -> Work<'a, Extent> {
-        done(self.place(inode, pages, true))
+    async fn allocate(&self, _: &Machine, _: &Actor, inode: &Inode, pages: PageRange) -> Extent {
+        self.place(inode, pages, true)
     }
 
-    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, _: &'a Inode, _: bool) -> Work<'a> {
-        self.sync_all(machine, actor)
+    async fn sync(&self, machine: &Machine, actor: &Actor, _: &Inode, _: bool) {
+        self.sync_all(machine, actor).await
     }
 
-    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a> {
-        Box::pin(async move {
-            machine.perform(flush_bio(actor)).await;
-        })
+    async fn sync_all(&self, machine: &Machine, actor: &Actor) {
+        machine.perform(flush_bio(actor)).await;
     }
 
     fn class_of_block(&self, _page: u64) -> Class {

@@ -25,10 +25,11 @@ pub mod log;
 pub mod node;
 mod operations;
 
-use super::{Actor, Extent, FileSystem, Inode, Work, WritebackEnd};
+use super::{Actor, Extent, FileSystem, Inode, WritebackEnd};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan, frames};
 use crate::executor::wait::Semaphore;
 use crate::machine::Machine;
+use async_trait::async_trait;
 use layout::Layout;
 use log::Log;
 use node::{Change, State};
@@ -168,6 +169,7 @@ async fn ready_block(machine: &Machine, actor: &Actor, block: u64, is_new: bool)
     }
 }
 
+#[async_trait(?Send)]
 impl FileSystem for Xfs {
     fn name(&self) -> &'static str {
         "xfs"
@@ -181,123 +183,71 @@ impl FileSystem for Xfs {
         machine.spawn_kernel(async move { self.log.work_periodically(&worked).await });
     }
 
-    fn create<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        directory: &'a Inode,
-        inode: &'a Inode,
-    ) -> Work<'a> {
-        Box::pin(self.make(machine, actor, directory, inode))
+    async fn create(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
+        self.make(machine, actor, directory, inode).await
     }
 
-    fn lookup<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        directory: &'a Inode,
-        inode: &'a Inode,
-    ) -> Work<'a> {
-        Box::pin(self.find(machine, actor, directory, inode))
+    async fn lookup(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
+        self.find(machine, actor, directory, inode).await
     }
 
-    fn unlink<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        directory: &'a Inode,
-        inode: &'a Inode,
-    ) -> Work<'a> {
-        Box::pin(self.remove(machine, actor, directory, inode))
+    async fn unlink(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
+        self.remove(machine, actor, directory, inode).await
     }
 
-    fn rename<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        from: &'a Inode,
-        to: &'a Inode,
-        inode: &'a Inode,
-    ) -> Work<'a> {
-        Box::pin(self.move_entry(machine, actor, from, to, inode))
+    async fn rename(&self, machine: &Machine, actor: &Actor, from: &Inode, to: &Inode, inode: &Inode) {
+        self.move_entry(machine, actor, from, to, inode).await
     }
 
-    fn truncate<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, bytes: u64) -> Work<'a> {
-        Box::pin(self.cut(machine, actor, inode, bytes))
+    async fn truncate(&self, machine: &Machine, actor: &Actor, inode: &Inode, bytes: u64) {
+        self.cut(machine, actor, inode, bytes).await
     }
 
-    fn preallocate<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a> {
-        Box::pin(self.fill_holes(machine, actor, inode, pages))
+    async fn preallocate(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) {
+        self.fill_holes(machine, actor, inode, pages).await
     }
 
-    fn before_write<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        _offset: u64,
-        _length: u64,
-    ) -> Work<'a> {
-        Box::pin(self.change_times(machine, actor, inode))
+    async fn before_write(&self, machine: &Machine, actor: &Actor, inode: &Inode, _offset: u64, _length: u64) {
+        self.change_times(machine, actor, inode).await
     }
 
-    fn map<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a, Extent> {
-        Box::pin(async move {
-            let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.tree.leaf(pages.first));
-            if let Some(leaf) = leaf {
-                machine.read_block(actor, leaf).await;
-            }
-            self.place_to_read(inode, pages)
-        })
+    async fn map(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent {
+        let leaf = self.state.borrow().nodes.get(&inode.number).and_then(|node| node.tree.leaf(pages.first));
+        if let Some(leaf) = leaf {
+            machine.read_block(actor, leaf).await;
+        }
+        self.place_to_read(inode, pages)
     }
 
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent {
         self.place_to_write(inode, pages)
     }
 
-    fn allocate<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
-        pages: PageRange,
-    ) -> Work<'a, Extent> {
-        Box::pin(self.allocate_pages(machine, actor, inode, pages))
+    async fn allocate(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent {
+        self.allocate_pages(machine, actor, inode, pages).await
     }
 
     fn write_completed(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         self.convert_later(machine, written)
     }
 
-    fn direct_write_completed<'a>(
-        &'a self,
-        machine: &'a Machine,
-        actor: &'a Actor,
-        inode: &'a Inode,
+    async fn direct_write_completed(
+        &self,
+        machine: &Machine,
+        actor: &Actor,
+        inode: &Inode,
         pages: PageRange,
         size_bytes: u64,
-    ) -> Work<'a> {
-        Box::pin(self.convert(machine, actor, inode.number, pages, size_bytes))
+    ) {
+        self.convert(machine, actor, inode.number, pages, size_bytes).await
     }
 
-    fn sync<'a>(&'a self, machine: &'a Machine, actor: &'a Actor, inode: &'a Inode, is_data_only: bool) -> Work<'a> {
-        Box::pin(self.sync_file(machine, actor, inode.number, is_data_only))
+    async fn sync(&self, machine: &Machine, actor: &Actor, inode: &Inode, is_data_only: bool) {
+        self.sync_file(machine, actor, inode.number, is_data_only).await
     }
 
-    fn sync_all<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Work<'a> {
-        Box::pin(self.make_durable(machine, actor, self.log.last_id()))
+    async fn sync_all(&self, machine: &Machine, actor: &Actor) {
+        self.make_durable(machine, actor, self.log.last_id()).await
     }
 
     fn class_of_block(&self, page: u64) -> Class {

@@ -16,7 +16,7 @@
 //!
 //! The rules that all schedulers keep, and that the conformance suite checks, are in `docs/schedulers/README.md`.
 
-use crate::account::{Account, AccountId};
+use crate::account::{Account, AccountId, Deadlines};
 use crate::call::{Call, CallId, FileId};
 use crate::cause::CauseSet;
 use crate::request::{BlockRequest, Completion};
@@ -109,6 +109,24 @@ pub trait Scheduler: Send {
     /// An account closed. Nothing of it is queued or outstanding, and it has no children.
     fn account_closed(&mut self, now: Time, account: AccountId) {
         let _ = (now, account);
+    }
+
+    /// Whether the scheduler starts the writeback of everything that becomes dirty, by [`Wish::StartWriteback`]: then
+    /// the host starts no flusher of its own (split-level paper, sections 4.2 and 7.1.2). Constant.
+    fn owns_writeback(&self) -> bool {
+        false
+    }
+
+    /// The host lets at most so many bytes of memory be dirty: beyond that it makes writers wait by itself. Told before
+    /// anything is dirty, and again when it changes.
+    fn dirty_memory_limited(&mut self, now: Time, bytes_max: u64) {
+        let _ = (now, bytes_max);
+    }
+
+    /// A single file was promised deadlines, which go before those of the accounts that use it; what is `None` stays
+    /// with the account. Told again when they change; a file with none at all is an ordinary one.
+    fn file_promised(&mut self, now: Time, file: FileId, deadlines: &Deadlines) {
+        let _ = (now, file, deadlines);
     }
 
     /// A process entered a system call.

@@ -7,6 +7,8 @@
 pub mod block_deadline;
 pub mod cfq;
 pub mod device_window;
+pub mod dirty_ledger;
+pub mod keyed_slab;
 pub mod min_tree;
 pub mod noop;
 mod registry;

@@ -85,6 +85,9 @@ impl Machine {
         accounts: &AccountTree,
     ) -> Machine {
         accounts.iter().for_each(|account| scheduler.account_opened(Time::ZERO, account));
+        scheduler.dirty_memory_limited(Time::ZERO, config.memory_bytes / 100 * u64::from(config.dirty_ratio));
+        let has_flusher = config.has_flusher && !scheduler.owns_writeback();
+        let config = MachineConfig { has_flusher, ..config };
         let slots = || Semaphore::new(u64::from(config.requests_max));
         let rooms = Rooms {
             executor: Executor::default(),

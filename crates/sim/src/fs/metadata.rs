@@ -113,7 +113,7 @@ impl Machine {
             length: (pages.count * PAGE_BYTES) as u32,
             is_sync,
             is_forced: false,
-            file: None,
+            file: Some(InodeNumber::DEVICE.file()),
             end: BioEnd::Pages(span, group),
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod block_deadline;
 pub mod cfq;
+pub mod cost_model;
 pub mod device_window;
 pub mod dirty_ledger;
 pub mod keyed_slab;

@@ -1,6 +1,9 @@
-//! How many events the simulator takes in a second of a core's time (not of the clock's: the machine may be busy). An event is a task that runs, or something
-//! that the trace has: a call's entry or return, a stretch of pages dirtied or freed, a request added, dispatched or
-//! completed.
+//! How many events the simulator takes in a second of a core's time (not of the clock's: the machine may be busy). An
+//! event is a task that runs, or something that the trace has: a call's entry or return, a stretch of pages dirtied or
+//! freed, a request added, dispatched or completed.
+//!
+//! `events` runs every load; `events NUMBER [SHARE]` runs one of them, for this share of its simulated time, as a profiler
+//! needs it.
 
 use plimsoll_core::*;
 use plimsoll_sim::block::{Bio, BioEnd};
@@ -94,7 +97,14 @@ fn main() {
         ("whole stack, 32 processes", "nvme", 4.0, processes),
         ("whole stack, 8 writers in memory", "nvme", 1.0, memory_writers),
     ];
-    for (name, device, seconds, load) in loads {
+    let mut arguments = std::env::args().skip(1);
+    let only = arguments.next().map(|number| number.parse::<usize>().expect("a load's number, from 0"));
+    let share = arguments.next().map_or(1.0, |share| share.parse::<f64>().expect("a share of the simulated time"));
+    for (number, (name, device, seconds, load)) in loads.into_iter().enumerate() {
+        if only.is_some_and(|only| only != number) {
+            continue;
+        }
+        let seconds = seconds * share;
         let (mut simulation, session) = simulation(device);
         load(simulation.machine(), session);
         let started = cpu_seconds();

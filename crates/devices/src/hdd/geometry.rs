@@ -18,21 +18,56 @@
 //! its own number of sectors per track.
 
 use super::parameters::HddParameters;
+use plimsoll_core::Span;
 
 /// Bytes of a sector.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Where a sector is.
+/// What the arm can stand at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Track {
     /// Cylinder, 0 at the rim.
     pub cylinder: u64,
     /// Head within the cylinder.
     pub head: u64,
-    /// Stream time of the sector's beginning, ns.
-    pub stream_ns: u64,
-    /// Stream time of the sector's end, ns.
-    pub stream_end_ns: u64,
+}
+
+/// Sectors that follow each other, and where they lie: what costs divisions, worked out once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// First sector.
+    pub start: u64,
+    /// The sector after the last one; above `start`.
+    pub end: u64,
+    /// Where the first one is.
+    pub track: Track,
+    /// Where on its track, as a part of a revolution, ns.
+    pub angle_ns: u64,
+    /// Stream time of the first one's beginning, ns.
+    pub begin_ns: u64,
+    /// Stream time of the last one's end, ns.
+    pub end_ns: u64,
+}
+
+impl Stretch {
+    /// Number of sectors.
+    pub fn sectors(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// From the first one's beginning to the last one's end.
+    pub fn transfer(&self) -> Span {
+        Span::from_nanos(self.end_ns - self.begin_ns)
+    }
+}
+
+/// Where a sector is.
+struct Place<'a> {
+    zone: &'a Zone,
+    track: Track,
+    /// Stream time of the track's beginning, ns.
+    track_ns: u64,
+    in_track: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -105,19 +140,38 @@ impl Geometry {
         self.cylinders
     }
 
-    /// Where `sector` lies; it must be below [`sectors`](Geometry::sectors). O(log zones).
-    pub fn place(&self, sector: u64) -> Place {
+    fn place(&self, sector: u64) -> Place<'_> {
         let zone = &self.zones[self.zones.partition_point(|zone| zone.sector_first <= sector) - 1];
         let (track, in_track) = divide(sector - zone.sector_first, zone.sectors_per_track);
         let (cylinder, head) = divide(track, self.heads);
         let track_ns =
             zone.stream_first_ns + cylinder * self.cylinder_ns + head * (self.revolution_ns + self.head_skew_ns);
-        Place {
-            cylinder: zone.cylinder_first + cylinder,
-            head,
-            stream_ns: track_ns + in_track * self.revolution_ns / zone.sectors_per_track,
-            stream_end_ns: track_ns + (in_track + 1) * self.revolution_ns / zone.sectors_per_track,
-        }
+        Place { zone, track: Track { cylinder: zone.cylinder_first + cylinder, head }, track_ns, in_track }
+    }
+
+    /// Stream time of the beginning of the sector that lies so many behind `place` on its track, or of the track's end.
+    fn stream_ns(&self, place: &Place<'_>, sectors: u64) -> u64 {
+        place.track_ns + (place.in_track + sectors) * self.revolution_ns / place.zone.sectors_per_track
+    }
+
+    /// The track of `sector`; it must be below [`sectors`](Geometry::sectors). O(log zones).
+    pub fn track(&self, sector: u64) -> Track {
+        self.place(sector).track
+    }
+
+    /// Stream time of the end of the last sector before `end`; there must be one. O(log zones).
+    pub fn end_ns(&self, end: u64) -> u64 {
+        self.stream_ns(&self.place(end - 1), 1)
+    }
+
+    /// Where the sectors `[start, end)` lie; there must be one, and none at or above [`sectors`](Geometry::sectors).
+    /// O(log zones).
+    pub fn stretch(&self, start: u64, end: u64) -> Stretch {
+        let first = self.place(start);
+        let begin_ns = self.stream_ns(&first, 0);
+        let is_one_track = first.in_track + (end - start) <= first.zone.sectors_per_track;
+        let end_ns = if is_one_track { self.stream_ns(&first, end - start) } else { self.end_ns(end) };
+        Stretch { start, end, track: first.track, angle_ns: begin_ns % self.revolution_ns, begin_ns, end_ns }
     }
 
     /// The number of sectors that a stream from sector 0 has passed entirely by `stream_ns`. O(log zones).

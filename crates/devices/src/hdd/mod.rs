@@ -35,7 +35,7 @@ mod tests;
 mod write_cache;
 
 use crate::{DeviceModel, DeviceRequest, Finished};
-use geometry::{Geometry, Place, SECTOR_BYTES, SeekCurve};
+use geometry::{Geometry, SECTOR_BYTES, SeekCurve, Stretch, Track};
 use parameters::HddParameters;
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use queue::{Command, Queue};
@@ -49,6 +49,15 @@ use write_cache::WriteCache;
 enum Blocked {
     Flush { token: u64, ready: Time },
     Write(Command),
+}
+
+/// The arm at a moment when it may leave for somewhere else.
+#[derive(Clone, Copy, Debug)]
+struct Arm {
+    at: Time,
+    track: Track,
+    /// The angle that is under the heads then.
+    angle_ns: u64,
 }
 
 /// A disk drive. Every call costs O(window + log outstanding), a flush with a write cache O(extents).
@@ -128,51 +137,71 @@ impl Hdd {
         Span::from_nanos(sectors * SECTOR_BYTES * 1_000_000_000 / self.parameters.interface_bytes_per_second)
     }
 
-    /// Where the head is at `at`, when nothing else moves the arm.
-    fn head_place(&self, at: Time) -> Place {
-        let sector = match &self.buffer.stream {
-            Some(stream) => stream.position(&self.geometry, at).saturating_sub(1),
-            None => self.head_sector,
-        };
-        self.geometry.place(sector)
+    /// Where the head is when the stream, if there is one, has read everything before `position`.
+    fn head_track(&self, position: Option<u64>) -> Track {
+        self.geometry.track(position.map_or(self.head_sector, |position| position.saturating_sub(1)))
     }
 
-    /// When the beginning of `target` is under the head, for an arm that leaves `head` at `at`.
-    fn access_at(&self, at: Time, head: Place, target: Place, is_write: bool) -> Time {
-        let distance = head.cylinder.abs_diff(target.cylinder);
-        let switch_ns = if head.head == target.head { 0 } else { self.parameters.head_switch_us * 1_000 };
+    /// An arm that may leave `track` at `at`.
+    fn arm(&self, at: Time, track: Track) -> Arm {
+        let revolution_ns = self.parameters.revolution_ns;
+        Arm { at, track, angle_ns: (at.as_nanos() % revolution_ns + self.phase_ns) % revolution_ns }
+    }
+
+    /// How long the arm needs from one track to another, settling included.
+    fn seek(&self, from: Track, to: Track, is_write: bool) -> Span {
+        let distance = from.cylinder.abs_diff(to.cylinder);
+        let switch_ns = if from.head == to.head { 0 } else { self.parameters.head_switch_us * 1_000 };
         let extra_us = match (distance, is_write) {
             (..=1, _) => 0,
             (_, false) => self.parameters.seek_start_us,
             (_, true) => self.parameters.seek_start_us + self.parameters.write_settle_us,
         };
-        let arrived = at + Span::from_nanos(self.seek.seek_ns(distance).max(switch_ns) + extra_us * 1_000);
-        let revolution_ns = self.parameters.revolution_ns;
-        let angle_ns = (arrived.as_nanos() % revolution_ns + self.phase_ns) % revolution_ns;
-        let wait_ns = (target.stream_ns % revolution_ns + revolution_ns - angle_ns) % revolution_ns;
-        arrived + Span::from_nanos(wait_ns)
+        Span::from_nanos(self.seek.seek_ns(distance).max(switch_ns) + extra_us * 1_000)
     }
 
-    /// When the first sector of a waiting command could be had, by an arm that is free at `at`.
-    fn command_access_at(&self, at: Time, head: Place, command: &Command) -> Time {
-        let at = at.max(command.ready);
+    /// When the beginning of `target` is under the head of an arm that leaves now, unless that is `limit` or later. It
+    /// comes by once a revolution; the first time after the arm is there counts. So the time until it comes by at all
+    /// bounds the answer, and most candidates need no seek worked out.
+    fn access_before(&self, arm: &Arm, target: &Stretch, is_write: bool, limit: Time) -> Option<Time> {
+        let revolution_ns = self.parameters.revolution_ns;
+        let behind_ns = if target.angle_ns < arm.angle_ns { revolution_ns } else { 0 };
+        let gap_ns = target.angle_ns + behind_ns - arm.angle_ns;
+        if arm.at + Span::from_nanos(gap_ns) >= limit {
+            return None;
+        }
+        let missed_ns = self.seek(arm.track, target.track, is_write).as_nanos().saturating_sub(gap_ns);
+        let turns = missed_ns.div_ceil(revolution_ns);
+        Some(arm.at + Span::from_nanos(gap_ns + turns * revolution_ns)).filter(|&at| at < limit)
+    }
+
+    /// When the beginning of `target` is under the head, for an arm that may leave at once.
+    fn access_at(&self, arm: &Arm, target: &Stretch, is_write: bool) -> Time {
+        self.access_before(arm, target, is_write, Time::MAX).unwrap_or(Time::MAX)
+    }
+
+    /// When the first sector of a waiting command could be had, unless that is `limit` or later.
+    fn command_access_before(&self, arm: &Arm, command: &Command, limit: Time) -> Option<Time> {
         match &self.buffer.stream {
-            Some(stream) if !command.is_write && stream.continues(command.start) => {
-                stream.reaches(&self.geometry, command.start).max(at)
+            Some(stream) if !command.is_write && stream.continues(command.stretch.start) => {
+                let at = arm.at.max(command.ready).max(stream.reaches(&self.geometry, command.stretch.start));
+                Some(at).filter(|&at| at < limit)
             }
-            _ => self.access_at(at, head, self.geometry.place(command.start), command.is_write),
+            _ if command.ready > arm.at => {
+                let later = self.arm(command.ready, arm.track);
+                self.access_before(&later, &command.stretch, command.is_write, limit)
+            }
+            _ => self.access_before(arm, &command.stretch, command.is_write, limit),
         }
     }
 
-    /// Moves the arm, no earlier than `at`, and transfers `[start, end)`. Returns when that is done.
-    fn transfer(&mut self, at: Time, start: u64, end: u64, is_write: bool) -> Time {
+    /// Moves the arm, no earlier than `at`, and transfers the stretch. Returns when that is done.
+    fn transfer(&mut self, at: Time, stretch: &Stretch, is_write: bool) -> Time {
         let at = at.max(self.free_at);
-        let first = self.geometry.place(start);
-        let access_at = self.access_at(at, self.head_place(at), first, is_write);
-        self.buffer.stop(&self.geometry, at);
-        let transfer_ns = self.geometry.place(end - 1).stream_end_ns - first.stream_ns;
-        self.free_at = access_at + Span::from_nanos(transfer_ns);
-        self.head_sector = end - 1;
+        let position = self.buffer.stop(&self.geometry, at);
+        let arm = self.arm(at, self.head_track(position));
+        self.free_at = self.access_at(&arm, stretch, is_write) + stretch.transfer();
+        self.head_sector = stretch.end - 1;
         self.sectors_leaving = 0;
         self.free_at
     }
@@ -185,9 +214,11 @@ impl Hdd {
             return;
         }
         let anchor = stream.limit;
-        let restart = stream.is_stalled(&self.geometry, at).then(|| {
-            let target = self.geometry.place(anchor);
-            (target.stream_ns, self.access_at(at, self.head_place(at), target, false))
+        let position = stream.position(&self.geometry, at);
+        let restart = (position >= stream.limit).then(|| {
+            let target = self.geometry.stretch(anchor, anchor + 1);
+            let arm = self.arm(at, self.head_track(Some(position)));
+            (target.begin_ns, self.access_at(&arm, &target, false))
         });
         let Some(stream) = &mut self.buffer.stream else { return };
         if let Some((anchor_ns, anchored_at)) = restart {
@@ -198,39 +229,37 @@ impl Hdd {
     }
 
     fn serve_read(&mut self, at: Time, command: &Command) -> Time {
-        let at = at.max(command.ready);
-        if self.buffer.stream.as_ref().is_some_and(|stream| stream.continues(command.start)) {
-            self.extend_stream(at, command.end);
+        let (at, stretch) = (at.max(command.ready), &command.stretch);
+        if self.buffer.stream.as_ref().is_some_and(|stream| stream.continues(stretch.start)) {
+            self.extend_stream(at, stretch.end);
             if let Some(stream) = &self.buffer.stream {
-                let reached = stream.reaches(&self.geometry, command.end);
-                return reached.max(at + self.cable(command.end - command.start));
+                let reached = stream.reaches(&self.geometry, stretch.end);
+                return reached.max(at + self.cable(stretch.sectors()));
             }
         }
-        let done = self.transfer(at, command.start, command.end, false);
-        let first = self.geometry.place(command.start);
-        let transfer_ns = self.geometry.place(command.end - 1).stream_end_ns - first.stream_ns;
-        let limit = command.end + self.parameters.read_ahead_bytes / SECTOR_BYTES;
+        let done = self.transfer(at, stretch, false);
+        let limit = stretch.end + self.parameters.read_ahead_bytes / SECTOR_BYTES;
         self.buffer.stream = Some(Stream {
-            begin: command.start,
-            anchor: command.start,
-            anchor_ns: first.stream_ns,
-            anchored_at: done.saturating_sub(Span::from_nanos(transfer_ns)),
+            begin: stretch.start,
+            anchor: stretch.start,
+            anchor_ns: stretch.begin_ns,
+            anchored_at: done.saturating_sub(stretch.transfer()),
             limit: limit.min(self.geometry.sectors()),
         });
         done
     }
 
-    fn write_through(&mut self, at: Time, start: u64, end: u64) -> Time {
-        let done = self.transfer(at, start, end, true);
-        self.buffer.invalidate(start, end);
+    fn write_through(&mut self, at: Time, stretch: &Stretch) -> Time {
+        let done = self.transfer(at, stretch, true);
+        self.buffer.invalidate(stretch.start, stretch.end);
         done
     }
 
     /// Gives the arm to a command of the host.
     fn serve(&mut self, at: Time, command: &Command) {
         let done = if command.is_write {
-            self.cache.remove(command.start, command.end);
-            self.write_through(at.max(command.ready), command.start, command.end)
+            self.cache.remove(command.stretch.start, command.stretch.end);
+            self.write_through(at.max(command.ready), &command.stretch)
         } else {
             self.serve_read(at, command)
         };
@@ -248,7 +277,7 @@ impl Hdd {
     /// Writes one piece of the cache to the platters.
     fn destage(&mut self, at: Time) {
         if let Some(piece) = self.cache.take_next(self.head_sector) {
-            self.write_through(at, piece.start, piece.end);
+            self.write_through(at, &self.geometry.stretch(piece.start, piece.end));
             self.sectors_leaving = piece.end - piece.start;
         }
     }
@@ -271,9 +300,10 @@ impl Hdd {
                 self.served(token, self.free_at.max(ready));
             }
             Blocked::Write(command) => {
-                let sectors = command.end - command.start;
+                let Stretch { start, end, .. } = command.stretch;
+                let sectors = command.stretch.sectors();
                 self.drain(at, |cache| cache.has_room(sectors, 0));
-                self.cache.insert(command.start, command.end);
+                self.cache.insert(start, end);
                 self.served(command.token, self.free_at.max(command.ready + self.cable(sectors)));
             }
         }
@@ -289,8 +319,10 @@ impl Hdd {
             return true;
         }
         self.is_blocked_turn = true;
-        let head = self.head_place(at);
-        let position = self.queue.next_position(at, |command| self.command_access_at(at, head, command));
+        let position = self.buffer.stream.as_ref().map(|stream| stream.position(&self.geometry, at));
+        let arm = self.arm(at, self.head_track(position));
+        let access_before = |command: &Command, limit| self.command_access_before(&arm, command, limit);
+        let position = self.queue.next_position(at, access_before);
         let Some(command) = position.and_then(|position| self.queue.remove(at, position)) else { return false };
         self.serve(at, &command);
         true
@@ -318,7 +350,7 @@ impl Hdd {
     }
 
     fn submit_read(&mut self, now: Time, command: Command) {
-        let Command { start, end, ready, .. } = command;
+        let (Stretch { start, end, .. }, ready) = (command.stretch, command.ready);
         let is_streamed = self.is_streamed(start, end, ready);
         if !is_streamed && !self.buffer.holds(start, end) && !self.cache.holds(start, end) {
             self.queue.push(command);
@@ -331,11 +363,11 @@ impl Hdd {
     }
 
     fn submit_write(&mut self, now: Time, command: Command, is_forced: bool) {
-        let sectors = command.end - command.start;
+        let sectors = command.stretch.sectors();
         if is_forced || !self.cache.can_hold(sectors) {
             self.queue.push(command);
         } else if self.blocked.is_empty() && self.cache.has_room(sectors, self.sectors_leaving(now)) {
-            self.cache.insert(command.start, command.end);
+            self.cache.insert(command.stretch.start, command.stretch.end);
             self.finish(command.token, command.ready + self.cable(sectors));
             if self.free_at <= now {
                 self.destage(now);
@@ -359,8 +391,8 @@ impl DeviceModel for Hdd {
         self.advance(now);
         let ready = now + Span::from_micros(self.parameters.command_overhead_us);
         let (start, end) = self.sectors_of(&request);
-        let is_write = request.operation.is_write();
-        let command = Command { token: request.token, is_write, start, end, arrived: now, ready };
+        let (is_write, stretch) = (request.operation.is_write(), self.geometry.stretch(start, end));
+        let command = Command { token: request.token, is_write, stretch, arrived: now, ready };
         match request.operation {
             Operation::Flush if self.cache.is_clean() && self.sectors_leaving(now) == 0 => {
                 self.finish(request.token, ready);

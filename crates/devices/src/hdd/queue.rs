@@ -5,6 +5,7 @@
 //! commands that keep coming would hold a far one back for ever, so one that the drive has looked at for too long goes
 //! first. That time counts from when the drive first sees it, or a long queue would turn into first come, first served.
 
+use super::geometry::Stretch;
 use plimsoll_core::{Span, Time};
 use std::collections::VecDeque;
 
@@ -15,10 +16,8 @@ pub struct Command {
     pub token: u64,
     /// Whether it writes.
     pub is_write: bool,
-    /// First sector.
-    pub start: u64,
-    /// The sector after its last one; above `start`.
-    pub end: u64,
+    /// What it reads or writes.
+    pub stretch: Stretch,
     /// When it came.
     pub arrived: Time,
     /// When the drive has decoded it and the arm can start.
@@ -55,19 +54,20 @@ impl Queue {
         self.commands.push_back((command, command.arrived));
     }
 
-    /// The commands that the drive looks at, oldest first.
-    pub fn window(&self) -> impl Iterator<Item = &Command> {
-        self.commands.iter().take(self.window).map(|(command, _)| command)
-    }
-
     /// Where in the queue the command stands that goes next at `now`: the oldest if it has been looked at for too long,
-    /// otherwise the one of the window with the least `access_at`, the older of equals. O(window).
-    pub fn next_position(&self, now: Time, access_at: impl Fn(&Command) -> Time) -> Option<usize> {
+    /// otherwise the one of the window that can be had soonest, the older of equals. `access_before` says when a command
+    /// can be had, or nothing if that is not before the time it is given: it may stop there. O(window).
+    pub fn next_position(&self, now: Time, access_before: impl Fn(&Command, Time) -> Option<Time>) -> Option<usize> {
         let (_, seen) = self.commands.front()?;
-        if now.since(*seen) >= self.age_max {
-            return Some(0);
+        let (mut soonest, mut position) = (Time::MAX, 0);
+        if now.since(*seen) < self.age_max {
+            for (candidate, (command, _)) in self.commands.iter().take(self.window).enumerate() {
+                if let Some(at) = access_before(command, soonest) {
+                    (soonest, position) = (at, candidate);
+                }
+            }
         }
-        self.window().enumerate().min_by_key(|(_, command)| access_at(command)).map(|(position, _)| position)
+        Some(position)
     }
 
     /// Takes the command at `position` of the window out at `now`, so that another comes into the window. O(window).

@@ -30,18 +30,13 @@ impl Stream {
         passed.clamp(self.anchor, self.limit.max(self.anchor))
     }
 
-    /// Whether it has stopped at its limit by `at`.
-    pub fn is_stalled(&self, geometry: &Geometry, at: Time) -> bool {
-        self.position(geometry, at) >= self.limit
-    }
-
     /// When everything before `end`, at most the limit, is in the buffer; what lies before the anchor has long been
     /// there. O(log zones).
     pub fn reaches(&self, geometry: &Geometry, end: u64) -> Time {
         if end <= self.anchor {
             return Time::ZERO;
         }
-        self.anchored_at + Span::from_nanos(geometry.place(end - 1).stream_end_ns - self.anchor_ns)
+        self.anchored_at + Span::from_nanos(geometry.end_ns(end) - self.anchor_ns)
     }
 
     /// Whether a read that starts at `start` can be served from it without moving the arm.
@@ -72,16 +67,16 @@ impl ReadBuffer {
         self.segments.iter().any(|segment| segment.start <= start && end <= segment.end)
     }
 
-    /// Ends the stream at `at` and keeps the last of what it read.
-    pub fn stop(&mut self, geometry: &Geometry, at: Time) {
-        let Some(stream) = self.stream.take() else { return };
+    /// Ends the stream at `at` and keeps the last of what it read. The sector that it came to, if there was a stream.
+    pub fn stop(&mut self, geometry: &Geometry, at: Time) -> Option<u64> {
+        let stream = self.stream.take()?;
         let end = stream.position(geometry, at);
         let begin = stream.begin.max(end.saturating_sub(self.segment_sectors));
-        if self.segments.is_empty() || begin >= end {
-            return;
+        if !self.segments.is_empty() && begin < end {
+            self.segments[self.segment_next] = begin..end;
+            self.segment_next = (self.segment_next + 1) % self.segments.len();
         }
-        self.segments[self.segment_next] = begin..end;
-        self.segment_next = (self.segment_next + 1) % self.segments.len();
+        Some(end)
     }
 
     /// Forgets what `[start, end)` overwrites. O(segments).

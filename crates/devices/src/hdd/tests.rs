@@ -62,11 +62,13 @@ fn every_sector_lies_where_a_walk_over_the_platters_finds_it() {
     let walked = walk(&parameters, geometry.cylinders());
     assert!(walked.len() as u64 >= geometry.sectors() && geometry.sectors() == 1_000);
     for (sector, &(cylinder, head, begin_ns, end_ns)) in walked.iter().enumerate().take(1_000) {
-        let place = geometry.place(sector as u64);
-        assert_eq!(
-            (place.cylinder, place.head, place.stream_ns, place.stream_end_ns),
-            (cylinder, head, begin_ns, end_ns)
-        );
+        for sectors in [1, 2, 11, 12, 24, 70].into_iter().filter(|sectors| sector + sectors <= 1_000) {
+            let stretch = geometry.stretch(sector as u64, (sector + sectors) as u64);
+            let (_, _, _, last_ns) = walked[sector + sectors - 1];
+            assert_eq!((stretch.track.cylinder, stretch.track.head), (cylinder, head));
+            assert_eq!((stretch.begin_ns, stretch.end_ns, stretch.sectors()), (begin_ns, last_ns, sectors as u64));
+            assert_eq!(stretch.angle_ns, begin_ns % parameters.revolution_ns);
+        }
         assert_eq!(geometry.sectors_passed(end_ns), sector as u64 + 1, "just passed");
         assert_eq!(geometry.sectors_passed(end_ns - 1), sector as u64, "not quite passed");
     }
@@ -150,9 +152,10 @@ proptest! {
     #[test]
     fn the_drive_serves_what_it_can_reach_soonest(
         seed in any::<u64>(),
+        command_overhead_us in 0u64..300,
         steps in proptest::collection::vec((0u64..600_000, 0u64..990, 1u64..10), 1..40),
     ) {
-        let parameters = HddParameters { window: 4, ..small() };
+        let parameters = HddParameters { window: 4, command_overhead_us, ..small() };
         let mut drive = Hdd::new(&parameters, seed);
         let walked = walk(&parameters, drive.geometry.cylinders());
         let mut now_ns = 0;

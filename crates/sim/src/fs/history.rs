@@ -34,6 +34,8 @@ pub struct History {
     pub joins: Vec<(u64, u64, Time)>,
     /// When blocks were metadata no longer.
     pub forgotten: BTreeMap<u64, Vec<Time>>,
+    /// When the log's tail moved, and by how many blocks: what they held is not needed any more.
+    pub tail_moves: Vec<(Time, u64)>,
 }
 
 impl History {
@@ -43,6 +45,10 @@ impl History {
 
     pub(crate) fn forgotten(&mut self, block: u64, now: Time) {
         self.forgotten.entry(block).or_default().push(now);
+    }
+
+    pub(crate) fn tail_moved(&mut self, blocks: u64, now: Time) {
+        self.tail_moves.push((now, blocks));
     }
 
     pub(crate) fn committed(

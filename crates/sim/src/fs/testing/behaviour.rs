@@ -1,7 +1,7 @@
 //! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
 
 use super::oracle::{Disk, assert_order};
-use super::{Bench, KINDS, Kind, Setup, at};
+use super::{Bench, KINDS, Kind, Setup, Under, at};
 use crate::fs::class;
 use crate::process::Bytes;
 use plimsoll_core::{CallKind, CauseSet, Class, Operation, Span};
@@ -254,4 +254,31 @@ fn files_that_grow_side_by_side_lie_in_few_pieces() {
         simulation.run_to_completion();
         assert!(pieces.borrow().iter().all(|&count| count < 32), "{kind:?}: 256 appends, {:?} pieces", pieces.borrow());
     }
+}
+
+/// While the log has no room for the transaction that says so, the file's block still reads as zero.
+#[test]
+fn pages_stay_in_writeback_until_their_blocks_count_as_written() {
+    let mut setup = Setup::new(Kind::Xfs, "nvme");
+    setup.log_blocks = Some(1024);
+    let Bench { mut simulation, sessions, under, .. } = setup.build();
+    let machine = simulation.machine().clone();
+    machine.spawn("writer", sessions[0], |process| async move {
+        let file = process.create("/file").await.unwrap();
+        file.allocate(0, 4.kib()).await;
+        file.write(0, 4.kib()).await;
+        process.sleep_until(at(1.0)).await;
+        file.fsync().await;
+    });
+    simulation.run_until(at(0.5));
+    let Under::Xfs(xfs) = under.clone() else { unreachable!("it was built so") };
+    for _ in 0..1024 {
+        let (xfs, machine) = (xfs.clone(), machine.clone());
+        machine.clone().spawn_kernel(async move { xfs.log.reserve(&machine).await });
+    }
+    simulation.run_until(at(1.5));
+    let file = machine.inode_of("/file").unwrap();
+    assert!(under.places(file)[0].is_unwritten, "the log has no room");
+    assert!(machine.cache.borrow().mapping(file).unwrap().is_writeback(0));
+    assert_eq!(machine.statistics.of("writer").count(CallKind::Fsync), 0, "fsync waits for the page");
 }

@@ -89,6 +89,8 @@ impl Log {
         let mut state = self.state.borrow_mut();
         let blocks = blocks.min(state.ring.reclaimed());
         state.ring.release(blocks);
+        #[cfg(test)]
+        self.history.borrow_mut().tail_moved(blocks, machine.now());
         drop(state);
         self.note_change(machine);
     }

@@ -54,6 +54,8 @@ impl Journal {
     /// Writes the journal's superblock: the tail moves, and `blocks` that were reclaimed before are free. What they held
     /// must be durable in place.
     pub(super) async fn move_tail(&self, machine: &Machine, actor: &Actor, blocks: u64) {
+        #[cfg(test)]
+        self.history.borrow_mut().tail_moved(blocks, machine.now());
         machine.perform(self.superblock_bio(actor)).await;
         self.state.borrow_mut().log.release(blocks);
         self.note_change(machine);

@@ -1,12 +1,12 @@
 //! The built-in scenarios: the fast ones run here, with one seed, twice. What takes longer than some seconds without
-//! optimisation (`split-fig1`, `split-fig6`, `split-fig10`, `device-curves`) is only read here, and run by
+//! optimisation (`split-fig1`, `split-fig6`, `split-fig9`, `split-fig10`, `device-curves`) is only read here, and run by
 //! `plimsoll scenario run all` with an optimised binary.
 
 use plimsoll_lab::experiment::{self, Report};
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::scenario::{self, library};
 
-const FAST: &[&str] = &["split-fig3", "split-fig5", "split-fig9"];
+const FAST: &[&str] = &["split-fig3", "split-fig5"];
 
 fn run(name: &str) -> Report {
     let scenario = scenario::load(name, &[]).unwrap_or_else(|error| panic!("{error}"));

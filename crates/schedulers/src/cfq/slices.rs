@@ -40,14 +40,21 @@ impl Cfq {
         self.slice_ns(queue.class(), queue.is_sync, level_of(queue))
     }
 
+    /// How much later than a queue of the highest priority this one is put back, ns: for each other queue by as much as
+    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is new).
+    fn offset_ns(&self, index: usize) -> i64 {
+        let others = self.trees.busy().0.saturating_sub(1) as i64;
+        others * (self.slice_ns(self.queues[index].class(), true, 0) - self.slice_of(index))
+    }
+
     /// Puts a queue into its tree: the shorter its slice, and the more it overran the last, the later.
     pub(super) fn enlist(&mut self, now: Time, index: usize) {
         let (class, workload) = (self.queues[index].class(), self.queues[index].workload());
+        let offset_ns = self.offset_ns(index);
         let key = if class == IoClass::Idle {
             self.trees.remove(index);
             self.trees.last_idle().unwrap_or(key(now)) + IDLE_DELAY.as_nanos() as Key
         } else {
-            let offset_ns = self.slice_ns(class, true, 0) - self.slice_of(index);
             key(now) + offset_ns - std::mem::take(&mut self.queues[index].residue_ns)
         };
         self.trees.put(index, class, workload, key);

@@ -1,7 +1,13 @@
 //! What the machine is like. The defaults are the split-level paper's machine (section 5) with Linux's own settings.
 
+use crate::cache::PAGE_BYTES;
 use plimsoll_core::{AccountId, Span};
 
+/// The kernel's clock, ticks a second (`CONFIG_HZ` as distributions have it). What it counts in ticks is coarse: pauses of
+/// throttled writers, times of inodes.
+pub const TICKS_PER_SECOND: u64 = 250;
+/// One tick of it.
+pub const TICK: Span = Span::from_millis(1000 / TICKS_PER_SECOND);
 const KIB: u64 = 1024;
 const GIB: u64 = 1 << 30;
 
@@ -29,6 +35,9 @@ pub struct MachineConfig {
     /// Whether a page must not change while it is written (Linux 3.0 to 3.8 for all devices; since then only where the
     /// device asks for it).
     pub has_stable_pages: bool,
+    /// Bytes of memory that a write takes and dirties in one piece (a folio), a power of two and at least a page: a page in
+    /// older kernels; 2 MiB in XFS since Linux 5.18 and in ext4 since 6.16 (`mapping_max_folio_size`).
+    pub folio_bytes_max: u64,
     /// Read-ahead at the most, bytes (`read_ahead_kb`); 0 for none.
     pub read_ahead_bytes: u64,
     /// Longest request, bytes (`max_sectors_kb`: 512 in Linux 3.2, 1280 today).
@@ -79,6 +88,7 @@ impl Default for MachineConfig {
             dirty_writeback_interval: Span::from_secs(5),
             has_flusher: true,
             has_stable_pages: false,
+            folio_bytes_max: PAGE_BYTES,
             read_ahead_bytes: 128 * KIB,
             request_bytes_max: 512 * KIB as u32,
             requests_max: 128,

@@ -221,19 +221,23 @@ impl Machine {
         }
     }
 
-    /// Pages in memory become dirty for `causes`; the scheduler hears of it, and the flusher when the file was clean.
-    pub(crate) fn dirty(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet) {
+    /// Pages in memory become dirty for `causes`; the scheduler hears of it, and the flusher when the file was clean. Answers
+    /// how many were not dirty before.
+    pub(crate) fn dirty(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet) -> u64 {
         let mut changes = self.changes.take();
         let mut cache = self.cache.borrow_mut();
+        let before = cache.totals.dirtied;
         let number = cache.causes.number(causes);
         cache.dirty_pages(inode, pages, number, &mut changes);
         for change in changes.drain(..) {
             let previous = cache.causes.set(change.previous).clone();
             self.announce_dirtied(inode, change.pages, causes, previous);
         }
+        let dirtied = cache.totals.dirtied - before;
         drop(cache);
         self.changes.replace(changes);
         self.note_inode_dirty(inode);
+        dirtied
     }
 
     pub(crate) fn announce_dirtied(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet, previous: CauseSet) {

@@ -5,6 +5,7 @@ use crate::host::Accounts;
 use plimsoll_core::{Allocation, ByteCount, Rate, Span};
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
 use plimsoll_sim::MachineConfig;
+use plimsoll_sim::cache::PAGE_BYTES;
 use plimsoll_workloads::{Workload, WorkloadError};
 use std::collections::BTreeSet;
 
@@ -20,6 +21,8 @@ const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// What the file systems need for themselves.
 const VOLUME_BYTES_MIN: u64 = 256 << 20;
 const VOLUME_BYTES_UNIT: u64 = 1 << 20;
+/// Largest folio: what one entry of a page table's second level maps (`MAX_PAGECACHE_ORDER`).
+const FOLIO_BYTES_MAX: u64 = 2 << 20;
 
 pub(super) const SPAN: &str = "a time such as \"30s\"";
 const SIZE: &str = "a size such as \"16GiB\"";
@@ -85,6 +88,9 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     set(&mut config.dirty_writeback_interval, span(&mut section, "dirty_writeback_interval", problems), |s| s);
     set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
     set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
+    let is_folio = |size: &ByteCount| size.0.is_power_of_two() && (PAGE_BYTES..=FOLIO_BYTES_MAX).contains(&size.0);
+    const FOLIO: &str = "a power of two from 4KiB to 2MiB";
+    set(&mut config.folio_bytes_max, section.quantity("folio_max", FOLIO, problems, is_folio), |s| s.0);
     set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
     set(&mut config.cpu.call, span(&mut section, "call_cost", problems), |s| s);
     set(&mut config.cpu.page_read, span(&mut section, "page_read_cost", problems), |s| s);

@@ -1,14 +1,23 @@
-//! write: into the page cache, page by page, until the dirtier must be throttled.
+//! write: into the page cache, folio by folio; before each it is looked whether the dirtier must be throttled.
 //!
-//! A page that is written in part, is not in memory and exists on the device is read first. How many pages a process may
-//! dirty before it is looked at again is [`crate::writeback::throttle`]'s business.
+//! A folio is the piece of memory that is taken, filled and dirtied at once: a page, or as many as the write fills from an
+//! aligned place on, up to the file system's largest folio. A page that is written in part, is not in memory and exists on
+//! the device is read first. How many pages a process may dirty before it is looked at again is
+//! [`crate::writeback::throttle`]'s business.
 
 use crate::cache::{PAGE_BYTES, PageRange, frames};
 use crate::process::File;
 use plimsoll_core::CallKind;
 
-/// Pages that are copied in one piece of processor time: time is not simulated finer than this.
+/// Folios of one page that are copied in one piece of processor time: time is not simulated finer than this.
 const COPY_PAGES_MAX: u64 = 32;
+
+/// Pages of the folio that a write of `bytes` takes at `page` (`__filemap_get_folio`, `fgf_set_order`): a power of two that
+/// the write fills, as `page` is aligned.
+fn folio_pages(page: u64, bytes: u64, folio_bytes_max: u64) -> u64 {
+    let filled = 1 << (bytes.min(folio_bytes_max) / PAGE_BYTES).max(1).ilog2();
+    if page.is_multiple_of(filled) { filled } else { 1 << page.trailing_zeros() }
+}
 
 impl File {
     /// Writes `length` bytes at `offset`.
@@ -40,7 +49,9 @@ impl File {
         }
         let (end, mut at) = (offset + length, offset);
         while at < end {
-            let pages_max = process.dirtier().allowance().min(COPY_PAGES_MAX);
+            machine.balance_dirty_pages(process).await;
+            let folio = folio_pages(at / PAGE_BYTES, end - at, machine.config.folio_bytes_max);
+            let pages_max = if folio > 1 { folio } else { self.single_pages_max() };
             let piece_end = end.min((at / PAGE_BYTES + pages_max) * PAGE_BYTES);
             let pages = PageRange::of_bytes(at, piece_end - at);
             for page in [pages.first, pages.end() - 1] {
@@ -51,11 +62,19 @@ impl File {
             }
             process.compute(machine.config.cpu.page_write * pages.count).await;
             self.prepare(pages).await;
-            machine.dirty(inode.number, pages, &process.actor().causes);
+            process.dirtier().count(machine.dirty(inode.number, pages, &process.actor().causes));
             inode.set_size(inode.size().max(piece_end));
             at = piece_end;
-            machine.balance_dirty_pages(process, pages.count).await;
         }
+    }
+
+    /// Folios of one page that are taken one after the other without a look between them.
+    fn single_pages_max(&self) -> u64 {
+        let process = self.process();
+        if process.machine().config.folio_bytes_max > PAGE_BYTES {
+            return 1;
+        }
+        process.dirtier().allowance().min(COPY_PAGES_MAX)
     }
 
     /// Reads a page that is written in part, if there is anything to read.
@@ -86,5 +105,31 @@ impl File {
             }
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces of a write, in pages, as the loop takes them.
+    fn pieces(first: u64, pages: u64, folio_pages_max: u64) -> Vec<u64> {
+        let (mut at, end, mut pieces) = (first, first + pages, Vec::new());
+        while at < end {
+            pieces.push(folio_pages(at, (end - at) * PAGE_BYTES, folio_pages_max * PAGE_BYTES));
+            at += pieces.last().expect("just pushed");
+        }
+        assert_eq!(at, end, "a folio is filled");
+        pieces
+    }
+
+    #[test]
+    fn a_folio_is_as_large_as_the_write_fills_and_its_place_is_aligned() {
+        assert_eq!(pieces(0, 256, 512), [256], "1 MiB at a multiple of it");
+        assert_eq!(pieces(256, 1024, 512), [256, 512, 256], "at most 2 MiB");
+        assert_eq!(pieces(3, 10, 512), [1, 4, 4, 1]);
+        assert_eq!(pieces(1, 3, 512), [1, 2]);
+        assert_eq!(pieces(7, 3, 1), [1, 1, 1]);
+        assert_eq!(folio_pages(8, 100, 2 << 20), 1, "a part of a page takes a page");
     }
 }

@@ -1,26 +1,38 @@
 //! How fast the device writes, how fast processes may dirty, and from when on: the arithmetic of Linux's
-//! `mm/page-writeback.c` for one device, in whole pages and milliseconds (a kernel with HZ = 1000).
+//! `mm/page-writeback.c` for one device, in whole pages and ticks of the kernel's clock.
 //!
 //! Below the middle between background and limit nobody is held back (*freerun*). Above, a cubic curve around the
 //! *setpoint*, half-way from there to the limit, says by which factor the rate of every dirtier is raised or lowered
 //! ([`position_ratio`](Bandwidth::position_ratio)); the rate itself is corrected every 200 ms so that at the setpoint all
-//! dirtiers together dirty what the device writes ([`update`](Bandwidth::update)).
+//! dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
+//!
+//! The complication: it is corrected only while somebody is held back. Whoever writes on the device without that
+//! ([`end`](Bandwidth::end)) measures the device's speed and leaves the rate as it is.
 //!
 //! Simplified: one device, so its share of the limit is all of it; the limit follows no shrinking memory.
 
 use crate::cache::PAGE_BYTES;
-use crate::config::MachineConfig;
+use crate::config::{MachineConfig, TICKS_PER_SECOND};
 
 /// What the device is thought to write before anything is known: 100 MiB/s (`INIT_BW`).
 const INITIAL_PAGES_PER_SECOND: u64 = 100 << 20 >> 12;
-/// How often the estimates are corrected, milliseconds (`BANDWIDTH_INTERVAL`).
-pub(super) const UPDATE_MS: u64 = 200;
-/// Over how long the written rate is averaged, milliseconds (three seconds, rounded up to a power of two).
-const AVERAGE_MS: u64 = 4096;
+/// How often the estimates are corrected, ticks (`BANDWIDTH_INTERVAL`: a fifth of a second).
+const INTERVAL_TICKS: u64 = TICKS_PER_SECOND / 5;
+/// Over how long the written rate is averaged, ticks (three seconds, rounded up to a power of two).
+const AVERAGE_TICKS: u64 = (3 * TICKS_PER_SECOND).next_power_of_two();
 /// One, in the fixed-point numbers of `position_ratio` (`RATELIMIT_CALC_SHIFT`).
 pub(super) const ONE: i64 = 1 << 10;
 /// The device's own line falls to zero over what it writes in so many seconds (`wb_position_ratio`).
 const SPAN_SECONDS: i64 = 8;
+
+/// Pages since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// That were written.
+    pub(crate) written: u64,
+    /// That became dirty.
+    pub(crate) dirtied: u64,
+}
 
 /// Thresholds and estimates.
 #[derive(Clone, Debug)]
@@ -36,9 +48,9 @@ pub(crate) struct Bandwidth {
     /// What one dirtier may dirty at the setpoint, pages per second (`dirty_ratelimit`).
     pub(crate) rate_limit: u64,
     balanced_rate_limit: u64,
-    updated_ms: u64,
-    written: u64,
-    dirtied: u64,
+    /// When the estimates were corrected, in ticks, and the totals then.
+    updated: u64,
+    before: Totals,
 }
 
 impl Bandwidth {
@@ -53,9 +65,8 @@ impl Bandwidth {
             average_pages_per_second: INITIAL_PAGES_PER_SECOND,
             rate_limit: INITIAL_PAGES_PER_SECOND,
             balanced_rate_limit: INITIAL_PAGES_PER_SECOND,
-            updated_ms: 0,
-            written: 0,
-            dirtied: 0,
+            updated: 0,
+            before: Totals::default(),
         }
     }
 
@@ -81,23 +92,45 @@ impl Bandwidth {
         if dirty < intercept - span / 4 { cubic * (intercept - dirty) / span } else { cubic / 4 }
     }
 
-    /// Corrects the estimates, if it is time. `written` and `dirtied` are counts since the start.
-    pub(crate) fn update(&mut self, now_ms: u64, written: u64, dirtied: u64, dirty: u64) {
-        let elapsed_ms = now_ms - self.updated_ms;
-        if elapsed_ms < UPDATE_MS {
-            return;
+    /// Writing of a file begins. If nothing has been written for a while, what was measured before says nothing of now
+    /// (`wb_bandwidth_estimate_start`).
+    pub(crate) fn begin(&mut self, now: u64, totals: Totals, is_idle: bool) {
+        if self.is_due(now) && is_idle {
+            (self.updated, self.before) = (now, totals);
         }
-        // After a pause what was measured before says nothing of now (`bdi_update_bandwidth`: a second).
-        if elapsed_ms <= 1000 {
-            self.update_rate_limit((dirtied - self.dirtied) * 1000 / elapsed_ms, dirty);
-            self.update_written((written - self.written) * 1000 / elapsed_ms, elapsed_ms);
-        }
-        (self.updated_ms, self.written, self.dirtied) = (now_ms, written, dirtied);
     }
 
-    fn update_written(&mut self, rate: u64, elapsed_ms: u64) {
+    /// Writing of a file has begun to its end: corrects the estimate of the device's speed, if it is time (`do_writepages`).
+    pub(crate) fn end(&mut self, now: u64, totals: Totals) {
+        if self.is_due(now) {
+            self.update_written(now, totals);
+        }
+    }
+
+    /// Somebody is held back at `dirty` pages: corrects the rate as well, if it is time (`balance_dirty_pages`).
+    pub(crate) fn balance(&mut self, now: u64, totals: Totals, dirty: u64) {
+        if self.is_due(now) {
+            let dirtied = totals.dirtied - self.before.dirtied;
+            self.update_rate_limit(dirtied * TICKS_PER_SECOND / (now - self.updated), dirty);
+            self.update_written(now, totals);
+        }
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        now > self.updated + INTERVAL_TICKS
+    }
+
+    fn update_written(&mut self, now: u64, totals: Totals) {
+        let elapsed = now - self.updated;
+        let written = (totals.written - self.before.written) * TICKS_PER_SECOND;
+        (self.updated, self.before) = (now, totals);
+        if elapsed > AVERAGE_TICKS {
+            self.pages_per_second = written / elapsed;
+            self.average_pages_per_second = self.pages_per_second.max(1);
+            return;
+        }
         let old = self.pages_per_second;
-        let new = (rate * elapsed_ms + old * (AVERAGE_MS - elapsed_ms)) / AVERAGE_MS;
+        let new = (written + old * (AVERAGE_TICKS - elapsed)) / AVERAGE_TICKS;
         let average = self.average_pages_per_second;
         if average > old && old >= new {
             self.average_pages_per_second -= (average - old) >> 3;
@@ -150,18 +183,41 @@ mod tests {
         const DEVICE_PAGES_PER_SECOND: u64 = 8000;
         const DIRTIERS: u64 = 4;
         let mut bandwidth = bandwidth();
-        let (mut written, mut dirtied, mut now_ms) = (0, 0, 0);
+        let (mut totals, mut now) = (Totals::default(), 0);
         let mut dirty = bandwidth.freerun_pages();
         for _ in 0..600 {
-            now_ms += UPDATE_MS;
-            let rate = bandwidth.rate_limit * bandwidth.position_ratio(dirty) as u64 / ONE as u64 * DIRTIERS;
-            let (more, less) = (rate * UPDATE_MS / 1000, DEVICE_PAGES_PER_SECOND * UPDATE_MS / 1000);
-            (written, dirtied, dirty) = (written + less, dirtied + more, dirty + more - less);
-            bandwidth.update(now_ms, written, dirtied, dirty);
+            now += INTERVAL_TICKS + 1;
+            let pages = |rate: u64| rate * (INTERVAL_TICKS + 1) / TICKS_PER_SECOND;
+            let more = pages(bandwidth.rate_limit * bandwidth.position_ratio(dirty) as u64 / ONE as u64 * DIRTIERS);
+            let less = pages(DEVICE_PAGES_PER_SECOND);
+            totals = Totals { written: totals.written + less, dirtied: totals.dirtied + more };
+            dirty = dirty + more - less;
+            bandwidth.balance(now, totals, dirty);
         }
         let is_near = |value: u64, aim: u64| value.abs_diff(aim) < aim / 10;
         assert!(is_near(bandwidth.average_pages_per_second, DEVICE_PAGES_PER_SECOND), "{bandwidth:?}");
         assert!(is_near(bandwidth.rate_limit, DEVICE_PAGES_PER_SECOND / DIRTIERS), "{bandwidth:?}");
         assert!(dirty > bandwidth.freerun_pages() && dirty < bandwidth.limit_pages, "{dirty}, {bandwidth:?}");
+    }
+
+    #[test]
+    fn the_devices_speed_is_measured_while_it_writes_and_what_was_before_a_rest_is_forgotten() {
+        let mut bandwidth = bandwidth();
+        let (before, rate_limit) = (bandwidth.average_pages_per_second, bandwidth.rate_limit);
+        let rested = 100 * TICKS_PER_SECOND;
+        bandwidth.begin(rested, Totals::default(), true);
+        bandwidth.end(rested + INTERVAL_TICKS, Totals { written: 1, dirtied: 1 });
+        assert_eq!(bandwidth.average_pages_per_second, before, "too early to say");
+        let mut totals = Totals { written: 0, dirtied: 1 << 20 };
+        for turn in 1..=100 {
+            totals.written += 8000 * 2 / 5;
+            let now = rested + turn * 2 * INTERVAL_TICKS;
+            bandwidth.begin(now, totals, false);
+            bandwidth.end(now, totals);
+        }
+        assert!(bandwidth.average_pages_per_second.abs_diff(8000) < 100, "{bandwidth:?}");
+        assert_eq!(bandwidth.rate_limit, rate_limit, "nobody was held back");
+        bandwidth.end(2 * rested + AVERAGE_TICKS, Totals { written: totals.written + 5000, ..totals });
+        assert!(bandwidth.average_pages_per_second < 100, "after a long time at once: {bandwidth:?}");
     }
 }

@@ -15,10 +15,10 @@ pub mod throttle;
 
 use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
-use crate::config::MachineConfig;
+use crate::config::{MachineConfig, TICK};
 use crate::fs::{ALLOCATE_PAGES_MAX, Actor, Extent, Extents, Inode, class_of};
 use crate::machine::Machine;
-use bandwidth::Bandwidth;
+use bandwidth::{Bandwidth, Totals};
 use flusher::Queues;
 use plimsoll_core::{CauseSet, Operation, Scheduler, Time, Wish};
 use std::cell::{Cell, RefCell};
@@ -98,6 +98,23 @@ impl Machine {
     /// Begins the writing of dirty pages and does not wait until the device has them: see
     /// [`wait_writeback`](Self::wait_writeback). It does wait for allocation and for free requests.
     pub async fn write_file(&self, actor: &Actor, inode: &Inode, what: WriteFile) -> Wrote {
+        let is_idle = self.cache.borrow().writeback() == 0;
+        self.writeback.bandwidth.borrow_mut().begin(self.now_ticks(), self.totals(), is_idle);
+        let wrote = self.write_pages(actor, inode, what).await;
+        self.writeback.bandwidth.borrow_mut().end(self.now_ticks(), self.totals());
+        wrote
+    }
+
+    /// The kernel's clock: ticks since the start.
+    pub(crate) fn now_ticks(&self) -> u64 {
+        self.now().as_nanos() / TICK.as_nanos()
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { written: self.writeback.written.get(), dirtied: self.cache.borrow().totals.dirtied }
+    }
+
+    async fn write_pages(&self, actor: &Actor, inode: &Inode, what: WriteFile) -> Wrote {
         let end = what.pages.first.saturating_add(what.pages.count);
         let mut wrote = Wrote { count: 0, next: what.pages.first };
         let mut plug = Plug::default();

@@ -36,6 +36,8 @@ pub(crate) struct Access {
     pub(crate) name: String,
     /// Whether each thread has a file of its own.
     pub(crate) is_own: bool,
+    /// Whether the file has no blocks at the start: it gets them where it is written.
+    pub(crate) is_empty: bool,
     /// Bytes of the file.
     pub(crate) size: u64,
     /// The part of the file that is used.
@@ -49,10 +51,10 @@ impl Design for Access {
 
     fn file(&self, _common: &Common, _seed: u64, file: FileIndex) -> FileSpec {
         let path = if self.is_own { format!("{}.{}", self.name, file.0) } else { self.name.clone() };
-        match self.pattern {
-            Pattern::Append => FileSpec::with(path, 0, Before::Empty),
-            _ => FileSpec::filled(path, self.size),
+        if self.is_empty {
+            return FileSpec::with(path, 0, Before::Empty);
         }
+        FileSpec::filled(path, self.size)
     }
 
     fn thread(&self, common: &Common, thread: u32) -> ThreadSpec {

@@ -121,11 +121,12 @@ fn access(words: &mut Words<'_>, read_percent: u32, additions: &'static [&'stati
     };
     words.expect("in")?;
     let is_own = words.has("own");
+    let is_empty = read_percent == 0 && words.has("empty");
     let name = words.name()?;
     let least = if let Pattern::Runs { bytes } = pattern { bytes } else { block };
     let size = words.size(least..=SIZE_MAX)?;
     let region = region(words, size, least)?;
-    Ok(head(Access { read_percent, pattern, block, name, is_own, size, region }, additions))
+    Ok(head(Access { read_percent, pattern, block, name, is_own, is_empty, size, region }, additions))
 }
 
 /// `[from SIZE to SIZE]`: a part of a file of `size` bytes, at least `least` bytes long.
@@ -145,7 +146,8 @@ fn append(words: &mut Words<'_>) -> Result<Head, WorkloadError> {
         false => ("log".to_owned(), APPEND_SIZE),
     };
     let pattern = Pattern::Append;
-    Ok(head(Access { read_percent: 0, pattern, block, name, is_own: true, size, region: 0..size }, FILES))
+    let (is_own, is_empty, region) = (true, true, 0..size);
+    Ok(head(Access { read_percent: 0, pattern, block, name, is_own, is_empty, size, region }, FILES))
 }
 
 fn overwrite(words: &mut Words<'_>) -> Result<Head, WorkloadError> {
@@ -154,7 +156,8 @@ fn overwrite(words: &mut Words<'_>) -> Result<Head, WorkloadError> {
     words.expect("memory")?;
     let block = if words.has("by") { words.size(1..=CALL_MAX.min(size))? } else { OVERWRITE_BLOCK };
     let (pattern, name) = (Pattern::Sequential, "memory".to_owned());
-    let access = Access { read_percent: 0, pattern, block, name, is_own: true, size, region: 0..size };
+    let (is_own, is_empty, region) = (true, false, 0..size);
+    let access = Access { read_percent: 0, pattern, block, name, is_own, is_empty, size, region };
     Ok(head(access, &["think", "threads", "start", "stop"]))
 }
 

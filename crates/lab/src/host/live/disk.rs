@@ -22,6 +22,9 @@ const VOLUME: &str = "volume";
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
 const BYTES_PER_KIB: u64 = 1024;
+/// `wbt_lat_usec`: none, and the kernel's default.
+const WRITE_THROTTLING_OFF: &str = "0";
+const WRITE_THROTTLING_DEFAULT: &str = "-1";
 
 /// The device, and the file system on it. Everything is put away when it is dropped.
 pub(super) struct Disk {
@@ -109,11 +112,9 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Gives the block device the scenario's limits; it goes away with the run.
+    /// Gives the block device the scenario's limits.
     fn set_queue(&self, machine: &MachineSetup) -> Result<(), HostError> {
-        let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
-        let queue = Path::new("/sys/block").join(device.file_name().expect("a device has a name")).join("queue");
-        let config = &machine.config;
+        let (queue, config) = (self.queue(), &machine.config);
         for (knob, value) in [
             ("read_ahead_kb", config.read_ahead_bytes / BYTES_PER_KIB),
             ("max_sectors_kb", u64::from(config.request_bytes_max) / BYTES_PER_KIB),
@@ -121,7 +122,23 @@ impl Disk {
             let path = queue.join(knob);
             std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))?;
         }
-        Ok(())
+        self.set_write_throttling(WRITE_THROTTLING_OFF)
+    }
+
+    /// Turns the block layer's own throttling of writes (`blk-wbt`) off or back to its default, where the kernel has it: the
+    /// simulated block layer has none, as Linux had none before 4.10. A loop device keeps it beyond the run.
+    fn set_write_throttling(&self, latency: &str) -> Result<(), HostError> {
+        let path = self.queue().join("wbt_lat_usec");
+        match std::fs::write(&path, latency) {
+            Err(error) if path.exists() => Err(failed(path.display(), error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the block device's settings are.
+    fn queue(&self) -> PathBuf {
+        let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
+        Path::new("/sys/block").join(device.file_name().expect("a device has a name")).join("queue")
     }
 
     /// Where the file system is mounted.
@@ -144,6 +161,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        if self.attachment.as_ref().and_then(Attachment::device_path).is_some() {
+            let _ = self.set_write_throttling(WRITE_THROTTLING_DEFAULT);
+        }
         // The last writes of the file system go through the engine.
         self.attachment = None;
         let _ = self.engine.shutdown(GRACE_DEFAULT);

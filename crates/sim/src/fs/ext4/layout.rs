@@ -1,5 +1,6 @@
 //! Where ext4 keeps what, as mke2fs lays it out: block groups of 128 MiB, the bitmaps and inode tables of sixteen of them
-//! together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), the journal in the middle.
+//! together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), each with blocks that are
+//! kept for more descriptors (resize_inode), the journal in the emptiest group around the middle.
 
 use crate::fs::class;
 use crate::fs::space::Blocks;
@@ -15,6 +16,12 @@ pub const GROUP_INODES: u64 = 8192;
 const BLOCK_INODES: u64 = 16;
 /// Descriptors in a block: 64 bytes each (feature `64bit`).
 const BLOCK_DESCRIPTORS: u64 = 64;
+/// Descriptors are kept room for until the device has grown by this factor (`calc_reserved_gdt_blocks`).
+const GROWTH_FACTOR: u64 = 1024;
+/// Blocks of a device at the most with descriptors that resize_inode knows (`calc_reserved_gdt_blocks`: 32 bits).
+const GROWN_BLOCKS_MAX: u64 = u32::MAX as u64;
+/// Blocks kept for more descriptors at the most: the numbers in a block (`EXT2_ADDR_PER_BLOCK`).
+const GROWTH_BLOCKS_MAX: u64 = 1024;
 /// The first inode that is not reserved (`EXT4_GOOD_OLD_FIRST_INO`).
 pub const FIRST_SLOT: u64 = 11;
 /// The root directory's inode (`EXT4_ROOT_INO`).
@@ -38,6 +45,8 @@ pub struct Layout {
     /// Block groups.
     pub groups: u64,
     descriptor_blocks: u64,
+    /// Kept behind the descriptors for more of them.
+    growth_blocks: u64,
     /// The journal; its first block is its superblock.
     pub journal: Blocks,
 }
@@ -53,11 +62,35 @@ impl Layout {
         let by_size = JOURNAL_BLOCKS.iter().find(|&&(limit, _)| blocks < limit);
         let count = journal_blocks.unwrap_or(by_size.map_or(JOURNAL_BLOCKS_MAX, |&(_, count)| count));
         let descriptor_blocks = groups.div_ceil(BLOCK_DESCRIPTORS);
-        let mut layout = Layout { groups, descriptor_blocks, journal: Blocks { first: 0, count } };
-        let middle = groups / 2 / FLEX_GROUPS;
-        layout.journal.first = layout.tables(middle).end();
+        let grown_groups = (blocks * GROWTH_FACTOR).min(GROWN_BLOCKS_MAX).div_ceil(GROUP_BLOCKS);
+        let growth_blocks = (grown_groups.div_ceil(BLOCK_DESCRIPTORS) - descriptor_blocks).min(GROWTH_BLOCKS_MAX);
+        let mut layout = Layout { groups, descriptor_blocks, growth_blocks, journal: Blocks { first: 0, count } };
+        let group = layout.emptiest_in_the_middle(blocks / 2 / GROUP_BLOCKS);
+        layout.journal.first = group * GROUP_BLOCKS + layout.used_at_start(group);
         assert!(layout.journal.end() <= groups * GROUP_BLOCKS, "a journal of {count} blocks on {blocks}");
         layout
+    }
+
+    /// The group where mke2fs puts the journal: of those around the `middle` one, or of the first two of its flex group if
+    /// there is one before it, the first with the most free blocks (`get_midpoint_journal_block`).
+    fn emptiest_in_the_middle(&self, middle: u64) -> u64 {
+        let is_small = middle <= FLEX_GROUPS;
+        let first = if is_small { middle.saturating_sub(1) } else { middle / FLEX_GROUPS * FLEX_GROUPS };
+        let last = (if is_small { middle } else { first } + 1).min(self.groups - 1);
+        (first..=last).min_by_key(|&group| self.used_at_start(group)).expect("there is the middle itself")
+    }
+
+    /// Blocks at a group's start that are not for files, but for the journal.
+    fn used_at_start(&self, group: u64) -> u64 {
+        let copy = if Layout::has_copy(group) { self.copy_blocks() } else { 0 };
+        let flex = group / FLEX_GROUPS;
+        let tables = if group == flex * FLEX_GROUPS { self.tables(flex).count } else { 0 };
+        copy + tables
+    }
+
+    /// A superblock, the descriptors and what is kept for more.
+    fn copy_blocks(&self) -> u64 {
+        1 + self.descriptor_blocks + self.growth_blocks
     }
 
     /// The superblock.
@@ -94,7 +127,7 @@ impl Layout {
     /// Bitmaps and inode tables of a flex group.
     fn tables(&self, flex: u64) -> Blocks {
         let start = flex * FLEX_GROUPS * GROUP_BLOCKS;
-        let before = if flex == 0 { 1 + self.descriptor_blocks } else { 0 };
+        let before = if flex == 0 { self.copy_blocks() } else { 0 };
         let count = self.flex_groups(flex) * (2 + GROUP_INODES / BLOCK_INODES);
         Blocks { first: start + before, count }
     }
@@ -108,7 +141,7 @@ impl Layout {
     /// Everything that is not for files.
     pub fn reserved(&self) -> Vec<Blocks> {
         let copies = (0..self.groups).filter(|&group| Layout::has_copy(group));
-        let copies = copies.map(|group| Blocks { first: group * GROUP_BLOCKS, count: 1 + self.descriptor_blocks });
+        let copies = copies.map(|group| Blocks { first: group * GROUP_BLOCKS, count: self.copy_blocks() });
         let is_outside_journal = |b: &Blocks| b.end() <= self.journal.first || b.first >= self.journal.end();
         let flexes = self.groups.div_ceil(FLEX_GROUPS);
         let tables = (0..flexes).map(|flex| self.tables(flex));
@@ -124,7 +157,7 @@ impl Layout {
         if is_in(self.journal) {
             return Some(class::JOURNAL);
         }
-        if Layout::has_copy(group) && within <= self.descriptor_blocks {
+        if Layout::has_copy(group) && within < self.copy_blocks() {
             return Some(if within == 0 { class::SUPERBLOCK } else { class::GROUP_DESCRIPTOR });
         }
         let tables = self.tables(flex);
@@ -153,7 +186,7 @@ mod tests {
 
     #[test]
     fn nothing_lies_on_anything_else_and_every_block_knows_its_class() {
-        for blocks in [2 * GROUP_BLOCKS, 100 * GROUP_BLOCKS, 3725 * GROUP_BLOCKS] {
+        for blocks in [2, 3, 10, 18, 33, 100, 3725].map(|groups| groups * GROUP_BLOCKS) {
             let layout = Layout::new(blocks, None);
             let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
             for reserved in layout.reserved() {
@@ -177,9 +210,29 @@ mod tests {
         }
     }
 
+    /// What mke2fs 1.47.0 (`-b 4096`, defaults otherwise) made of image files, as `dumpe2fs` and `debugfs -R "stat <8>"` show
+    /// it: the volume's MiB; the journal's first block and blocks; the first block bitmap and the first inode bitmap.
+    const MEASURED: [(u64, u64, u64, u64, u64); 8] = [
+        (256, 32_801, 4096, 33, 35),
+        (384, 65_536, 4096, 49, 52),
+        (512, 65_536, 4096, 65, 69),
+        (1280, 131_072, 8192, 161, 171),
+        (2304, 262_144, 16_384, 289, 305),
+        (4096, 491_520, 16_384, 513, 529),
+        (16_384, 2_129_920, 32_768, 1027, 1043),
+        (476_940, 60_850_176, 262_144, 1084, 1100),
+    ];
+
     #[test]
-    fn a_large_device_has_a_journal_of_a_gibibyte() {
-        let blocks = |gib: u64| Layout::new(gib << 18, None).journal.count;
-        assert_eq!([blocks(8), blocks(20), blocks(465)], [16384, 32768, 262_144]);
+    fn journal_and_bitmaps_are_where_mke2fs_puts_them() {
+        for (mebibytes, first, count, block_bitmap, inode_bitmap) in MEASURED {
+            let layout = Layout::new(mebibytes << 8, None);
+            assert_eq!(layout.journal, Blocks { first, count }, "{mebibytes} MiB");
+            assert_eq!(
+                (layout.block_bitmap(0), layout.inode_bitmap(0)),
+                (block_bitmap, inode_bitmap),
+                "{mebibytes} MiB"
+            );
+        }
     }
 }

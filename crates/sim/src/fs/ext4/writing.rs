@@ -3,14 +3,11 @@
 use super::Ext4;
 use super::node::EXTENT_PAGES_MAX;
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
+use crate::config::TICK;
 use crate::fs::extents::Run;
 use crate::fs::space::Blocks;
 use crate::fs::{Actor, Extent, Inode, WritebackEnd, flush_bio};
 use crate::machine::Machine;
-use plimsoll_core::Span;
-
-/// Times are kept to the kernel's tick (250 a second).
-const TICK: Span = Span::from_millis(4);
 
 fn as_extent(run: Run) -> Extent {
     Extent { device_offset: Some(run.block * PAGE_BYTES), pages: run.count }

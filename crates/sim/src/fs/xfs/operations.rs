@@ -3,13 +3,10 @@
 use super::Xfs;
 use super::node::{EXTENT_PAGES_MAX, Node};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
+use crate::config::TICK;
 use crate::fs::extents::Run;
 use crate::fs::{Actor, Extent, Inode, InodeKind, WritebackEnd, flush_bio};
 use crate::machine::Machine;
-use plimsoll_core::Span;
-
-/// Times are kept to the kernel's tick (250 a second).
-const TICK: Span = Span::from_millis(4);
 
 fn as_extent(run: Run) -> Extent {
     Extent { device_offset: Some(run.block * PAGE_BYTES), pages: run.count }

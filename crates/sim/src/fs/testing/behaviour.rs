@@ -134,7 +134,7 @@ fn blocks_are_free_only_when_it_is_committed_that_nobody_has_them() {
 fn metadata_written(bench: &Bench) -> (BTreeSet<(Class, u64)>, BTreeSet<u64>) {
     let mask = |causes: &CauseSet| causes.iter().map(|account| 1u64 << account.0).sum::<u64>();
     let requests = bench.requests.lock().unwrap();
-    let writes = requests.iter().filter(|request| request.operation == Operation::Write && request.file.is_none());
+    let writes = requests.iter().filter(|request| request.operation == Operation::Write && !is_data(request));
     let (log, in_place): (Vec<_>, Vec<_>) = writes.partition(|request| request.class == class::JOURNAL);
     assert!(log.iter().all(|request| request.session == bench.journal), "the journal's task submits what it writes");
     let in_place = in_place.iter().map(|request| (request.class, mask(&request.causes))).collect();

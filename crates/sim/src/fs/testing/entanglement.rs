@@ -1,6 +1,6 @@
 //! Whom a commit waits for: open handles, and others' data where it is ordered (split-level paper, figure 5).
 
-use super::{Bench, KINDS, Kind, Queue, Setup, Under, at};
+use super::{Bench, KINDS, Kind, Queue, Setup, Under, at, is_data};
 use crate::cache::InodeNumber;
 use crate::fs::Actor;
 use crate::fs::ext4::layout::Layout;
@@ -107,7 +107,7 @@ fn an_ordered_commit_writes_what_others_have_dirtied_again() {
     });
     simulation.run_to_completion();
     let requests = requests.lock().unwrap();
-    let ordered: Vec<_> = requests.iter().filter(|r| r.file.is_some() && r.session == journal).collect();
+    let ordered: Vec<_> = requests.iter().filter(|r| is_data(r) && r.session == journal).collect();
     assert_eq!(ordered.len(), 1, "the page that was dirty");
     assert!(ordered[0].causes.iter().eq([sessions[1]]), "for whoever dirtied it");
 }

@@ -221,6 +221,11 @@ impl Setup {
     }
 }
 
+/// Whether a request is of a file's data: metadata is the device's own file.
+pub fn is_data(request: &BlockRequest) -> bool {
+    request.file.is_some_and(|file| file != InodeNumber::DEVICE.file())
+}
+
 pub fn at(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }

@@ -28,7 +28,7 @@ impl Scheduler for Passing {
 
     fn request_added(&mut self, _: Time, request: BlockRequest) {
         // Whoever submits it: a commit's ordered data is still the tenant's.
-        let is_data = request.file.is_some() && request.causes.iter().any(|cause| cause == self.last);
+        let is_data = super::is_data(&request) && request.causes.iter().any(|cause| cause == self.last);
         if is_data { &mut self.data } else { &mut self.others }.push_back(request);
     }
 

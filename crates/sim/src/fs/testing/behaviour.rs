@@ -1,7 +1,7 @@
 //! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
 
 use super::oracle::{Disk, assert_order};
-use super::{Bench, KINDS, Kind, Setup, Under, at};
+use super::{Bench, KINDS, Kind, Setup, Under, at, is_data};
 use crate::fs::class;
 use crate::process::Bytes;
 use plimsoll_core::{CallKind, CauseSet, Class, Operation, Span};

@@ -11,6 +11,12 @@ pub struct CallId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
+impl FileId {
+    /// The device itself, as the file that a file system's metadata is in: each of its pages at its place on the device.
+    /// What a journal or log writes is not: it is nobody's page.
+    pub const DEVICE: FileId = FileId(0);
+}
+
 /// A thread, by a number that the host gives out (live: the kernel's thread id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u32);

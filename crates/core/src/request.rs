@@ -64,7 +64,7 @@ pub struct BlockRequest {
     pub is_sync: bool,
     /// The write must be durable when it completes.
     pub is_forced: bool,
-    /// The file it belongs to, where known.
+    /// The file it belongs to, where known; [`FileId::DEVICE`] for a file system's metadata in its place.
     pub file: Option<FileId>,
     /// When it arrived at the scheduler.
     pub arrived: Time,

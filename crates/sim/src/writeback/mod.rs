@@ -191,7 +191,6 @@ impl Machine {
         let mut cache = self.cache.borrow_mut();
         while let Some(run) = cache.next_dirty_run(inode.number, from, pages.end(), pages_max) {
             let causes = cache.begin_writeback(inode.number, run);
-            let is_data = inode.number != InodeNumber::DEVICE;
             plug.add(Bio {
                 session: actor.session,
                 causes: causes.clone(),
@@ -201,7 +200,7 @@ impl Machine {
                 length: (run.count * PAGE_BYTES) as u32,
                 is_sync,
                 is_forced: false,
-                file: is_data.then(|| inode.number.file()),
+                file: Some(inode.number.file()),
                 end: BioEnd::Pages(PageSpan { inode: inode.number, pages: run, causes }, None),
             });
             (from, count) = (run.end(), count + run.count);

@@ -4,6 +4,7 @@ use crate::block_deadline::BlockDeadline;
 use crate::cfq::Cfq;
 use crate::noop::Noop;
 use crate::scs_token::ScsToken;
+use crate::split_token::SplitToken;
 use crate::zygaria::Zygaria;
 use plimsoll_core::{DeviceProfile, Scheduler};
 
@@ -55,6 +56,12 @@ static REGISTRY: &[Entry] = &[
         summary: "limits in bytes at the read and write calls, below them cfq (SCS-Token)",
         laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
         build: |device| Box::new(ScsToken::new(device)),
+    },
+    Entry {
+        name: "split_token",
+        summary: "limits in normalised bytes: charged when pages become dirty, put right at the disk (SOSP 2015)",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(SplitToken::new(device)),
     },
     Entry {
         name: "zygaria",

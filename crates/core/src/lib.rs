@@ -13,12 +13,14 @@
 //! | [`class`] | [`Class`] and the schemes that give classes their names and priorities |
 //! | [`request`] | [`BlockRequest`], what reaches a device |
 //! | [`call`] | [`Call`], what a process asked the kernel for |
+//! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
 
 pub mod account;
 pub mod call;
 pub mod cause;
 pub mod class;
+mod prefetch;
 pub mod request;
 pub mod scheduler;
 pub mod time;
@@ -28,6 +30,7 @@ pub use account::{Account, AccountId, AccountKind, AccountTree, Allocation, Dead
 pub use call::{Call, CallId, CallKind, FileId, ThreadId};
 pub use cause::CauseSet;
 pub use class::Class;
+pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};
 pub use scheduler::{CallDecision, DeviceProfile, Dispatch, PageEvent, Scheduler, Wish};
 pub use time::{Span, Time};

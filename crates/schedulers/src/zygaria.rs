@@ -38,11 +38,9 @@ use node::{Below, DEADLINE, LEVEL, Members, Node, WAITING};
 use plimsoll_core::account::Account;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{AccountId, AccountKind, BlockRequest, Completion, DeviceProfile, Dispatch, Operation};
-use plimsoll_core::{Scheduler, Span, Time};
-use prefetch::prefetch;
+use plimsoll_core::{Scheduler, Span, Time, prefetch};
 
 mod node;
-mod prefetch;
 
 /// By how much deadlines may fall behind before the clock is set back. The paper's control holds "over time intervals
 /// of one second or so" (section 1).

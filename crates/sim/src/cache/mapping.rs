@@ -5,6 +5,7 @@
 //! for the next such page does not look at the others between.
 
 use super::frames::FrameId;
+use plimsoll_core::prefetch;
 use std::collections::BTreeSet;
 
 /// Pages in a chunk: as many as a word has bits.
@@ -59,6 +60,16 @@ impl Mapping {
         let (chunk, bit) = split(page);
         let frame = self.chunk(chunk)?.frames[bit as usize];
         (frame != FrameId::NONE).then_some(frame)
+    }
+
+    /// Starts loading what [`frame`](Self::frame) and the marks of `page` need.
+    #[inline]
+    pub fn prefetch(&self, page: u64) {
+        let (index, bit) = split(page);
+        if let Some(chunk) = self.chunk(index) {
+            prefetch(&chunk.frames[bit as usize]);
+            prefetch(&chunk.dirty);
+        }
     }
 
     /// Puts a page in.

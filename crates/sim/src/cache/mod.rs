@@ -22,7 +22,7 @@ mod tests;
 use causes::{CauseId, CauseSets};
 use frames::{DIRTY, Frames, LOCKED, PINNED, READ_AHEAD, WRITEBACK};
 use mapping::Mapping;
-use plimsoll_core::CauseSet;
+use plimsoll_core::{CauseSet, prefetch};
 
 /// Bytes of a page (x86-64).
 pub const PAGE_BYTES: u64 = 4096;
@@ -169,6 +169,21 @@ impl Cache {
 
     fn frame_id(&self, inode: InodeNumber, page: u64) -> Option<frames::FrameId> {
         self.mapping(inode)?.frame(page)
+    }
+
+    /// A call is going to use a page: starts loading what says where it is. The call lets others run before it goes on,
+    /// so that it does not wait for this machine's memory. Without effect on any result.
+    pub fn expect_place(&self, inode: InodeNumber, page: u64) {
+        if let Some(mapping) = self.mapping(inode) {
+            mapping.prefetch(page);
+        }
+    }
+
+    /// The next step after [`expect_place`](Self::expect_place): starts loading the page's frame.
+    pub fn expect_frame(&self, inode: InodeNumber, page: u64) {
+        if let Some(frame) = self.frame_id(inode, page) {
+            prefetch(self.frames.get(frame));
+        }
     }
 
     /// Flags of a page in memory ([`frames`]).

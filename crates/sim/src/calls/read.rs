@@ -14,6 +14,7 @@ impl File {
     /// Reads up to `length` bytes at `offset`; answers how many there were.
     pub async fn read(&self, offset: u64, length: u64) -> u64 {
         let (process, inode) = (self.process(), self.inode());
+        process.machine().cache.borrow().expect_place(inode.number, offset / PAGE_BYTES);
         let call = process.enter(CallKind::Read, inode, offset, length).await;
         let length = length.min(inode.size().saturating_sub(offset));
         if length > 0 && self.is_direct() {

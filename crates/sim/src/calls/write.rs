@@ -23,6 +23,7 @@ impl File {
     /// Writes `length` bytes at `offset`.
     pub async fn write(&self, offset: u64, length: u64) {
         let (process, inode) = (self.process(), self.inode());
+        process.machine().cache.borrow().expect_place(inode.number, offset / PAGE_BYTES);
         let call = process.enter(CallKind::Write, inode, offset, length).await;
         inode.lock.acquire(&process.machine().executor).await;
         self.write_locked(offset, length).await;
@@ -60,6 +61,7 @@ impl File {
                     self.fill_page(page).await;
                 }
             }
+            machine.cache.borrow().expect_frame(inode.number, pages.first);
             process.compute(machine.config.cpu.page_write * pages.count).await;
             self.prepare(pages).await;
             process.dirtier().count(machine.dirty(inode.number, pages, &process.actor().causes));

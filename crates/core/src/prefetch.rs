@@ -1,11 +1,13 @@
-//! Asks the processor to load memory that is going to be needed.
+//! Asks the processor to load memory that is going to be needed: what waits for memory and not for instructions can
+//! wait for several pieces of it at once, or do something else meanwhile.
 
 /// Bytes that one instruction loads: a cache line of x86-64.
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
 /// Starts loading `value`; does nothing where the processor has no such instruction.
-pub(super) fn prefetch<T>(value: &T) {
+#[inline]
+pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     for offset in (0..size_of::<T>()).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

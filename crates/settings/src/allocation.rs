@@ -8,6 +8,14 @@ use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
 const RATE: &str = "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"";
 const TIME: &str = "a time above zero, such as \"20ms\"";
 
+/// Reads `read`, `write` and `fsync`: everything that `section` may have.
+pub fn deadlines(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Deadlines {
+    let mut time = |key| section.quantity(key, TIME, problems, |span| *span > Span::ZERO);
+    let deadlines = Deadlines { read: time("read"), write: time("write"), fsync: time("fsync") };
+    section.finish(problems);
+    deadlines
+}
+
 /// Reads `reserve`, `limit`, `weight`, `priority` and the table `deadlines` of `section`.
 pub fn allocation(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Allocation {
     let reserve = section.quantity("reserve", RATE, problems, |_| true);
@@ -16,12 +24,8 @@ pub fn allocation(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> All
     });
     let weight = section.integer("weight", u64::from(WEIGHT_MIN)..=u64::from(WEIGHT_MAX), problems);
     let priority = section.integer_or_word("priority", 0..=7, "idle", problems);
-    let mut deadlines = Deadlines::default();
-    if let Some(mut section) = section.section("deadlines", problems) {
-        let mut time = |key| section.quantity(key, TIME, problems, |span| *span > Span::ZERO);
-        deadlines = Deadlines { read: time("read"), write: time("write"), fsync: time("fsync") };
-        section.finish(problems);
-    }
+    let own = section.section("deadlines", problems);
+    let deadlines = own.map_or_else(Deadlines::default, |section| deadlines(section, problems));
     Allocation {
         reserve: reserve.unwrap_or(Rate::ZERO),
         limit,

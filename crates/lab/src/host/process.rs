@@ -4,7 +4,7 @@ use super::Accounts;
 use super::sim::Recorder;
 use crate::results::Source;
 use crate::scenario::{ProcessSetup, Setup};
-use plimsoll_core::{AccountId, Span, Time};
+use plimsoll_core::{AccountId, Deadlines, Span, Time};
 use plimsoll_sim::executor::wait::{Semaphore, WaitQueue};
 use plimsoll_sim::{File, Machine, Process, Simulation};
 use plimsoll_workloads::{Action, Before, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread};
@@ -18,16 +18,19 @@ pub(super) fn prepare(simulation: &mut Simulation, setup: &Setup, accounts: &Acc
         return;
     }
     let machine = simulation.machine().clone();
-    let plans: Vec<(String, Plan)> =
-        setup.processes.iter().map(|process| (process.name.clone(), plan(process, seed))).collect();
+    let plans: Vec<(ProcessSetup, Plan)> =
+        setup.processes.iter().map(|process| (process.clone(), plan(process, seed))).collect();
     machine.spawn("prepare", accounts.flusher, |process| async move {
-        for (name, plan) in &plans {
-            prepare_one(&process, name, plan).await;
+        for (setup, plan) in &plans {
+            prepare_one(&process, &setup.name, plan).await;
         }
         // Once for files and the journal, once for the metadata that the journal let go by that: what is left dirty would
         // be written half a minute into the experiment.
         process.sync().await;
         process.sync().await;
+        for (setup, _) in &plans {
+            setup.file_deadlines.iter().for_each(|(name, deadlines)| promise(&process, setup, name, deadlines));
+        }
     });
     simulation.run_to_completion();
 }
@@ -47,6 +50,14 @@ async fn prepare_one(process: &Process, name: &str, plan: &Plan) {
         if spec.before == Before::Filled && spec.bytes > 0 {
             file.fill(spec.bytes).await;
         }
+    }
+}
+
+/// Tells the scheduler of the deadlines of a file, if it is there.
+fn promise(process: &Process, setup: &ProcessSetup, name: &str, deadlines: &Deadlines) {
+    let machine = process.machine();
+    if let Ok(inode) = machine.inode_of(&format!("{}/{name}", folder(&setup.name))) {
+        machine.scheduler().file_promised(machine.now(), inode.file(), deadlines);
     }
 }
 
@@ -74,6 +85,7 @@ pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed:
             stop: recorder.start.get() + active.end,
             counters: RefCell::default(),
             running: Cell::new(specs.len()),
+            setup: one.clone(),
             plan,
         });
         for (number, spec) in specs.into_iter().enumerate() {
@@ -109,6 +121,7 @@ struct Shared {
     stop: Time,
     counters: RefCell<BTreeMap<u8, Rc<Post>>>,
     running: Cell<usize>,
+    setup: ProcessSetup,
 }
 
 /// A counter that threads post to and take from, served in the order in which they came.
@@ -248,6 +261,10 @@ async fn call(process: &Process, shared: &Shared, files: &Files, action: Action)
     let (kind, bytes) = match action {
         Action::Create { file } => {
             keep(file, process.create(&path(file)).await.expect(PLANNED));
+            let name = shared.plan.file(file).path;
+            if let Some((_, deadlines)) = shared.setup.file_deadlines.iter().find(|(of, _)| *of == name) {
+                promise(process, &shared.setup, &name, deadlines);
+            }
             ("create", 0)
         }
         Action::Open { file } => {

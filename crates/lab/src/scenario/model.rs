@@ -2,7 +2,7 @@
 
 use crate::claim::{ClaimOn, Relation};
 use crate::expression::Expression;
-use plimsoll_core::{Allocation, Operation, Span};
+use plimsoll_core::{Allocation, Deadlines, Operation, Span};
 use plimsoll_sim::MachineConfig;
 use plimsoll_workloads::Workload;
 use std::path::PathBuf;
@@ -114,6 +114,8 @@ pub struct ProcessSetup {
     pub workload: Workload,
     /// Sessions of threads by the first part of their name, such as `checkpointer`.
     pub thread_accounts: Vec<(String, String)>,
+    /// Deadlines of single files of the workload, by name.
+    pub file_deadlines: Vec<(String, Deadlines)>,
 }
 
 /// Block requests without a file system.

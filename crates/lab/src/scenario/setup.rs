@@ -2,16 +2,21 @@
 
 use super::model::*;
 use crate::host::Accounts;
-use plimsoll_core::{Allocation, ByteCount, Rate, Span};
+use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
+use plimsoll_settings::allocation::deadlines;
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
 use plimsoll_sim::MachineConfig;
 use plimsoll_sim::cache::PAGE_BYTES;
-use plimsoll_workloads::{Workload, WorkloadError};
+use plimsoll_workloads::{FileIndex, Workload, WorkloadError};
 use std::collections::BTreeSet;
 
 const ACCOUNTS_MAX: usize = 100_000;
 const PROCESSES_MAX: usize = 10_000;
 const CORES_MAX: u64 = 1024;
+/// Files of a process with deadlines of their own.
+const FILE_DEADLINES_MAX: usize = 1000;
+/// Files that a message names at the most.
+const FILES_NAMED_MAX: usize = 8;
 const DEPTH_MAX: u64 = 65_536;
 const REQUESTS_MAX: u64 = 1 << 20;
 /// Longest request of a tenant: what a device model takes without a thought. Bytes.
@@ -200,16 +205,36 @@ fn process(
         pairs.map(|(key, value)| Some((key.get_ref().to_string(), value.get_ref().as_str()?.to_owned()))).collect()
     });
     let thread_accounts: Vec<(String, String)> = threads.unwrap_or_default();
+    let files = section.named_sections("file_deadlines", FILE_DEADLINES_MAX, problems);
+    let files = files.into_iter().map(|(file, section)| (file, deadlines(section, problems)));
+    let file_deadlines: Vec<(String, Deadlines)> = files.collect();
     let place = section.finish(problems);
     users.push((place.clone(), account.clone()));
     users.extend(thread_accounts.iter().map(|(_, account)| (place.clone(), account.clone())));
     match workload? {
-        Ok(workload) => Some(ProcessSetup { name, account, workload, thread_accounts }),
+        Ok(workload) => {
+            problems.extend(file_deadlines.iter().filter_map(|(file, _)| unknown_file(&place, &workload, file)));
+            Some(ProcessSetup { name, account, workload, thread_accounts, file_deadlines })
+        }
         Err(WorkloadError { column, got, allowed }) => {
             problems.push(place.problem("workload", format!("{got} at column {column}"), allowed));
             None
         }
     }
+}
+
+/// Says so if the workload has no file of this name.
+fn unknown_file(place: &Place, workload: &Workload, name: &str) -> Option<Problem> {
+    let plan = workload.plan(0);
+    let files = || (0..plan.file_count()).map(|number| plan.file(FileIndex(number)).path);
+    if files().any(|path| path == name) {
+        return None;
+    }
+    let mut known = files().take(FILES_NAMED_MAX).collect::<Vec<_>>().join(", ");
+    if plan.file_count() > FILES_NAMED_MAX as u64 {
+        known += " and so on";
+    }
+    Some(place.problem("file_deadlines", format!("the file {}", quoted(name)), format!("the workload's: {known}")))
 }
 
 fn tenant(

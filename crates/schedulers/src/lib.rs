@@ -15,6 +15,7 @@ pub mod noop;
 mod registry;
 pub mod request_queues;
 pub mod scs_token;
+pub mod split_deadline;
 pub mod split_token;
 pub mod token_bucket;
 pub mod water_level;

@@ -4,6 +4,7 @@ use crate::block_deadline::BlockDeadline;
 use crate::cfq::Cfq;
 use crate::noop::Noop;
 use crate::scs_token::ScsToken;
+use crate::split_deadline::{SplitDeadline, Writeback};
 use crate::split_token::SplitToken;
 use crate::zygaria::Zygaria;
 use plimsoll_core::{DeviceProfile, Scheduler};
@@ -56,6 +57,18 @@ static REGISTRY: &[Entry] = &[
         summary: "limits in bytes at the read and write calls, below them cfq (SCS-Token)",
         laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
         build: |device| Box::new(ScsToken::new(device)),
+    },
+    Entry {
+        name: "split_deadline",
+        summary: "deadlines for reads and fsync calls, dear fsyncs after writeback in slices, which it owns (Split-Deadline)",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(SplitDeadline::new(device, Writeback::Own)),
+    },
+    Entry {
+        name: "split_deadline_flusher",
+        summary: "split_deadline with the kernel's flusher: writes wait so that it never has much to write (Split-Pdflush)",
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(SplitDeadline::new(device, Writeback::Flusher)),
     },
     Entry {
         name: "split_token",

@@ -165,3 +165,23 @@ fn tags_take_little_memory() {
     let dirty_pages_max = 8.gib() / PAGE_BYTES / 5;
     assert!(tag_bytes > dirty_pages_max && tag_bytes < 4 * dirty_pages_max + 1.kib(), "{tag_bytes}");
 }
+
+#[test]
+fn a_scheduler_that_owns_writeback_bounds_age_and_amount_of_what_is_dirty_without_a_flusher() {
+    let (mut simulation, sessions) = machine(config(), "split_deadline", DISK, 1);
+    writer(&simulation, "burst", sessions[0], 50.mib());
+    simulation.run_until(at(29.0));
+    assert_eq!(simulation.machine().cache.borrow().totals.written, 0, "nothing is old enough");
+    simulation.run_until(at(40.0));
+    assert_eq!(simulation.machine().cache.borrow().totals.written, 50.mib() / PAGE_BYTES);
+    writer(&simulation, "writer", sessions[0], 100.gib());
+    let limit = MEMORY / PAGE_BYTES / 5;
+    for second in 41..70 {
+        simulation.run_until(at(f64::from(second)));
+        let cache = simulation.machine().cache.borrow();
+        let dirty = cache.dirty() + cache.writeback();
+        assert!(dirty <= limit, "{dirty} of {limit} in second {second}");
+    }
+    let rate = simulation.machine().statistics.of("writer").calls(CallKind::Write).unwrap().bytes_per_second(50, 68);
+    assert!((0.8..1.02).contains(&(rate / DISK_BYTES_PER_SECOND)), "slices cost little: {rate}");
+}

@@ -55,12 +55,19 @@ pub struct ThreadSpec {
     pub depth: u32,
     /// The files that it opens first and never closes.
     pub files: Vec<FileIndex>,
+    /// Nobody waits for its units: hosts pace them and do not count them as such.
+    pub is_background: bool,
 }
 
 impl ThreadSpec {
     /// One that makes a call after the other.
     pub(crate) fn new(name: impl Into<String>, files: Vec<FileIndex>) -> ThreadSpec {
-        ThreadSpec { name: name.into(), depth: 1, files }
+        ThreadSpec { name: name.into(), depth: 1, files, is_background: false }
+    }
+
+    /// One that works behind those who wait.
+    pub(crate) fn background(name: impl Into<String>, files: Vec<FileIndex>) -> ThreadSpec {
+        ThreadSpec { is_background: true, ..ThreadSpec::new(name, files) }
     }
 }
 

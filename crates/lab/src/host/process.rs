@@ -90,13 +90,14 @@ pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed:
         });
         for (number, spec) in specs.into_iter().enumerate() {
             let account = account_of(one, &spec.name, accounts);
-            let shared = shared.clone();
+            let (shared, is_background) = (shared.clone(), spec.is_background);
             let depth = (spec.depth != DEPTH_UNLIMITED).then(|| Rc::new(Semaphore::new(u64::from(spec.depth))));
             machine.spawn(&one.name, account, move |process| async move {
                 let steps = shared.plan.thread(number as u32);
                 let files = Rc::default();
                 let now = process.clone();
-                Runner { process, shared: shared.clone(), files, depth, unit: None }.run(steps).await;
+                let runner = Runner { process, shared: shared.clone(), files, depth, unit: None, is_background };
+                runner.run(steps).await;
                 shared.end_thread(now.now());
             });
         }
@@ -161,6 +162,7 @@ struct Runner {
     depth: Option<Rc<Semaphore>>,
     /// When the unit began or was due, and the bytes that it moved so far.
     unit: Option<(Time, u64)>,
+    is_background: bool,
 }
 
 impl Runner {
@@ -172,7 +174,9 @@ impl Runner {
                 Step::Begin { due, deadline: _ } => self.unit = Some((self.wait_due(due).await, 0)),
                 Step::End => {
                     let (since, bytes) = self.unit.take().expect("a unit that ends has begun");
-                    self.shared.record("unit", self.process.now(), since, bytes);
+                    if !self.is_background {
+                        self.shared.record("unit", self.process.now(), since, bytes);
+                    }
                 }
                 Step::Call(action) => {
                     let bytes = call(&self.process, &self.shared, &self.files, action).await;

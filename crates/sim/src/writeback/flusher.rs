@@ -179,35 +179,41 @@ impl Machine {
         written
     }
 
-    /// Writes a chunk of a file from where the last one ended, and queues the file again if it has more.
-    async fn write_chunk(&self, actor: &Actor, inode: &Inode) -> u64 {
-        let chunk = self.chunk_pages();
+    /// Writes up to so many pages of a file from where the last ones ended (`range_cyclic`). Answers how many.
+    pub(crate) async fn write_on(&self, actor: &Actor, inode: &Inode, count_max: u64) -> u64 {
         let start = inode.writeback_index.get();
         let tail = PageRange { first: start, count: u64::MAX - start };
-        let what = WriteFile { pages: tail, count_max: chunk, ..WriteFile::WHOLE };
+        let what = WriteFile { pages: tail, count_max, ..WriteFile::WHOLE };
         let mut wrote = self.write_file(actor, inode, what).await;
-        if wrote.count < chunk && start > 0 {
+        if wrote.count < count_max && start > 0 {
             let head = PageRange { first: 0, count: start };
-            let what = WriteFile { pages: head, count_max: chunk - wrote.count, ..WriteFile::WHOLE };
+            let what = WriteFile { pages: head, count_max: count_max - wrote.count, ..WriteFile::WHOLE };
             let first = wrote.count;
             wrote = self.write_file(actor, inode, what).await;
             wrote.count += first;
         }
-        inode.writeback_index.set(if wrote.count < chunk { 0 } else { wrote.next });
+        inode.writeback_index.set(if wrote.count < count_max { 0 } else { wrote.next });
+        wrote.count
+    }
+
+    /// Writes a chunk of a file, and queues the file again if it has more.
+    async fn write_chunk(&self, actor: &Actor, inode: &Inode) -> u64 {
+        let chunk = self.chunk_pages();
+        let written = self.write_on(actor, inode, chunk).await;
         if inode.is_deleted() {
-            return wrote.count;
+            return written;
         }
         let is_dirty = self.cache.borrow().mapping(inode.number).is_some_and(|mapping| mapping.dirty > 0);
         let mut queues = self.writeback.queues.borrow_mut();
         if !is_dirty {
             inode.dirtied_at.set(None);
-        } else if wrote.count >= chunk {
+        } else if written >= chunk {
             queues.more_io.push_back(inode.number);
         } else {
             inode.dirtied_at.set(Some(self.now()));
             queues.dirty.push_back(inode.number);
         }
-        wrote.count
+        written
     }
 
     /// Half a second's worth of writing, rounded to whole 4 MiB and at least one (`writeback_chunk_size`).

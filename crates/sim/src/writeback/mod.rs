@@ -251,14 +251,14 @@ impl Machine {
         }
     }
 
-    /// A scheduler wishes that a file's dirty pages are written: in the flusher's name, without anybody waiting.
+    /// A scheduler wishes that a file's dirty pages are written, from where the last ones ended: in the flusher's name,
+    /// without anybody waiting.
     pub(crate) fn start_writeback(&self, number: InodeNumber, bytes_max: u64) {
         let Some(inode) = self.find_inode(number) else { return };
         let machine = self.clone();
         self.spawn_kernel(async move {
             let actor = Actor::proxy(machine.config.accounts.flusher, CauseSet::EMPTY);
-            let what = WriteFile { count_max: bytes_max.div_ceil(PAGE_BYTES), ..WriteFile::WHOLE };
-            machine.write_file(&actor, &inode, what).await;
+            machine.write_on(&actor, &inode, bytes_max.div_ceil(PAGE_BYTES)).await;
         });
     }
 }

@@ -76,7 +76,10 @@ impl Design for Database {
     }
 
     fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
-        ThreadSpec::new(if thread == 0 { "client.0" } else { "checkpointer" }, vec![DATABASE, LOG])
+        match thread {
+            0 => ThreadSpec::new("client.0", vec![DATABASE, LOG]),
+            _ => ThreadSpec::background("checkpointer", vec![DATABASE, LOG]),
+        }
     }
 
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {

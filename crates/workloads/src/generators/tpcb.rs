@@ -87,8 +87,8 @@ impl Design for TpcB {
     fn thread(&self, _common: &Common, thread: u32) -> ThreadSpec {
         match thread.checked_sub(self.clients) {
             None => ThreadSpec::new(format!("client.{thread}"), vec![ACCOUNTS]),
-            Some(0) => ThreadSpec::new("wal", vec![LOG]),
-            Some(_) => ThreadSpec::new("checkpointer", vec![ACCOUNTS, HISTORY]),
+            Some(0) => ThreadSpec::background("wal", vec![LOG]),
+            Some(_) => ThreadSpec::background("checkpointer", vec![ACCOUNTS, HISTORY]),
         }
     }
 

@@ -158,7 +158,7 @@ impl Shared {
             Runner { shared: self, files: &files, tally: Tally::default(), unit: None, memory: Memory::default() };
         let workers = if spec.depth == DEPTH_UNLIMITED { WORKERS_MAX } else { spec.depth };
         let result = match workers {
-            0 | 1 => runner.run(self.plan.thread(number), None),
+            0 | 1 => runner.run(self.plan.thread(number), spec.is_background, None),
             // A unit is handed to whoever is free; nobody free: depth is reached.
             workers => std::thread::scope(|scope| {
                 let (units, taken) = sync_channel(0);
@@ -168,7 +168,7 @@ impl Shared {
                     let files = &files;
                     scope.spawn(move || self.work(&taken, files));
                 }
-                runner.run(self.plan.thread(number), Some(units))
+                runner.run(self.plan.thread(number), spec.is_background, Some(units))
             }),
         };
         let Runner { tally, .. } = runner;
@@ -278,7 +278,12 @@ struct Runner<'crew> {
 }
 
 impl Runner<'_> {
-    fn run(&mut self, mut steps: Thread, workers: Option<SyncSender<(Option<Time>, Action)>>) -> Result<(), String> {
+    fn run(
+        &mut self,
+        mut steps: Thread,
+        is_background: bool,
+        workers: Option<SyncSender<(Option<Time>, Action)>>,
+    ) -> Result<(), String> {
         let shared = self.shared;
         shared.sleep_until(shared.steps_origin);
         while !shared.is_over() {
@@ -289,7 +294,9 @@ impl Runner<'_> {
                 }
                 Step::End => {
                     let (since, bytes) = self.unit.take().expect("a unit that ends has begun");
-                    self.record("unit", since, bytes);
+                    if !is_background {
+                        self.record("unit", since, bytes);
+                    }
                 }
                 Step::Call(action) => {
                     let bytes = self.call(action)?;

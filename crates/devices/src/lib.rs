@@ -46,7 +46,7 @@ pub struct Finished {
 ///
 /// The caller asks [`next_completion`](DeviceModel::next_completion) and comes back with
 /// [`complete`](DeviceModel::complete) at that time or later; how late the caller is does not change the schedule.
-pub trait DeviceModel: Send {
+pub trait DeviceModel {
     /// What a scheduler may know of it.
     fn profile(&self) -> &DeviceProfile;
     /// Takes a request at `now`.
@@ -67,7 +67,7 @@ pub struct ModelEntry {
     /// One line for people.
     pub summary: &'static str,
     /// Makes one; the seed decides what is left to chance, such as where the platter stands at first.
-    pub build: fn(seed: u64) -> Box<dyn DeviceModel>,
+    pub build: fn(seed: u64) -> Box<dyn DeviceModel + Send>,
 }
 
 static MODELS: &[ModelEntry] = &[
@@ -119,6 +119,6 @@ pub fn models() -> &'static [ModelEntry] {
 }
 
 /// The model called `name`.
-pub fn build(name: &str, seed: u64) -> Option<Box<dyn DeviceModel>> {
+pub fn build(name: &str, seed: u64) -> Option<Box<dyn DeviceModel + Send>> {
     models().iter().find(|entry| entry.name == name).map(|entry| (entry.build)(seed))
 }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is the
-//! same on every machine, and a number stands for it ([`machine::Simulation::trace_hash`]). At the end of every run the
+//! same on every machine, and a number stands for it ([`Simulation::trace_hash`]). At the end of every run the
 //! layers are balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
 //!
 //! Every modelling decision stands with its source in `docs/simulator.md`.
@@ -19,16 +19,21 @@
 pub mod block;
 pub mod cache;
 pub mod calls;
+pub mod cluster;
 pub mod config;
 pub mod executor;
 pub mod fs;
+pub mod guest;
 pub mod machine;
+pub mod network;
 pub mod process;
+pub mod simulation;
 pub mod statistics;
 pub mod trace;
 pub mod workload;
 pub mod writeback;
 
 pub use config::MachineConfig;
-pub use machine::{Machine, Simulation};
+pub use machine::Machine;
 pub use process::{Bytes, File, Process};
+pub use simulation::Simulation;

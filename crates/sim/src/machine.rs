@@ -1,12 +1,4 @@
-//! The machine: its rooms, how they reach each other, and the loop that moves time.
-//!
-//! ```text
-//!   run every ready task  ->  ask the scheduler (calls to release, wishes, requests to dispatch)  ->  anybody ready?
-//!            ^                                                                                         | no
-//!            +------ wake who slept, end what the device has done <------ time jumps to the next event <+
-//! ```
-//!
-//! So the scheduler is asked once all that happens at an instant has happened, as a host does that empties its plug.
+//! The machine: its rooms, and how they reach each other. [`crate::simulation`] moves its time.
 
 use crate::block::{BioEnd, BlockLayer};
 use crate::cache::{Cache, Change, InodeNumber, PageRange};
@@ -38,8 +30,8 @@ pub struct Machine(Rc<Rooms>);
 pub struct Rooms {
     /// Its configuration.
     pub config: MachineConfig,
-    /// Tasks and time.
-    pub executor: Executor,
+    /// Tasks and time, which are those of all machines of a simulation.
+    pub executor: Rc<Executor>,
     /// What happened, as a number.
     pub trace: Trace,
     /// Scheduler and device.
@@ -77,22 +69,42 @@ impl Deref for Machine {
 }
 
 impl Machine {
-    fn new(
+    /// A machine whose file system is mounted and whose flusher runs. The scheduler learns every account of `accounts`.
+    pub(crate) fn boot(
+        executor: Rc<Executor>,
         config: MachineConfig,
         mut scheduler: Box<dyn Scheduler>,
         device: Box<dyn DeviceModel>,
         file_system: Rc<dyn FileSystem>,
         accounts: &AccountTree,
     ) -> Machine {
-        accounts.iter().for_each(|account| scheduler.account_opened(Time::ZERO, account));
-        scheduler.dirty_memory_limited(Time::ZERO, config.memory_bytes / 100 * u64::from(config.dirty_ratio));
+        accounts.iter().for_each(|account| scheduler.account_opened(executor.now(), account));
+        let dirty_bytes_max = config.memory_bytes / 100 * u64::from(config.dirty_ratio);
+        scheduler.dirty_memory_limited(executor.now(), dirty_bytes_max);
         let has_flusher = config.has_flusher && !scheduler.owns_writeback();
         let config = MachineConfig { has_flusher, ..config };
+        let machine = Machine::new(executor, config, BlockLayer::new(scheduler, device), file_system);
+        {
+            let mut names = machine.names.borrow_mut();
+            names.add(InodeKind::File);
+            names.add(InodeKind::Directory);
+        }
+        machine.file_system.clone().mount(&machine);
+        machine.start_flusher();
+        machine
+    }
+
+    fn new(
+        executor: Rc<Executor>,
+        config: MachineConfig,
+        block: BlockLayer,
+        file_system: Rc<dyn FileSystem>,
+    ) -> Machine {
         let slots = || Semaphore::new(u64::from(config.requests_max));
         let rooms = Rooms {
-            executor: Executor::default(),
+            executor,
             trace: Trace::default(),
-            block: RefCell::new(BlockLayer::new(scheduler, device)),
+            block: RefCell::new(block),
             cache: RefCell::new(Cache::new(config.memory_bytes)),
             file_system,
             names: RefCell::new(Names::new()),
@@ -287,8 +299,13 @@ impl Machine {
         self.memory_queue.wake_all(&self.executor);
     }
 
+    /// Whether something happened since the scheduler was asked.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.is_unsettled.get()
+    }
+
     /// Asks the scheduler, if something happened since it was asked.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         if !self.is_unsettled.replace(false) {
             return;
         }
@@ -302,9 +319,8 @@ impl Machine {
         block.dispatch(now, &self.trace);
     }
 
-    /// Goes on to `now`.
-    fn advance(&self, now: Time) {
-        self.executor.advance(now);
+    /// Goes on to `now`, to which the executor has gone on: ends what the device has done.
+    pub(crate) fn advance(&self, now: Time) {
         if self.wake_at.get() <= now {
             self.wake_at.set(Time::MAX);
             self.mark_unsettled();
@@ -322,9 +338,18 @@ impl Machine {
         self.ends.replace(ends);
     }
 
-    fn next_event(&self) -> Time {
-        let timer = self.executor.next_timer().unwrap_or(Time::MAX);
-        timer.min(self.block.borrow().next_event()).min(self.wake_at.get())
+    /// When something happens next that is no task's timer.
+    pub(crate) fn next_event(&self) -> Time {
+        self.block.borrow().next_event().min(self.wake_at.get())
+    }
+
+    /// # Panics
+    /// If anything was lost on its way through a layer, or Little's law does not hold in the block layer.
+    pub(crate) fn assert_conserved(&self) {
+        self.block.borrow_mut().assert_conserved(self.now());
+        self.cache.borrow().assert_conserved();
+        self.gate.assert_conserved();
+        self.file_system.assert_conserved();
     }
 }
 
@@ -332,106 +357,4 @@ fn page_event(inode: InodeNumber, pages: PageRange, causes: CauseSet, previous: 
     use crate::cache::PAGE_BYTES;
     let (offset, length) = (pages.first * PAGE_BYTES, pages.count * PAGE_BYTES);
     PageEvent { file: inode.file(), offset, length, causes, previous }
-}
-
-/// A machine and its run.
-pub struct Simulation {
-    machine: Machine,
-}
-
-impl Simulation {
-    /// A machine at time zero, its file system mounted. The scheduler learns every account of `accounts`.
-    pub fn new(
-        config: MachineConfig,
-        scheduler: Box<dyn Scheduler>,
-        device: Box<dyn DeviceModel>,
-        file_system: Rc<dyn FileSystem>,
-        accounts: &AccountTree,
-    ) -> Simulation {
-        let machine = Machine::new(config, scheduler, device, file_system, accounts);
-        {
-            let mut names = machine.names.borrow_mut();
-            names.add(InodeKind::File);
-            names.add(InodeKind::Directory);
-        }
-        machine.file_system.clone().mount(&machine);
-        machine.start_flusher();
-        Simulation { machine }
-    }
-
-    /// The machine, to start processes on.
-    pub fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
-    /// Runs until `end`, or until nothing happens any more before that.
-    ///
-    /// # Panics
-    /// If anything was lost on its way through a layer, or Little's law does not hold in the block layer.
-    pub fn run_until(&mut self, end: Time) {
-        loop {
-            self.step();
-            let next = self.machine.next_event();
-            if next > end || next == Time::MAX {
-                break;
-            }
-            self.machine.advance(next);
-        }
-        if end != Time::MAX {
-            self.machine.executor.advance(end);
-        }
-        self.assert_conserved();
-    }
-
-    /// Runs until every process has ended.
-    ///
-    /// # Panics
-    /// As [`run_until`](Self::run_until), and if processes wait for what will never come.
-    pub fn run_to_completion(&mut self) {
-        loop {
-            self.step();
-            if self.machine.statistics.running() == 0 {
-                break;
-            }
-            let next = self.machine.next_event();
-            assert!(next != Time::MAX, "{} processes wait for ever", self.machine.statistics.running());
-            self.machine.advance(next);
-        }
-        self.assert_conserved();
-    }
-
-    /// Lets happen what happens at this instant.
-    fn step(&mut self) {
-        loop {
-            self.machine.executor.run_ready();
-            self.machine.settle();
-            if !self.machine.executor.has_ready() && !self.machine.is_unsettled.get() {
-                break;
-            }
-        }
-    }
-
-    /// The number that stands for the run so far: the same on every machine for the same programs and seed.
-    pub fn trace_hash(&self) -> u64 {
-        self.machine.trace.hash()
-    }
-
-    /// Events so far: task runs, and what the trace has.
-    pub fn events(&self) -> u64 {
-        self.machine.executor.polls() + self.machine.trace.events()
-    }
-
-    fn assert_conserved(&self) {
-        let now = self.machine.now();
-        self.machine.block.borrow_mut().assert_conserved(now);
-        self.machine.cache.borrow().assert_conserved();
-        self.machine.gate.assert_conserved();
-        self.machine.file_system.assert_conserved();
-    }
-}
-
-impl Drop for Simulation {
-    fn drop(&mut self) {
-        self.machine.executor.clear();
-    }
 }

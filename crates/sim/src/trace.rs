@@ -29,7 +29,14 @@ pub enum Event {
     Completed,
 }
 
-/// The running hash of a simulation.
+/// `hash` with `word` folded in.
+#[inline]
+pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(MULTIPLIER);
+    hash ^ hash >> 32
+}
+
+/// The running hash of a machine.
 #[derive(Default)]
 pub struct Trace {
     hash: Cell<u64>,
@@ -42,8 +49,7 @@ impl Trace {
     pub fn record(&self, event: Event, now: Time, subject: u64, amount: u64) {
         let mut hash = self.hash.get();
         for word in [event as u64, now.as_nanos(), subject, amount] {
-            hash = (hash ^ word).wrapping_mul(MULTIPLIER);
-            hash ^= hash >> 32;
+            hash = mixed(hash, word);
         }
         self.hash.set(hash);
         self.events.set(self.events.get() + 1);

@@ -19,14 +19,14 @@ const LATENESS_MAX: Span = Span::from_secs(60);
 
 /// A model and how late it was answered.
 pub(crate) struct Emulation {
-    model: Box<dyn DeviceModel>,
+    model: Box<dyn DeviceModel + Send>,
     lateness_bound: Span,
     lateness_ns: Histogram<u64>,
     late_replies: u64,
 }
 
 impl Emulation {
-    pub(crate) fn new(model: Box<dyn DeviceModel>, lateness_bound: Span) -> Emulation {
+    pub(crate) fn new(model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> Emulation {
         let lateness_ns =
             Histogram::new_with_bounds(1_000, LATENESS_MAX.as_nanos(), 2).expect("constant bounds are valid");
         Emulation { model, lateness_bound, lateness_ns, late_replies: 0 }

@@ -32,7 +32,7 @@ pub struct EngineConfig {
     /// Name of the scheduler in the registry.
     pub scheduler: String,
     /// The model that replies are held back by; `None` for a real device.
-    pub model: Option<Box<dyn DeviceModel>>,
+    pub model: Option<Box<dyn DeviceModel + Send>>,
     /// More lateness than this is reported.
     pub lateness_bound: Span,
     /// The processor that the thread is bound to; `None` for any.
@@ -47,7 +47,7 @@ impl EngineConfig {
     }
 
     /// A device that behaves like `model`, with `scheduler`.
-    pub fn emulated(model: Box<dyn DeviceModel>, scheduler: &str) -> EngineConfig {
+    pub fn emulated(model: Box<dyn DeviceModel + Send>, scheduler: &str) -> EngineConfig {
         let profile = model.profile().clone();
         EngineConfig { model: Some(model), ..EngineConfig::new(profile, scheduler) }
     }

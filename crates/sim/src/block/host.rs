@@ -5,7 +5,8 @@
 use crate::block::Bio;
 use crate::config::MachineConfig;
 use crate::fs::raw::Raw;
-use crate::machine::{Machine, Simulation};
+use crate::machine::Machine;
+use crate::simulation::Simulation;
 use crate::workload::{Arrivals, Tenant, Workload};
 use plimsoll_core::{AccountTree, Scheduler, Time};
 use plimsoll_devices::DeviceModel;

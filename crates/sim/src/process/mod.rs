@@ -73,8 +73,19 @@ impl Machine {
         Program: FnOnce(Process) -> Run,
         Run: Future<Output = ()> + 'static,
     {
-        let (thread, twins, statistics) = self.statistics.add_process(name);
-        let inner = Inner {
+        let run = program(self.thread(name, session));
+        self.statistics.start_process();
+        let machine = self.clone();
+        self.executor.spawn(async move {
+            run.await;
+            machine.statistics.end_process();
+        });
+    }
+
+    /// A process of `session` for a task that makes calls without end: nobody waits for it.
+    pub(crate) fn thread(&self, name: &str, session: AccountId) -> Process {
+        let (thread, twins, statistics) = self.statistics.add_thread(name);
+        Process(Rc::new(Inner {
             machine: self.clone(),
             actor: Actor::process(session),
             thread: ThreadId(thread),
@@ -82,13 +93,7 @@ impl Machine {
             statistics,
             dirtier: Dirtier::new(self),
             has_run: Cell::new(0),
-        };
-        let run = program(Process(Rc::new(inner)));
-        let machine = self.clone();
-        self.executor.spawn(async move {
-            run.await;
-            machine.statistics.end_process();
-        });
+        }))
     }
 }
 
@@ -166,18 +171,24 @@ impl Process {
 pub struct File {
     process: Process,
     inode: Rc<Inode>,
-    read_ahead: Cell<ReadAhead>,
+    /// Where its reader stands; threads that share the open file share this.
+    read_ahead: Rc<Cell<ReadAhead>>,
     is_direct: bool,
 }
 
 impl File {
     pub(crate) fn new(process: Process, inode: Rc<Inode>) -> File {
-        File { process, inode, read_ahead: Cell::default(), is_direct: false }
+        File { process, inode, read_ahead: Rc::default(), is_direct: false }
     }
 
     /// The same file, read and written past the page cache (O_DIRECT).
     pub fn direct(self) -> File {
         File { is_direct: true, ..self }
+    }
+
+    /// The same open file in the hands of another thread of its machine.
+    pub(crate) fn in_thread(&self, process: Process) -> File {
+        File { process, inode: self.inode.clone(), read_ahead: self.read_ahead.clone(), is_direct: self.is_direct }
     }
 
     /// Bytes.

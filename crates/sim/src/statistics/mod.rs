@@ -17,6 +17,7 @@ const KINDS: usize = 10;
 #[derive(Default)]
 pub struct Statistics {
     by_name: RefCell<BTreeMap<String, Rc<ProcessStatistics>>>,
+    threads: Cell<u32>,
     started: Cell<u32>,
     ended: Cell<u32>,
 }
@@ -35,13 +36,17 @@ impl Statistics {
         self.started.get() - self.ended.get()
     }
 
-    /// Counts a process in; answers with its number, how many of its name came before, and where it keeps its figures.
-    pub(crate) fn add_process(&self, name: &str) -> (u32, u64, Rc<ProcessStatistics>) {
-        self.started.set(self.started.get() + 1);
+    /// Knows one thread more; answers with its number, how many of its name came before, and where it keeps its figures.
+    pub(crate) fn add_thread(&self, name: &str) -> (u32, u64, Rc<ProcessStatistics>) {
+        self.threads.set(self.threads.get() + 1);
         let statistics = self.by_name.borrow_mut().entry(name.to_owned()).or_default().clone();
         let twins = statistics.processes.get();
         statistics.processes.set(twins + 1);
-        (self.started.get(), twins, statistics)
+        (self.threads.get(), twins, statistics)
+    }
+
+    pub(crate) fn start_process(&self) {
+        self.started.set(self.started.get() + 1);
     }
 
     pub(crate) fn end_process(&self) {

@@ -113,7 +113,7 @@ impl Machine {
         let machine = self.clone();
         let task = self.spawn_kernel(async move {
             let interval = machine.config.dirty_writeback_interval;
-            let mut periodic_at = Time::ZERO + interval;
+            let mut periodic_at = machine.now() + interval;
             loop {
                 machine.write_rounds(Reason::Background).await;
                 if machine.now() >= periodic_at {

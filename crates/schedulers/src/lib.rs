@@ -4,6 +4,7 @@
 //! `docs/schedulers/`; the conformance suite then holds it to the laws that its line promises. The small files beside the
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
+pub mod afq;
 pub mod block_deadline;
 pub mod cfq;
 pub mod cost_model;
@@ -17,6 +18,7 @@ pub mod request_queues;
 pub mod scs_token;
 pub mod split_deadline;
 pub mod split_token;
+pub mod stride;
 pub mod token_bucket;
 pub mod water_level;
 pub mod zygaria;

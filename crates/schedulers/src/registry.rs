@@ -1,5 +1,6 @@
 //! Every scheduler by name, with the laws that it promises to keep. The conformance suite loops over this table.
 
+use crate::afq::Afq;
 use crate::block_deadline::BlockDeadline;
 use crate::cfq::Cfq;
 use crate::noop::Noop;
@@ -75,6 +76,12 @@ static REGISTRY: &[Entry] = &[
         summary: "limits in normalised bytes: charged when pages become dirty, put right at the disk (SOSP 2015)",
         laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
         build: |device| Box::new(SplitToken::new(device)),
+    },
+    Entry {
+        name: "afq",
+        summary: "disk time by priority to whoever caused the I/O: reads by block, writes and fsyncs by call (AFQ)",
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
+        build: |device| Box::new(Afq::new(device)),
     },
     Entry {
         name: "zygaria",

@@ -5,6 +5,7 @@
 use plimsoll_lab::experiment::{self, Report};
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::scenario::{self, library};
+use std::path::Path;
 
 const FAST: &[&str] = &["split-fig3", "split-fig5"];
 
@@ -22,6 +23,21 @@ fn fast_scenarios_hold_and_take_the_same_course_twice() {
         let text = |report: &Report| serde_json::to_string(report).unwrap();
         assert_eq!(text(&first), text(&second), "{name}");
         assert!(!first.hashes.is_empty(), "{name} has a number for its course");
+    }
+}
+
+/// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
+#[test]
+fn several_machines_hold_and_take_the_same_course_twice() {
+    for name in ["guest", "cluster"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name).with_extension("toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let scenario = scenario::parse(&text, &file, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let run = || experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (first, second) = (run(), run());
+        let failed: Vec<_> = first.failed().map(|row| (&row.name, row.measured)).collect();
+        assert!(failed.is_empty(), "{name}: {failed:?}");
+        assert_eq!(first.hashes, second.hashes, "{name}");
     }
 }
 

@@ -11,7 +11,10 @@ use plimsoll_lab::experiment::{self, Report};
 use plimsoll_lab::host::live::LiveHost;
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
-use plimsoll_lab::scenario::{self, Arrivals, Row, Scenario, ScenarioError, Setting, Setup, TenantSetup, library};
+use plimsoll_lab::scenario::{
+    self, Arrivals, CacheMode, ClusterSetup, GuestSetup, MachineConfig, Row, Scenario, ScenarioError, Setting, Setup,
+    TenantSetup, library,
+};
 use plimsoll_lab::{html, picture};
 use serde_json::json;
 use std::fmt::Write;
@@ -71,13 +74,24 @@ fn show(scenario: &Scenario) -> Outcome {
     let _ = writeln!(text, "{}, {}\n\n{}\n", scenario.paper, scenario.source, scenario.description);
     let first = &scenario.variants[0].setup;
     let _ = writeln!(text, "Machine: {}", machine_in_words(first));
+    first.guests.iter().for_each(|guest| _ = writeln!(text, "Guest {}: {}", guest.name, guest_in_words(guest)));
+    if let Some(cluster) = &first.cluster {
+        let _ = writeln!(text, "Cluster: {}", cluster_in_words(cluster));
+    }
     first.accounts.iter().for_each(|account| {
         let inside = account.parent.as_ref().map_or(String::new(), |parent| format!(" in {parent}"));
         let promises = promises_in_words(&account.allocation);
         let _ = writeln!(text, "Account {}{inside}: {promises}", account.name);
     });
     for process in &first.processes {
-        let _ = writeln!(text, "Process {} (account {}): {}", process.name, process.account, process.workload);
+        let inside = match &process.guest {
+            Some(guest) => format!("in guest {guest}"),
+            None => format!("account {}", process.account),
+        };
+        let _ = writeln!(text, "Process {} ({inside}): {}", process.name, process.workload);
+    }
+    for writer in &first.writers {
+        let _ = writeln!(text, "Writer {} (account {}): {} clients", writer.name, writer.account, writer.threads);
     }
     for tenant in &first.tenants {
         let _ = writeln!(text, "Tenant {} (account {}): {}", tenant.name, tenant.account, tenant_in_words(tenant));
@@ -105,16 +119,41 @@ fn show(scenario: &Scenario) -> Outcome {
 fn machine_in_words(setup: &Setup) -> String {
     let (machine, config) = (&setup.machine, &setup.machine.config);
     let block = format!("{} under {}", machine.device, machine.scheduler);
-    if setup.processes.is_empty() {
+    if !setup.tenants.is_empty() {
         return block;
     }
+    format!("{block}, {} on it, {}", machine.file_system, kernel_in_words(config))
+}
+
+fn kernel_in_words(config: &MachineConfig) -> String {
     format!(
-        "{block}, {} on it, {} of memory, {} cores, dirty ratios {} and {} %",
-        machine.file_system,
+        "{} of memory, {} cores, dirty ratios {} and {} %",
         ByteCount(config.memory_bytes),
         config.cores,
         config.dirty_background_ratio,
         config.dirty_ratio,
+    )
+}
+
+fn guest_in_words(guest: &GuestSetup) -> String {
+    let GuestSetup { account, disk_bytes, cache, scheduler, file_system, config, .. } = guest;
+    let cache = match cache {
+        CacheMode::Writeback => "through the host's cache",
+        CacheMode::None => "past the host's cache",
+    };
+    let disk = format!("a disk of {} {cache}, account {account}", ByteCount(*disk_bytes));
+    format!("{disk}, under {scheduler}, {file_system} on it, {}", kernel_in_words(config))
+}
+
+fn cluster_in_words(cluster: &ClusterSetup) -> String {
+    let ClusterSetup { nodes, config } = cluster;
+    format!(
+        "{nodes} such nodes, {} replicas of blocks of {} in packets of {}, {} to and from each, {} between them",
+        config.replication,
+        ByteCount(config.block_bytes),
+        ByteCount(config.packet_bytes),
+        Rate::BytesPerSecond(config.network.bytes_per_second as f64),
+        config.network.latency,
     )
 }
 

@@ -3,6 +3,8 @@
 //! The simulator is one host. The live one, with real threads on a real file system, is another: it is given the same
 //! [`Setup`], and answers with the same [`RunResult`].
 
+mod cluster;
+mod guest;
 pub mod live;
 mod process;
 pub mod sim;

@@ -3,7 +3,7 @@
 use super::Accounts;
 use super::sim::Recorder;
 use crate::results::Source;
-use crate::scenario::{ProcessSetup, Setup};
+use crate::scenario::ProcessSetup;
 use plimsoll_core::{AccountId, Deadlines, Span, Time};
 use plimsoll_sim::executor::wait::{Semaphore, WaitQueue};
 use plimsoll_sim::{File, Machine, Process, Simulation};
@@ -12,15 +12,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Makes the folders and files that the workloads start with, and runs until they are there.
-pub(super) fn prepare(simulation: &mut Simulation, setup: &Setup, accounts: &Accounts, seed: u64) {
-    if setup.processes.is_empty() {
+/// Makes the folders and files that the workloads of `processes` start with, on `machine` in the name of `account`, and
+/// runs until they are there.
+pub(super) fn prepare<'a>(
+    simulation: &mut Simulation,
+    machine: &Machine,
+    processes: impl Iterator<Item = &'a ProcessSetup>,
+    account: AccountId,
+    seed: u64,
+) {
+    let plans: Vec<(ProcessSetup, Plan)> = processes.map(|process| (process.clone(), plan(process, seed))).collect();
+    if plans.is_empty() {
         return;
     }
-    let machine = simulation.machine().clone();
-    let plans: Vec<(ProcessSetup, Plan)> =
-        setup.processes.iter().map(|process| (process.clone(), plan(process, seed))).collect();
-    machine.spawn("prepare", accounts.flusher, |process| async move {
+    machine.spawn("prepare", account, |process| async move {
         for (setup, plan) in &plans {
             prepare_one(&process, &setup.name, plan).await;
         }
@@ -71,9 +76,15 @@ fn plan(process: &ProcessSetup, seed: u64) -> Plan {
     process.workload.plan(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name)
 }
 
-/// Starts all threads of all processes of `setup`.
-pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed: u64, recorder: &Recorder) {
-    for one in &setup.processes {
+/// Starts all threads of `processes` on `machine`.
+pub(super) fn start<'a>(
+    machine: &Machine,
+    processes: impl Iterator<Item = &'a ProcessSetup>,
+    accounts: &Accounts,
+    seed: u64,
+    recorder: &Recorder,
+) {
+    for one in processes {
         let plan = plan(one, seed);
         let specs: Vec<_> = plan.threads().collect();
         let active = plan.active();

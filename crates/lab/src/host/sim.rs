@@ -3,10 +3,10 @@
 //! Files are prepared before the experiment starts, and the experiment starts at the next whole second after they are:
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
 
-use super::{Accounts, Host, HostError, process, tenant};
+use super::{Accounts, Host, HostError, cluster, guest, process, tenant};
 use crate::results::{PRIORITY_LEVELS, RunResult, Source};
-use crate::scenario::Setup;
-use plimsoll_core::{Account, AccountTree, Priority, Span, Time};
+use crate::scenario::{MachineSetup, Setup};
+use plimsoll_core::{Account, AccountTree, DeviceProfile, Priority, Scheduler, Span, Time};
 use plimsoll_sim::fs::FileSystem;
 use plimsoll_sim::fs::ext4::{self, Ext4};
 use plimsoll_sim::fs::raw::Raw;
@@ -21,6 +21,8 @@ use std::rc::Rc;
 pub const FILE_SYSTEMS: &[&str] = &["raw", "ext4", "ext4-dioread-lock", "xfs"];
 /// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer than most requests.
 const SAMPLE: Span = Span::from_millis(1);
+/// Tells the seeds of the machines of one run apart: 2^64 divided by the golden ratio, made odd.
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,99 +65,129 @@ impl Host for SimHost {
 }
 
 fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
-    let machine = &setup.machine;
     let failed = |(name, error): (String, String)| HostError::Failed(format!("account {name}: {error}"));
-    let accounts = Accounts::open(machine, &setup.accounts).map_err(failed)?;
+    let accounts = Accounts::open(&setup.machine, &setup.accounts).map_err(failed)?;
     let mut simulation = build(setup, &accounts, seed);
     let recorder = Recorder::default();
-    process::prepare(&mut simulation, setup, &accounts, seed);
+    // The host, or the nodes of a cluster; guests are added later.
+    let machines = simulation.machines().to_vec();
+    let on_host = || setup.processes.iter().filter(|process| process.guest.is_none());
+    let guests = guest::boot(&mut simulation, setup, &accounts, seed);
+    process::prepare(&mut simulation, &machines[0], on_host(), accounts.flusher, seed);
     let start = Time::ZERO + Span::from_secs(simulation.machine().now().as_secs_f64().ceil() as u64);
     recorder.start.set(start);
     simulation.run_until(start);
-    let cpu_before = simulation.machine().cpu_busy();
-    process::start(simulation.machine(), setup, &accounts, seed, &recorder);
-    tenant::start(simulation.machine(), setup, &accounts, seed, &recorder);
-    let samples = sample(simulation.machine());
-    let requests_before = requests_by_level(simulation.machine(), &accounts.tree);
+    let cpu_before = cpu_busy(&machines);
+    process::start(&machines[0], on_host(), &accounts, seed, &recorder);
+    guests.iter().for_each(|guest| guest.start(setup, &recorder));
+    tenant::start(&machines[0], setup, &accounts, seed, &recorder);
+    let cluster = setup.cluster.map(|of| cluster::start(&simulation, setup, &of, &accounts, seed, &recorder));
+    let samples = sample(&machines);
+    let requests_before = requests_by_level(&machines, &accounts.tree);
     simulation.run_until(start + setup.duration);
-    let cpu = simulation.machine().cpu_busy().saturating_sub(cpu_before);
-    let hash = simulation.trace_hash();
-    let priority_shares = shares(&requests_before, &requests_by_level(simulation.machine(), &accounts.tree));
-    let tag_bytes_max = simulation.machine().cache.borrow().tag_bytes_max() as f64;
-    drop(simulation);
+    if let Some(cluster) = cluster {
+        cluster.assert_conserved();
+    }
+    let cpu = cpu_busy(&machines).saturating_sub(cpu_before);
     let seconds = setup.duration.as_secs_f64();
-    let sources =
-        recorder.sources.borrow().iter().map(|(name, source)| (name.clone(), source.borrow().clone())).collect();
+    let sources = recorder.sources.borrow().iter().map(|(name, of)| (name.clone(), of.borrow().clone())).collect();
+    let tag_bytes_max = machines.iter().map(|machine| machine.cache.borrow().tag_bytes_max()).max();
     Ok(RunResult {
-        hash: Some(hash),
+        hash: Some(simulation.trace_hash()),
         sources,
         cpu_cores: cpu.as_secs_f64() / seconds,
-        device_busy: samples.busy.get() as f64 * SAMPLE.as_secs_f64() / seconds,
-        priority_shares,
-        tag_bytes_mean: samples.tag_bytes_sum.get() as f64 / samples.count.get().max(1) as f64,
-        tag_bytes_max,
+        device_busy: samples.busy.get() as f64 * SAMPLE.as_secs_f64() / seconds / machines.len() as f64,
+        priority_shares: shares(&requests_before, &requests_by_level(&machines, &accounts.tree)),
+        tag_bytes_mean: samples.tag_bytes_sum.get() as f64 / samples.count.get().max(1) as f64 / machines.len() as f64,
+        tag_bytes_max: tag_bytes_max.unwrap_or(0) as f64,
     })
 }
 
+/// The machine, or all nodes of the cluster.
 fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Simulation {
-    let machine = &setup.machine;
-    let device = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
-    let profile = device.profile().clone();
-    let scheduler = plimsoll_schedulers::build(machine.scheduler, &profile).expect("chosen by its name");
-    let volume_bytes = machine.volume_bytes.map_or(profile.capacity_bytes, |bytes| bytes.min(profile.capacity_bytes));
-    let file_system: Rc<dyn FileSystem> = match machine.file_system {
-        "raw" => Rc::new(Raw::new(volume_bytes)),
-        "ext4" => Ext4::new(volume_bytes, ext4::Options::NOLOCK),
-        "ext4-dioread-lock" => Ext4::new(volume_bytes, ext4::Options::ORDERED),
-        "xfs" => Xfs::new(volume_bytes, xfs::Options::default()),
-        other => unreachable!("{other} is not among FILE_SYSTEMS"),
-    };
-    let mut config = MachineConfig { seed, ..machine.config.clone() };
+    let MachineSetup { device, scheduler: scheduler_name, volume_bytes, .. } = setup.machine;
+    let mut config = setup.machine.config.clone();
     config.accounts.flusher = accounts.flusher;
     config.accounts.journal = accounts.journal;
-    if setup.processes.is_empty() {
+    if !setup.tenants.is_empty() {
         // Tenants send requests as they are: nothing is cut, and as many come as want.
         config = MachineConfig { request_bytes_max: u32::MAX, requests_max: u32::MAX, has_flusher: false, ..config };
     }
-    Simulation::new(config, scheduler, device, file_system, &accounts.tree)
+    let parts = |seed| {
+        let device = plimsoll_devices::build(device, seed).expect("a model that was chosen by its name");
+        let capacity_bytes = device.profile().capacity_bytes;
+        let bytes = volume_bytes.map_or(capacity_bytes, |bytes| bytes.min(capacity_bytes));
+        let scheduler = scheduler(scheduler_name, device.profile());
+        (MachineConfig { seed, ..config.clone() }, scheduler, device, file_system(setup.machine.file_system, bytes))
+    };
+    let (config, scheduler, device, files) = parts(seed);
+    let mut simulation = Simulation::new(config, scheduler, device, files, &accounts.tree);
+    for number in 1..setup.cluster.map_or(1, |cluster| cluster.nodes) {
+        let (config, scheduler, device, files) = parts(seed_of(seed, number));
+        simulation.add_machine(config, scheduler, device, files, &accounts.tree);
+    }
+    simulation
+}
+
+/// The seed of a run's `number`-th machine; that of the first is the run's.
+pub(super) fn seed_of(run: u64, number: usize) -> u64 {
+    run.wrapping_add(SEED_STEP.wrapping_mul(number as u64))
+}
+
+pub(super) fn scheduler(name: &str, device: &DeviceProfile) -> Box<dyn Scheduler> {
+    plimsoll_schedulers::build(name, device).expect("chosen by its name")
+}
+
+pub(super) fn file_system(name: &str, bytes: u64) -> Rc<dyn FileSystem> {
+    match name {
+        "raw" => Rc::new(Raw::new(bytes)),
+        "ext4" => Ext4::new(bytes, ext4::Options::NOLOCK),
+        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Options::ORDERED),
+        "xfs" => Xfs::new(bytes, xfs::Options::default()),
+        other => unreachable!("{other} is not among FILE_SYSTEMS"),
+    }
+}
+
+fn cpu_busy(machines: &[Machine]) -> Span {
+    machines.iter().map(Machine::cpu_busy).sum()
 }
 
 /// What was seen at the samples.
 #[derive(Default)]
 struct Samples {
     count: Cell<u64>,
-    /// Samples at which the device had something to do.
+    /// Devices that had something to do, over all samples.
     busy: Cell<u64>,
     tag_bytes_sum: Cell<u64>,
 }
 
-/// Looks at the machine now and then until its end.
-fn sample(machine: &Machine) -> Rc<Samples> {
-    let (samples, machine) = (Rc::<Samples>::default(), machine.clone());
+/// Looks at the machines now and then until their end.
+fn sample(machines: &[Machine]) -> Rc<Samples> {
+    let (samples, machines) = (Rc::<Samples>::default(), machines.to_vec());
     let seen = samples.clone();
-    machine.clone().spawn_kernel(async move {
+    machines[0].clone().spawn_kernel(async move {
         loop {
-            machine.executor.sleep(SAMPLE).await;
-            let is_busy = machine.block.borrow().device().outstanding() > 0;
+            machines[0].executor.sleep(SAMPLE).await;
+            let busy = machines.iter().filter(|machine| machine.block.borrow().device().outstanding() > 0).count();
+            let tag_bytes = machines.iter().map(|machine| machine.cache.borrow().tag_bytes()).sum::<u64>();
             seen.count.set(seen.count.get() + 1);
-            seen.busy.set(seen.busy.get() + u64::from(is_busy));
-            seen.tag_bytes_sum.set(seen.tag_bytes_sum.get() + machine.cache.borrow().tag_bytes());
+            seen.busy.set(seen.busy.get() + busy as u64);
+            seen.tag_bytes_sum.set(seen.tag_bytes_sum.get() + tag_bytes);
         }
     });
     samples
 }
 
-/// Requests that the scheduler was handed, by the level of the session in whose name they came; the last are those
+/// Requests that the schedulers were handed, by the level of the session in whose name they came; the last are those
 /// of sessions without a level.
-fn requests_by_level(machine: &Machine, accounts: &AccountTree) -> [u64; PRIORITY_LEVELS + 1] {
+fn requests_by_level(machines: &[Machine], accounts: &AccountTree) -> [u64; PRIORITY_LEVELS + 1] {
     let mut requests = [0; PRIORITY_LEVELS + 1];
-    let block = machine.block.borrow();
     for Account { id, allocation, .. } in accounts.iter() {
         let level = match allocation.priority {
             Priority::Level(level) => usize::from(level),
             Priority::RealTime(_) | Priority::Idle => PRIORITY_LEVELS,
         };
-        requests[level] += block.requests_of(*id);
+        requests[level] += machines.iter().map(|machine| machine.block.borrow().requests_of(*id)).sum::<u64>();
     }
     requests
 }

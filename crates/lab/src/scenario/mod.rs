@@ -8,9 +8,12 @@ pub mod library;
 pub mod model;
 mod read;
 mod setup;
+mod several;
 mod variants;
 
 pub use model::*;
+pub use plimsoll_sim::MachineConfig;
+pub use plimsoll_sim::guest::CacheMode;
 
 use crate::expression::{Context, RunOf, Window};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, file, quoted, suggest, syntax};
@@ -257,10 +260,12 @@ fn line_of(table: &DeTable<'_>, lines: &LineIndex, path: &[&str]) -> usize {
 }
 
 impl Setup {
-    /// The names of processes and tenants.
+    /// The names of processes, tenants and writers.
     pub fn sources(&self) -> BTreeSet<String> {
-        let processes = self.processes.iter().map(|process| process.name.clone());
-        processes.chain(self.tenants.iter().map(|tenant| tenant.name.clone())).collect()
+        let processes = self.processes.iter().map(|process| &process.name);
+        let tenants = self.tenants.iter().map(|tenant| &tenant.name);
+        let writers = self.writers.iter().map(|writer| &writer.name);
+        processes.chain(tenants).chain(writers).cloned().collect()
     }
 
     /// The seconds that figures are of unless they say otherwise.

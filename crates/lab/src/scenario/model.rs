@@ -4,6 +4,8 @@ use crate::claim::{ClaimOn, Relation};
 use crate::expression::Expression;
 use plimsoll_core::{Allocation, Deadlines, Operation, Span};
 use plimsoll_sim::MachineConfig;
+use plimsoll_sim::cluster::ClusterConfig;
+use plimsoll_sim::guest::CacheMode;
 use plimsoll_workloads::Workload;
 use std::path::PathBuf;
 
@@ -61,14 +63,20 @@ pub struct Variant {
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// On what.
+    /// On what; with a cluster, what each of its nodes is like.
     pub machine: MachineSetup,
+    /// Virtual machines on it.
+    pub guests: Vec<GuestSetup>,
+    /// The datanodes, if there are several machines of this kind.
+    pub cluster: Option<ClusterSetup>,
     /// Who is promised what, parents first.
     pub accounts: Vec<AccountSetup>,
     /// Who makes system calls.
     pub processes: Vec<ProcessSetup>,
     /// Who sends block requests.
     pub tenants: Vec<TenantSetup>,
+    /// Who writes files to the cluster.
+    pub writers: Vec<WriterSetup>,
     /// How long, from the moment at which files are prepared.
     pub duration: Span,
     /// What figures leave out at the start unless they say otherwise.
@@ -90,6 +98,45 @@ pub struct MachineSetup {
     pub config: MachineConfig,
 }
 
+/// A virtual machine, whose disk is a file of the machine.
+#[derive(Clone, Debug)]
+pub struct GuestSetup {
+    /// Its name, which processes name that run in it.
+    pub name: String,
+    /// The session of the machine that all its I/O is in.
+    pub account: String,
+    /// Bytes of its disk.
+    pub disk_bytes: u64,
+    /// How the machine reaches the disk's file.
+    pub cache: CacheMode,
+    /// Its own scheduler.
+    pub scheduler: &'static str,
+    /// Its own file system, on the whole disk.
+    pub file_system: &'static str,
+    /// Memory, cores, kernel; the seed is not used.
+    pub config: MachineConfig,
+}
+
+/// Datanodes, each like the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterSetup {
+    /// How many.
+    pub nodes: usize,
+    /// Blocks, packets, network.
+    pub config: ClusterConfig,
+}
+
+/// Clients that write files to the cluster, block after block.
+#[derive(Clone, Debug)]
+pub struct WriterSetup {
+    /// Their name in expressions.
+    pub name: String,
+    /// The session, on each node, that their writes are in.
+    pub account: String,
+    /// How many, each with a file and a machine of its own.
+    pub threads: u32,
+}
+
 /// A pool or session.
 #[derive(Clone, Debug)]
 pub struct AccountSetup {
@@ -108,8 +155,10 @@ pub struct AccountSetup {
 pub struct ProcessSetup {
     /// Their name in expressions.
     pub name: String,
-    /// The session that they are in.
+    /// The session that they are in; in a guest, one of the guest's own.
     pub account: String,
+    /// The guest that they run in; `None` for the machine itself.
+    pub guest: Option<String>,
     /// What they do.
     pub workload: Workload,
     /// Sessions of threads by the first part of their name, such as `checkpointer`.

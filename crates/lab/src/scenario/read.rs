@@ -5,7 +5,7 @@ use super::setup::{self, SPAN};
 use crate::claim::{self, ClaimOn, Relation};
 use crate::expression::Expression;
 use plimsoll_core::Span;
-use plimsoll_settings::{Problem, Section, reader::float};
+use plimsoll_settings::{Place, Problem, Section, reader::float};
 use std::path::PathBuf;
 use toml::de::DeValue;
 
@@ -46,12 +46,7 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
             problems.push(place.problem(key, "nothing", allowed));
         }
     }
-    if !place.has("process") && !place.has("tenant") {
-        problems.push(place.problem("process", "nothing", "at least one table [process.NAME] or [tenant.NAME]"));
-    }
-    if place.has("process") && place.has("tenant") {
-        problems.push(place.problem("tenant", "both processes and tenants", "one of them"));
-    }
+    who_runs(&place, &hosts, problems);
     let scenario = Scenario {
         name: String::new(),
         file: PathBuf::new(),
@@ -71,6 +66,35 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
         panels,
     };
     Some((scenario, setup?))
+}
+
+/// Checks that there is exactly one kind of load, on what it can be on.
+fn who_runs(place: &Place, hosts: &[&str], problems: &mut Vec<Problem>) {
+    const LOADS: [(&str, &str); 3] = [("process", "processes"), ("tenant", "tenants"), ("writer", "writers")];
+    let loads: Vec<_> = LOADS.into_iter().filter(|(key, _)| place.has(key)).collect();
+    match loads[..] {
+        [] => {
+            let allowed = "at least one table [process.NAME], [tenant.NAME] or [writer.NAME]";
+            problems.push(place.problem("process", "nothing", allowed));
+        }
+        [_] => {}
+        [(_, first), (key, second), ..] => {
+            problems.push(place.problem(key, format!("both {first} and {second}"), "one of them"));
+        }
+    }
+    if place.has("cluster") && !place.has("writer") {
+        problems.push(place.problem("writer", "nothing", "at least one table [writer.NAME], because of [cluster]"));
+    }
+    if place.has("writer") && !place.has("cluster") {
+        problems.push(place.problem("cluster", "nothing", "a table [cluster], because of [writer.NAME]"));
+    }
+    if place.has("guest") && !place.has("process") {
+        problems.push(place.problem("guest", "a guest without processes", "[process.NAME] with guest = \"...\""));
+    }
+    let several = ["guest", "cluster"].into_iter().find(|key| place.has(key));
+    if let Some(several) = several.filter(|_| hosts.contains(&"live")) {
+        problems.push(place.problem("hosts", "\"live\"", format!("\"sim\" only, because of [{several}]")));
+    }
 }
 
 fn hosts(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<&'static str> {

@@ -1,6 +1,8 @@
-//! The sections that say what is run: `[machine]`, `[account.*]`, `[process.*]`, `[tenant.*]`.
+//! The sections that say what is run: `[machine]`, `[account.*]`, `[process.*]`, `[tenant.*]`; those of several machines
+//! are in [`super::several`].
 
 use super::model::*;
+use super::several;
 use crate::host::Accounts;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
 use plimsoll_settings::allocation::deadlines;
@@ -28,11 +30,12 @@ const VOLUME_BYTES_MIN: u64 = 256 << 20;
 const VOLUME_BYTES_UNIT: u64 = 1 << 20;
 /// Largest folio: what one entry of a page table's second level maps (`MAX_PAGECACHE_ORDER`).
 const FOLIO_BYTES_MAX: u64 = 2 << 20;
+pub(super) const VOLUME: &str = "a multiple of 1MiB, at least 256MiB";
 
 pub(super) const SPAN: &str = "a time such as \"30s\"";
 const SIZE: &str = "a size such as \"16GiB\"";
 const RATE: &str = "a rate such as \"45 runs/s\"";
-const NAME: &str = "the name of an account";
+pub(super) const NAME: &str = "the name of an account";
 
 /// Reads everything that is run; `None` if something is wrong.
 pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Setup> {
@@ -46,9 +49,12 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
     let sections = file.named_sections("account", ACCOUNTS_MAX, problems);
     let named: Vec<_> = sections.into_iter().map(|(name, section)| account(name, section, problems)).collect();
     let mut users: Vec<(Place, String)> = Vec::new();
+    let (guest_names, guests) = several::guests(file, &mut users, problems);
+    let cluster = several::cluster(file, problems);
+    let writers = several::writers(file, &mut users, problems);
     let processes = file.named_sections("process", PROCESSES_MAX, problems);
     let processes: Vec<_> =
-        processes.into_iter().filter_map(|(name, section)| process(name, section, &mut users, problems)).collect();
+        processes.into_iter().filter_map(|(name, s)| process(name, s, &guest_names, &mut users, problems)).collect();
     let tenants = file.named_sections("tenant", PROCESSES_MAX, problems);
     let tenants: Vec<_> =
         tenants.into_iter().filter_map(|(name, section)| tenant(name, section, &mut users, problems)).collect();
@@ -64,46 +70,21 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
         problems.push(place.problem("", error, "what the device and the account that it is in can give"));
         return None;
     }
-    Some(Setup { machine, accounts, processes, tenants, duration: duration?, warm_up: warm_up.unwrap_or(Span::ZERO) })
+    let warm_up = warm_up.unwrap_or(Span::ZERO);
+    Some(Setup { machine, guests, cluster, accounts, processes, tenants, writers, duration: duration?, warm_up })
 }
 
 fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<MachineSetup> {
     file.require("machine", "a table: [machine]", problems);
     let mut section = file.section("machine", problems)?;
     let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
-    let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
     section.require("device", "the name of a device model", problems);
     section.require("scheduler", "the name of a scheduler", problems);
     let device = section.choice("device", &models, problems);
-    let scheduler = section.choice("scheduler", &schedulers, problems);
+    let scheduler = scheduler(&mut section, problems);
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
-    let is_volume = |size: &ByteCount| size.0 >= VOLUME_BYTES_MIN && size.0.is_multiple_of(VOLUME_BYTES_UNIT);
-    let volume = section.quantity("volume", "a multiple of 1MiB, at least 256MiB", problems, is_volume);
-    let mut config = MachineConfig::default();
-    let is_memory = |size: &ByteCount| size.0 >= MEMORY_BYTES_MIN;
-    set(&mut config.memory_bytes, section.quantity("memory", "a size of at least 16MiB", problems, is_memory), |s| s.0);
-    set(&mut config.cores, section.integer("cores", 1..=CORES_MAX, problems), |n| n as u32);
-    let percent = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| section.integer(key, 1..=100, problems);
-    set(&mut config.dirty_ratio, percent(&mut section, "dirty_ratio", problems), |n| n as u32);
-    set(&mut config.dirty_background_ratio, percent(&mut section, "dirty_background_ratio", problems), |n| n as u32);
-    let span = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| {
-        section.quantity(key, "a time above zero", problems, |span| *span > Span::ZERO)
-    };
-    set(&mut config.dirty_expire, span(&mut section, "dirty_expire", problems), |s| s);
-    set(&mut config.dirty_writeback_interval, span(&mut section, "dirty_writeback_interval", problems), |s| s);
-    set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
-    set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
-    let is_folio = |size: &ByteCount| size.0.is_power_of_two() && (PAGE_BYTES..=FOLIO_BYTES_MAX).contains(&size.0);
-    const FOLIO: &str = "a power of two from 4KiB to 2MiB";
-    set(&mut config.folio_bytes_max, section.quantity("folio_max", FOLIO, problems, is_folio), |s| s.0);
-    set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
-    set(&mut config.cpu.call, span(&mut section, "call_cost", problems), |s| s);
-    set(&mut config.cpu.page_read, span(&mut section, "page_read_cost", problems), |s| s);
-    set(&mut config.cpu.page_write, span(&mut section, "page_write_cost", problems), |s| s);
-    let is_request = |size: &ByteCount| (4096..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(4096);
-    const REQUEST: &str = "a multiple of 4KiB from 4KiB to 64MiB";
-    set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);
-    set(&mut config.requests_max, section.integer("requests", 1..=REQUESTS_MAX, problems), |n| n as u32);
+    let volume = section.quantity("volume", VOLUME, problems, is_volume);
+    let config = kernel(&mut section, problems);
     section.finish(problems);
     Some(MachineSetup {
         device: device?,
@@ -112,6 +93,46 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         volume_bytes: volume.map(|size| size.0),
         config,
     })
+}
+
+pub(super) fn scheduler(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<&'static str> {
+    let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
+    section.choice("scheduler", &schedulers, problems)
+}
+
+/// Whether a file system can be on so many bytes.
+pub(super) fn is_volume(size: &ByteCount) -> bool {
+    size.0 >= VOLUME_BYTES_MIN && size.0.is_multiple_of(VOLUME_BYTES_UNIT)
+}
+
+/// The keys that say what memory, cores and kernel are like.
+pub(super) fn kernel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MachineConfig {
+    let mut config = MachineConfig::default();
+    let is_memory = |size: &ByteCount| size.0 >= MEMORY_BYTES_MIN;
+    set(&mut config.memory_bytes, section.quantity("memory", "a size of at least 16MiB", problems, is_memory), |s| s.0);
+    set(&mut config.cores, section.integer("cores", 1..=CORES_MAX, problems), |n| n as u32);
+    let percent = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| section.integer(key, 1..=100, problems);
+    set(&mut config.dirty_ratio, percent(section, "dirty_ratio", problems), |n| n as u32);
+    set(&mut config.dirty_background_ratio, percent(section, "dirty_background_ratio", problems), |n| n as u32);
+    let span = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| {
+        section.quantity(key, "a time above zero", problems, |span| *span > Span::ZERO)
+    };
+    set(&mut config.dirty_expire, span(section, "dirty_expire", problems), |s| s);
+    set(&mut config.dirty_writeback_interval, span(section, "dirty_writeback_interval", problems), |s| s);
+    set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
+    set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
+    let is_folio = |size: &ByteCount| size.0.is_power_of_two() && (PAGE_BYTES..=FOLIO_BYTES_MAX).contains(&size.0);
+    const FOLIO: &str = "a power of two from 4KiB to 2MiB";
+    set(&mut config.folio_bytes_max, section.quantity("folio_max", FOLIO, problems, is_folio), |s| s.0);
+    set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
+    set(&mut config.cpu.call, span(section, "call_cost", problems), |s| s);
+    set(&mut config.cpu.page_read, span(section, "page_read_cost", problems), |s| s);
+    set(&mut config.cpu.page_write, span(section, "page_write_cost", problems), |s| s);
+    let is_request = |size: &ByteCount| (4096..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(4096);
+    const REQUEST: &str = "a multiple of 4KiB from 4KiB to 64MiB";
+    set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);
+    set(&mut config.requests_max, section.integer("requests", 1..=REQUESTS_MAX, problems), |n| n as u32);
+    config
 }
 
 /// Overwrites a default with what the file says, if it says anything.
@@ -193,12 +214,14 @@ fn accounts(named: Vec<Named>, users: &[(Place, String)], problems: &mut Vec<Pro
 fn process(
     name: String,
     mut section: Section<'_>,
+    guests: &[String],
     users: &mut Vec<(Place, String)>,
     problems: &mut Vec<Problem>,
 ) -> Option<ProcessSetup> {
     const WORKLOAD: &str = "a workload as docs/workloads.md has them";
     section.require("workload", WORKLOAD, problems);
     let account = section.text("account", NAME, problems).unwrap_or(&name).to_owned();
+    let guest = section.text("guest", "the name of a guest", problems).map(str::to_owned);
     let workload = section.text("workload", WORKLOAD, problems).map(str::parse::<Workload>);
     let threads = section.with("threads", "a table: thread = \"account\"", problems, |value| {
         let pairs = value.as_table()?.iter();
@@ -209,12 +232,17 @@ fn process(
     let files = files.into_iter().map(|(file, section)| (file, deadlines(section, problems)));
     let file_deadlines: Vec<(String, Deadlines)> = files.collect();
     let place = section.finish(problems);
-    users.push((place.clone(), account.clone()));
-    users.extend(thread_accounts.iter().map(|(_, account)| (place.clone(), account.clone())));
+    match &guest {
+        Some(guest) => several::check_guest(guest, guests, &place, problems),
+        None => {
+            users.push((place.clone(), account.clone()));
+            users.extend(thread_accounts.iter().map(|(_, account)| (place.clone(), account.clone())));
+        }
+    }
     match workload? {
         Ok(workload) => {
             problems.extend(file_deadlines.iter().filter_map(|(file, _)| unknown_file(&place, &workload, file)));
-            Some(ProcessSetup { name, account, workload, thread_accounts, file_deadlines })
+            Some(ProcessSetup { name, account, guest, workload, thread_accounts, file_deadlines })
         }
         Err(WorkloadError { column, got, allowed }) => {
             problems.push(place.problem("workload", format!("{got} at column {column}"), allowed));

@@ -1,8 +1,8 @@
 //! What a scenario varies: every combination of its axes is a table of its own, made from the file's before it is read.
 //!
 //! An axis has values for one key, `key = "machine.scheduler", values = ["noop", "cfq"]`, or for a place in texts: with
-//! `[variant.size] values = ["4KiB", "1MiB"]` each `{size}` in a text of the machine, accounts, processes, tenants and
-//! times is replaced; or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value
+//! `[variant.size] values = ["4KiB", "1MiB"]` each `{size}` in a text of those parts of the file is
+//! replaced; or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value
 //! keeps its line, so what is wrong with it is reported where it stands.
 
 use super::model::Axis;
@@ -16,7 +16,8 @@ pub(super) const VARIANTS_MAX: usize = 1024;
 /// Axes of one scenario at the most.
 const AXES_MAX: usize = 8;
 /// The parts of a file that may be varied.
-pub(super) const VARIED: &[&str] = &["machine", "account", "process", "tenant", "duration", "warm_up"];
+pub(super) const VARIED: &[&str] =
+    &["machine", "guest", "cluster", "account", "process", "tenant", "writer", "duration", "warm_up"];
 const VALUES: &str = "a list of values, each another, such as [\"noop\", \"cfq\"]";
 const SET: &str = "tables of keys: [variant.NAME.set.LABEL]";
 
@@ -75,7 +76,8 @@ fn axis<'t>(name: String, mut section: Section<'t>, problems: &mut Vec<Problem>)
     Some(Varied { axis: Axis { name, labels }, changes })
 }
 
-const KEY: &str = "the dotted name of a key of machine, account, process or tenant, duration or warm_up";
+const KEY: &str = "the dotted name of a key of machine, guest, cluster, account, process, tenant or writer, duration or \
+                   warm_up";
 
 fn distinct<'t>(values: &[Spanned<DeValue<'t>>]) -> Option<Vec<(String, Spanned<DeValue<'t>>)>> {
     let mut found: Vec<(String, Spanned<DeValue<'t>>)> = Vec::new();

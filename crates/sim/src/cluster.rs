@@ -6,17 +6,17 @@
 //!      +---- acknowledged when all of them have it <--------------+
 //! ```
 //!
-//! The request that opens a block carries the writer's account, and each node hands it on: so each node's scheduler charges
-//! the writes to the account that they are for, though a server makes them (split-level paper, section 7.3).
+//! The request that opens a block carries the writer's account, and each node hands it on: so each node's scheduler
+//! charges the writes to the account that they are for, though a server makes them (split-level paper, section 7.3).
 //!
 //! The complication: a node that holds its writer back (no tokens left, too many dirty pages) stops receiving. Buffers
 //! between the nodes fill, then the client's window, and the whole pipeline has the rate of its slowest node, while the
 //! others' tokens go unused. That is what the paper's figure 21 is about.
 //!
-//! As in HDFS: a node passes a packet on before it writes it (`BlockReceiver.receivePacket`), data goes into the page cache
-//! and is not synced at a block's end (`dfs.datanode.synconclose` = false), and the next block begins when the last packet of
-//! this one was acknowledged (`DataStreamer`). Left out: checksum files, renaming of finished blocks, racks, the NameNode's
-//! view of load, failures, and the time of the servers' own code.
+//! As in HDFS: a node passes a packet on before it writes it (`BlockReceiver.receivePacket`), data goes into the page
+//! cache and is not synced at a block's end (`dfs.datanode.synconclose` = false), and the next block begins when the
+//! last packet of this one was acknowledged (`DataStreamer`). Left out: checksum files, renaming of finished blocks,
+//! racks, the NameNode's view of load, failures, and the time of the servers' own code.
 
 use crate::executor::Executor;
 use crate::executor::wait::{Semaphore, WaitQueue};

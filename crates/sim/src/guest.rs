@@ -9,14 +9,16 @@
 //! ```
 //!
 //! The guest is a machine like any other; only its device is not a model but a queue that threads of the host serve, as
-//! QEMU's thread pool does for a virtio disk with a raw image. So the host's scheduler sees what the guest asks of its disk
-//! in the name of one account, whoever of the guest asked, and throttles the guest as a whole (split-level paper, section 7.2).
+//! QEMU's thread pool does for a virtio disk with a raw image. So the host's scheduler sees what the guest asks of its
+//! disk in the name of one account, whoever of the guest asked, and throttles the guest as a whole (split-level paper,
+//! section 7.2).
 //!
 //! The rule of durability: a flush completes when `fdatasync` of the image has returned, a forced write when it and an
 //! `fdatasync` behind it have. So what the guest's file system thinks is durable is durable on the host's device.
 //!
-//! The complication: a request completes inside of a task of the host, while the guest's block layer asks its device only
-//! when time is moved. What is done is kept with its time, and the device's next completion is then the present instant.
+//! The complication: a request completes inside of a task of the host, while the guest's block layer asks its device
+//! only when time is moved. What is done is kept with its time, and the device's next completion is then the present
+//! instant.
 
 use crate::calls::names::NameError;
 use crate::executor::Executor;
@@ -63,8 +65,9 @@ struct Queue {
 }
 
 impl VirtualDisk {
-    /// A disk in the file `image` of `host`, which must have its size. Its threads begin to wait for requests; what they do
-    /// is done, and caused, by `account` of the host. They run until the simulation ends and count as no process.
+    /// A disk in the file `image` of `host`, which must have its size. Its threads begin to wait for requests; what
+    /// they do is done, and caused, by `account` of the host. They run until the simulation ends and count as no
+    /// process.
     ///
     /// # Errors
     /// If there is no such file.

@@ -8,9 +8,9 @@
 //!
 //! So a scheduler is asked once all that happens at an instant has happened, as a host does that empties its plug.
 //!
-//! Machines share the executor and so the clock; each has its own memory, cores, file system, scheduler and device. They
-//! reach each other by tasks: a guest's disk ([`crate::guest`]), a network ([`crate::network`]). Where order matters, it is
-//! that in which they were added, so that several machines are as repeatable as one.
+//! Machines share the executor and so the clock; each has its own memory, cores, file system, scheduler and device.
+//! They reach each other by tasks: a guest's disk ([`crate::guest`]), a network ([`crate::network`]). Where order
+//! matters, it is that in which they were added, so that several machines are as repeatable as one.
 
 use crate::config::MachineConfig;
 use crate::executor::Executor;
@@ -41,8 +41,8 @@ impl Simulation {
         simulation
     }
 
-    /// Adds a machine, which starts now. Its processes draw what those of the same name draw on a machine of the same seed:
-    /// machines that should differ need seeds that do.
+    /// Adds a machine, which starts now. Its processes draw what those of the same name draw on a machine of the same
+    /// seed: machines that should differ need seeds that do.
     pub fn add_machine(
         &mut self,
         config: MachineConfig,
@@ -129,8 +129,8 @@ impl Simulation {
         self.machines.iter().map(|machine| machine.statistics.running()).sum()
     }
 
-    /// The number that stands for the run so far: the same on every machine for the same programs and seeds. That of one
-    /// simulated machine is its trace's; those of several are folded in the order in which they were added.
+    /// The number that stands for the run so far: the same on every machine for the same programs and seeds. That of
+    /// one simulated machine is its trace's; those of several are folded in the order in which they were added.
     pub fn trace_hash(&self) -> u64 {
         let hashes = self.machines.iter().map(|machine| machine.trace.hash());
         hashes.reduce(mixed).expect("there is a first machine")

@@ -231,7 +231,7 @@ const CLUSTER: ClusterConfig = ClusterConfig {
     network: NetworkConfig { bytes_per_second: 125_000_000, latency: Span::from_micros(100) },
 };
 
-/// What a run of a cluster came to: its hash, bytes that each node has written, packets acknowledged with their latencies.
+/// What a run of a cluster came to: its hash, bytes that each node has written, packets acknowledged and how late.
 struct ClusterRun {
     hash: u64,
     written_bytes: Vec<u64>,

@@ -29,8 +29,8 @@ pub(super) fn prepare<'a>(
         for (setup, plan) in &plans {
             prepare_one(&process, &setup.name, plan).await;
         }
-        // Once for files and the journal, once for the metadata that the journal let go by that: what is left dirty would
-        // be written half a minute into the experiment.
+        // Once for files and the journal, once for the metadata that the journal let go by that: what is left dirty
+        // would be written half a minute into the experiment.
         process.sync().await;
         process.sync().await;
         for (setup, _) in &plans {

@@ -19,7 +19,8 @@ use std::rc::Rc;
 
 /// File systems of the simulator.
 pub const FILE_SYSTEMS: &[&str] = &["raw", "ext4", "ext4-dioread-lock", "xfs"];
-/// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer than most requests.
+/// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer
+/// than most requests.
 const SAMPLE: Span = Span::from_millis(1);
 /// Tells the seeds of the machines of one run apart: 2^64 divided by the golden ratio, made odd.
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -104,13 +104,16 @@ fn the_hash_is_of_both_machines_and_of_a_single_one_its_own() {
     assert_eq!(alone.trace_hash(), alone.machine().trace.hash());
 }
 
+/// Pages dirtied on the host, and requests that its scheduler was handed.
+type Asked = (Vec<PageEvent>, Vec<BlockRequest>);
+
 /// Writes in the guest, then an fsync; answers with what the host was asked until the fsync returned.
-fn flushed_run(cache: CacheMode) -> (Vec<PageEvent>, Vec<BlockRequest>) {
+fn flushed_run(cache: CacheMode) -> Asked {
     let (probe, seen) = Probe::new();
     let (mut simulation, guest, sessions) = host_and_guest(1, Box::new(probe), cache);
     let (before, dirtied_before) = (seen.requests().len(), seen.dirtied().len());
     let host = simulation.machine().clone();
-    let done: Rc<RefCell<Option<(Vec<PageEvent>, Vec<BlockRequest>)>>> = Rc::default();
+    let done: Rc<RefCell<Option<Asked>>> = Rc::default();
     let (note, completed_before) = (done.clone(), host.block.borrow().flow().completed);
     guest.spawn("writer", sessions[0], move |process| async move {
         let file = process.create("/data").await.unwrap();

@@ -121,10 +121,13 @@ impl Host {
     }
 }
 
+/// What is measured.
+type Turn = fn(&mut Host);
+
 fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("split_deadline");
     for accounts in [10, 1_000] {
-        let turns: [(&str, fn(&mut Host)); 4] = [
+        let turns: [(&str, Turn); 4] = [
             ("request: add+dispatch+complete", Host::request_turn),
             ("page: dirtied+freed", Host::page_events),
             ("write: enter+return", Host::write_call),

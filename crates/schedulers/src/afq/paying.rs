@@ -56,7 +56,11 @@ impl Afq {
     /// Who makes clean pages dirty is charged now what writing them will probably cost.
     pub(super) fn charge_dirty(&mut self, now: Time, event: &PageEvent) {
         if event.file == METADATA {
-            return event.causes.iter().for_each(|cause| self.member(cause).wrote = now);
+            // Only what was clean: a file's times change with every write, and the disk is not asked for more.
+            if event.previous.is_empty() {
+                event.causes.iter().for_each(|cause| self.member(cause).wrote = now);
+            }
+            return;
         }
         self.ledger.pages_dirtied(event);
         if !event.previous.is_empty() || event.causes.is_empty() {

@@ -233,6 +233,9 @@ fn a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long() {
     bench.afq.call_returned(at_ms(2), &high);
     bench.enter(at_ms(2), HIGH, CallKind::Write, MIB);
     bench.dirty(HIGH, 0, 4096, CauseSet::of(HIGH));
+    // Nor do the file's times, which change with every call.
+    let (causes, previous) = (CauseSet::of(HIGH), CauseSet::of(HIGH));
+    bench.afq.pages_dirtied(at_ms(2), &PageEvent { file: METADATA, offset: 0, length: 4096, causes, previous });
     let wake_at = bench.wake_at(at_ms(2)).expect("somebody is held for nothing under way");
     assert_eq!(wake_at, at_ms(0) + STALE);
     assert_eq!(bench.released(wake_at), vec![low.id]);

@@ -138,7 +138,7 @@ impl Frames {
     /// The frame to give up next, if one can be: the oldest inactive that nobody needs.
     pub fn victim(&mut self) -> Option<FrameId> {
         // Each page is looked at once on each list at the most.
-        for _ in 0..2 * self.frames.len() {
+        for _ in 0..2 * (self.lists[0].length + self.lists[1].length) {
             let [inactive, active] = self.lists;
             if inactive.length < active.length || inactive.length == 0 {
                 self.move_to(self.lists[1].oldest, false);

@@ -49,7 +49,7 @@ impl Oracle {
     }
 
     fn evict_one(&mut self) -> bool {
-        for _ in 0..4 * CAPACITY {
+        for _ in 0..2 * self.pages.len() {
             if (self.inactive.len() < self.active.len() || self.inactive.is_empty()) && !self.active.is_empty() {
                 let key = self.active.remove(0);
                 self.pages.get_mut(&key).unwrap().is_referenced = false;
@@ -65,6 +65,8 @@ impl Oracle {
             self.inactive.remove(0);
             self.active.push(key);
         }
+        let is_needed = |page: &Page| page.is_locked || page.is_dirty || page.is_writeback || page.is_pinned;
+        assert!(self.pages.values().all(is_needed), "a page that nobody needs was not found");
         false
     }
 

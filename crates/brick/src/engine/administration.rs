@@ -3,10 +3,15 @@
 use super::core::{Core, VolumeSeat};
 use super::emulation::Emulation;
 use super::error::EngineError;
+use super::handle::SessionConfig;
+use super::request::Piece;
+use super::ring::Owner;
 use super::status::{EngineStatus, VolumeStatus};
+use super::upper_levels::{BlockTags, UpperLevels};
 use crate::backend::{Backend, Volume};
 use plimsoll_core::account::AccountError;
 use plimsoll_core::{Account, AccountId, AccountKind, AccountTree, Allocation, Scheduler, Time};
+use std::os::fd::AsRawFd;
 
 impl Core {
     /// Opens an account and tells the scheduler.
@@ -47,6 +52,50 @@ impl Core {
         let parent = self.pool(parent)?;
         self.open_account(parent, name, AccountKind::Pool, allocation)?;
         Ok(())
+    }
+
+    /// Opens a session for a tenant who is known by what the levels above tell; a number makes its name unique.
+    pub(super) fn open_session(&mut self, pool: &str, session: &SessionConfig) -> Result<AccountId, EngineError> {
+        let pool = self.pool(pool)?;
+        self.sessions += 1;
+        let name = format!("{}#{}", session.name, self.sessions);
+        Ok(self.open_account(pool, &name, AccountKind::Session, session.allocation)?)
+    }
+
+    /// Closes a session that [`open_session`](Self::open_session) opened. O(requests under way).
+    pub(super) fn close_session(&mut self, session: AccountId) -> Result<(), EngineError> {
+        let names = |piece: &Piece| piece.session == session || piece.tag.causes.contains(session);
+        let pieces = self.pieces.iter().filter(|(_, piece)| names(piece)).count();
+        let requests = self.requests.iter().filter(|(_, request)| request.metered == session).count();
+        if pieces + requests > 0 {
+            return Err(EngineError::SessionBusy { path: self.tree.path(session), requests: pieces.max(requests) });
+        }
+        Ok(self.close_account(session)?)
+    }
+
+    /// Has `tags` asked about each block of a volume from now on; `None` for nobody.
+    pub(super) fn set_tags(&mut self, volume: &str, tags: Option<Box<dyn BlockTags>>) -> Result<(), EngineError> {
+        let volume = self.volume(volume)?;
+        self.volumes[volume].tags = tags;
+        Ok(())
+    }
+
+    /// Puts `levels` above the scheduler, and gives those that were there before.
+    pub(super) fn set_upper_levels(&mut self, levels: Option<Box<dyn UpperLevels>>) -> Option<Box<dyn UpperLevels>> {
+        if self.upper_levels.is_some() {
+            self.ring.cancel(Owner::UpperLevels);
+        }
+        self.upper_levels_at = None;
+        let before = std::mem::replace(&mut self.upper_levels, levels);
+        self.watch_upper_levels();
+        before
+    }
+
+    /// Hears of what happens in the levels above.
+    pub(super) fn watch_upper_levels(&mut self) {
+        if let Some(levels) = &self.upper_levels {
+            self.ring.watch(levels.descriptor().as_raw_fd(), Owner::UpperLevels);
+        }
     }
 
     /// Changes what the account at `path` was promised.
@@ -98,7 +147,7 @@ impl Core {
         {
             memory.use_large_pages();
         }
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0 });
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None });
         Ok(())
     }
 
@@ -136,6 +185,9 @@ impl Core {
             let volume_start = self.volumes[request.volume].volume.config().start_bytes;
             scheduler.request_added(self.now, piece.block_request(index, request, volume_start));
         }
+        if let Some(levels) = &mut self.upper_levels {
+            levels.scheduler_switched(self.now, &mut *scheduler);
+        }
         self.scheduler = scheduler;
         self.scheduler_number += 1;
         Ok(())
@@ -144,7 +196,7 @@ impl Core {
     /// A snapshot of everything.
     pub(super) fn status(&mut self) -> EngineStatus {
         self.meters.tick(self.now);
-        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends })| VolumeStatus {
+        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends, .. })| VolumeStatus {
             name: volume.info().name.clone(),
             pool: volume.config().pool.clone(),
             size_bytes: volume.info().size_bytes,

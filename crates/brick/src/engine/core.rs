@@ -19,6 +19,7 @@ use super::recorder::Tap;
 use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
 use super::slab::Slab;
+use super::upper_levels::{BlockTag, BlockTags, UpperLevels, tag_piece};
 use crate::backend::{Backend, Progress, Volume};
 use plimsoll_core::{AccountTree, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
 use plimsoll_devices::DeviceRequest;
@@ -29,6 +30,8 @@ pub(super) struct VolumeSeat {
     pub(super) volume: Volume,
     /// Connections and mounts.
     pub(super) front_ends: u32,
+    /// Who tells causes and classes of its blocks, if anybody can.
+    pub(super) tags: Option<Box<dyn BlockTags>>,
 }
 
 /// All of an engine but its front ends.
@@ -38,12 +41,18 @@ pub(crate) struct Core {
     /// When this turn began.
     pub(super) now: Time,
     pub(super) scheduler: Box<dyn Scheduler>,
+    /// System calls and the page cache, where they can be seen.
+    pub(super) upper_levels: Option<Box<dyn UpperLevels>>,
+    /// When they want to be asked again.
+    pub(super) upper_levels_at: Option<Time>,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.
     pub(super) ask_again: Option<Time>,
     pub(super) emulation: Option<Emulation>,
     pub(super) tree: AccountTree,
+    /// How many sessions there were.
+    pub(super) sessions: u64,
     pub(super) meters: Meters,
     pub(super) volumes: Slab<VolumeSeat>,
     pub(super) requests: Slab<Request>,
@@ -81,21 +90,37 @@ impl Core {
 
     fn add_pieces(&mut self, index: u32) {
         let request = &mut self.requests[index];
-        let volume_start = self.volumes[request.volume].volume.config().start_bytes;
-        while let Some((start, length)) = request.cut() {
-            let piece = Piece::new(index, start, length, self.pieces_so_far);
+        let VolumeSeat { volume, tags, .. } = &self.volumes[request.volume];
+        let volume_start = volume.config().start_bytes;
+        while let Some((start, length_max)) = request.uncut() {
+            let has_tags = matches!(request.operation, Operation::Read | Operation::Write);
+            let (tag, length) = match tags.as_deref().filter(|_| has_tags) {
+                Some(tags) => tag_piece(tags, &self.tree, request, start, length_max),
+                None => (BlockTag::default(), length_max),
+            };
+            request.cut(length);
+            let piece = Piece::new((index, request), start, length, tag, self.pieces_so_far);
             self.pieces_so_far += 1;
+            if start == 0 {
+                request.metered = piece.session;
+            }
             let number = self.pieces.insert(piece);
             let piece = &mut self.pieces[number];
             let block = piece.block_request(number, request, volume_start);
-            piece.runs = block.runs();
             if let Some(tap) = &mut self.tap
                 && tap.arrived(self.now, request.volume, piece.sequence, &block)
             {
                 piece.recording = Some(tap.number);
             }
-            self.meters.piece_queued(request.session);
+            self.meters.piece_queued(piece.session);
             self.scheduler.request_added(self.now, block);
+        }
+    }
+
+    /// Lets the levels above tell the scheduler what they saw, and act on what it answers.
+    pub(super) fn hear_upper_levels(&mut self) {
+        if let Some(levels) = &mut self.upper_levels {
+            self.upper_levels_at = levels.turn(self.now, &mut *self.scheduler);
         }
     }
 
@@ -115,7 +140,7 @@ impl Core {
         let request = &self.requests[piece.request];
         piece.dispatched_by = Some(self.scheduler_number);
         piece.dispatched = self.now;
-        self.meters.piece_dispatched(request.session);
+        self.meters.piece_dispatched(piece.session);
         if request.is_abandoned {
             piece.error = Some(Errno::CANCELED);
             return self.piece_done(index);
@@ -221,7 +246,7 @@ impl Core {
     fn piece_done(&mut self, index: u32) {
         let piece = self.pieces.remove(index).expect("a piece is done once");
         let request = &mut self.requests[piece.request];
-        self.meters.piece_completed(request.session, piece.runs, piece.length);
+        self.meters.piece_completed(piece.session, &piece.tag.causes, piece.runs, piece.length);
         if let Some(tap) = &mut self.tap
             && piece.recording == Some(tap.number)
         {
@@ -231,7 +256,7 @@ impl Core {
         if piece.dispatched_by == Some(self.scheduler_number) {
             let completion = Completion {
                 id: RequestId(u64::from(index)),
-                session: request.session,
+                session: piece.session,
                 runs: piece.runs,
                 service: self.now.since(piece.dispatched),
                 succeeded: piece.error.is_none(),
@@ -253,7 +278,7 @@ impl Core {
         let request = self.requests.remove(index).expect("a request is done once");
         let Request { front_end, token, operation, length, payload, error, .. } = request;
         let latency = self.now.since(request.arrived);
-        self.meters.request_completed(request.session, operation, latency, error.is_none());
+        self.meters.request_completed(request.metered, operation, latency, error.is_none());
         let result = error.map_or(Ok(()), Err);
         self.finished.push((front_end, Finished { token, operation, length, result, payload }));
     }
@@ -271,6 +296,6 @@ impl Core {
     /// When the engine must wake up even if nothing happens.
     pub(super) fn wake_at(&self) -> Option<Time> {
         let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
-        [self.ask_again, emulated].into_iter().flatten().min()
+        [self.ask_again, self.upper_levels_at, emulated].into_iter().flatten().min()
     }
 }

@@ -52,6 +52,14 @@ pub enum EngineError {
         /// The volume.
         volume: String,
     },
+    /// A session cannot be closed as long as requests that it caused are under way.
+    #[error("session {path} has {requests} requests under way")]
+    SessionBusy {
+        /// The session.
+        path: String,
+        /// Requests that it caused, whole or in part.
+        requests: usize,
+    },
     /// No such volume.
     #[error("there is no volume {name:?}")]
     UnknownVolume {

@@ -7,8 +7,9 @@ use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::status::EngineStatus;
 use super::turn::Engine;
+use super::upper_levels::{BlockTags, UpperLevels};
 use crate::backend::Volume;
-use plimsoll_core::{Allocation, DeviceProfile, Span};
+use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -215,6 +216,44 @@ impl EngineHandle {
     pub fn close_pool(&self, path: &str) -> Result<(), EngineError> {
         let path = path.to_owned();
         self.call(move |engine| engine.core.close_pool(&path))?
+    }
+
+    /// Opens a session for a tenant who is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its own; a
+    /// number makes its name unique. It is open until [`close_session`](Self::close_session).
+    ///
+    /// # Errors
+    /// There is no such pool, or admission refuses the session.
+    pub fn open_session(&self, pool: &str, session: SessionConfig) -> Result<AccountId, EngineError> {
+        let pool = pool.to_owned();
+        self.call(move |engine| engine.core.open_session(&pool, &session))?
+    }
+
+    /// Closes a session that [`open_session`](Self::open_session) opened. Tags that still name it name nobody then.
+    ///
+    /// # Errors
+    /// Requests that it caused are under way ([`EngineError::SessionBusy`]): try again.
+    pub fn close_session(&self, session: AccountId) -> Result<(), EngineError> {
+        self.call(move |engine| engine.core.close_session(session))?
+    }
+
+    /// Has `tags` asked about each block of a volume that is read or written from now on; `None` for nobody.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn set_tags(&self, volume: &str, tags: Option<Box<dyn BlockTags>>) -> Result<(), EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.core.set_tags(&volume, tags))?
+    }
+
+    /// Puts `levels` above the device's scheduler, and gives those that were there before.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn set_upper_levels(
+        &self,
+        levels: Option<Box<dyn UpperLevels>>,
+    ) -> Result<Option<Box<dyn UpperLevels>>, EngineError> {
+        self.call(move |engine| engine.core.set_upper_levels(levels))
     }
 
     /// Puts another scheduler in charge; requests that wait move over.

@@ -5,7 +5,7 @@
 
 use super::status::{AccountStatus, LatencyStatus};
 use hdrhistogram::Histogram;
-use plimsoll_core::{AccountId, AccountTree, Operation, Span, Time};
+use plimsoll_core::{AccountId, AccountTree, CauseSet, Operation, Span, Time};
 
 /// Latencies are recorded from a microsecond up to this; longer ones count as this.
 const LATENCY_MAX: Span = Span::from_secs(1000);
@@ -129,12 +129,18 @@ impl Meters {
         meter.in_flight += 1;
     }
 
-    /// The device has done a piece.
-    pub(crate) fn piece_completed(&mut self, account: AccountId, runs: u64, bytes: u32) {
-        let meter = self.of(account);
-        meter.in_flight -= 1;
-        meter.runs += runs;
-        meter.bytes += u64::from(bytes);
+    /// The device has done a piece that stood in `session`'s queue: its causes share it, or where nobody is known it is
+    /// the session's. What cannot be divided goes to the first ones.
+    pub(crate) fn piece_completed(&mut self, session: AccountId, causes: &CauseSet, runs: u64, bytes: u32) {
+        self.of(session).in_flight -= 1;
+        let count = causes.len().max(1) as u64;
+        let part = |whole: u64, place: u64| whole / count + u64::from(place < whole % count);
+        let own = causes.is_empty().then_some(session);
+        for (place, payer) in (0..).zip(causes.iter().chain(own)) {
+            let meter = self.of(payer);
+            meter.runs += part(runs, place);
+            meter.bytes += part(u64::from(bytes), place);
+        }
     }
 
     /// A request is done.
@@ -228,7 +234,7 @@ mod tests {
     fn one_read(meters: &mut Meters, session: AccountId, latency: Span) {
         meters.piece_queued(session);
         meters.piece_dispatched(session);
-        meters.piece_completed(session, 1, 4096);
+        meters.piece_completed(session, &CauseSet::EMPTY, 1, 4096);
         meters.request_completed(session, Operation::Read, latency, true);
     }
 

@@ -22,6 +22,7 @@
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
 //! | `administration` | pools, volumes, switching the scheduler |
+//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
 //! | `recorder` | what a device is asked to do, for traces |
@@ -44,6 +45,7 @@ mod ring;
 mod slab;
 pub mod status;
 mod turn;
+pub mod upper_levels;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
 pub use error::EngineError;
@@ -54,3 +56,4 @@ pub use handle::{
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};
+pub use upper_levels::{BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels};

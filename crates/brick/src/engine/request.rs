@@ -4,6 +4,7 @@
 //! others' deadlines pass; so each request is cut, and is done when its last piece is.
 
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
+use super::upper_levels::{BlockTag, session_of};
 use crate::backend::{FileStep, VolumeInfo};
 use plimsoll_core::{AccountId, BlockRequest, Operation, RequestId, Time};
 use rustix::io::Errno;
@@ -24,6 +25,8 @@ pub(super) struct Request {
     pub(super) token: u64,
     pub(super) volume: u32,
     pub(super) session: AccountId,
+    /// Whose latency it counts as: that of its first piece.
+    pub(super) metered: AccountId,
     pub(super) operation: Operation,
     /// First byte in the volume.
     pub(super) offset: u64,
@@ -49,6 +52,7 @@ impl Request {
             token,
             volume,
             session,
+            metered: session,
             operation,
             offset,
             length,
@@ -62,8 +66,9 @@ impl Request {
         }
     }
 
-    /// Cuts off the next piece, as (bytes from the request's start, length), unless all is cut or enough is under way.
-    pub(super) fn cut(&mut self) -> Option<(u32, u32)> {
+    /// The longest piece that can be cut off next, as (bytes from the request's start, length), unless all is cut or
+    /// enough is under way.
+    pub(super) fn uncut(&self) -> Option<(u32, u32)> {
         let start = self.cut_bytes.unwrap_or(0);
         if self.pieces >= PIECES_MAX || (self.cut_bytes.is_some() && start == self.length) {
             return None;
@@ -73,10 +78,13 @@ impl Request {
             Operation::WriteZeroes => ZEROES_PIECE_BYTES_MAX,
             Operation::Trim => TRIM_PIECE_BYTES_MAX,
         };
-        let length = (self.length - start).min(length_max);
-        self.cut_bytes = Some(start + length);
+        Some((start, (self.length - start).min(length_max)))
+    }
+
+    /// Cuts off `length` bytes, at most what [`uncut`](Self::uncut) said.
+    pub(super) fn cut(&mut self, length: u32) {
+        self.cut_bytes = Some(self.cut_bytes.unwrap_or(0) + length);
         self.pieces += 1;
-        Some((start, length))
     }
 
     /// Gives up what is not yet cut.
@@ -100,6 +108,10 @@ pub(super) struct Piece {
     /// First byte, from the request's start.
     pub(super) start: u32,
     pub(super) length: u32,
+    /// In whose queue it stands.
+    pub(super) session: AccountId,
+    /// What the levels above know of it.
+    pub(super) tag: BlockTag,
     /// Runs that it counts as.
     pub(super) runs: u64,
     /// The order in which pieces arrived.
@@ -117,12 +129,20 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub(super) fn new(request: u32, start: u32, length: u32, sequence: u64) -> Piece {
+    pub(super) fn new(
+        (index, request): (u32, &Request),
+        start: u32,
+        length: u32,
+        tag: BlockTag,
+        sequence: u64,
+    ) -> Piece {
         Piece {
-            request,
+            request: index,
             start,
             length,
-            runs: 0,
+            session: session_of(&tag, request.session),
+            tag,
+            runs: request.operation.runs(length),
             sequence,
             recording: None,
             dispatched_by: None,
@@ -138,14 +158,18 @@ impl Piece {
     pub(super) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),
-            request.session,
+            self.session,
             request.operation,
             volume_start + request.offset + u64::from(self.start),
             self.length,
             request.arrived,
         );
-        block.is_sync = matches!(request.operation, Operation::Read | Operation::Flush) || request.is_forced;
+        let is_waited_for = matches!(request.operation, Operation::Read | Operation::Flush) || request.is_forced;
+        block.is_sync = is_waited_for || self.tag.is_sync;
         block.is_forced = request.is_forced;
+        block.causes = self.tag.causes.clone();
+        block.class = self.tag.class;
+        block.file = self.tag.file;
         block
     }
 }
@@ -193,12 +217,15 @@ mod tests {
     #[test]
     fn the_largest_transfer_is_cut_at_once_and_a_flush_into_one() {
         let mut read = request(Operation::Read, PAYLOAD_BYTES_MAX);
-        let pieces: Vec<_> = std::iter::from_fn(|| read.cut()).collect();
+        let cut_all = |request: &mut Request| {
+            std::iter::from_fn(|| request.uncut().inspect(|&(_, length)| request.cut(length))).collect::<Vec<_>>()
+        };
+        let pieces = cut_all(&mut read);
         assert_eq!(pieces.len(), 128);
         assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
         assert_eq!(pieces.iter().map(|piece| piece.1).sum::<u32>(), PAYLOAD_BYTES_MAX);
         let mut flush = request(Operation::Flush, 0);
-        assert_eq!((flush.cut(), flush.cut()), (Some((0, 0)), None));
+        assert_eq!(cut_all(&mut flush), [(0, 0)]);
     }
 
     #[test]
@@ -206,7 +233,8 @@ mod tests {
         let mut zeroes = request(Operation::WriteZeroes, u32::MAX - 511);
         let mut cut = 0u64;
         let mut most = 0;
-        while let Some((start, length)) = zeroes.cut() {
+        while let Some((start, length)) = zeroes.uncut() {
+            zeroes.cut(length);
             assert_eq!(u64::from(start), cut);
             cut += u64::from(length);
             most = most.max(zeroes.pieces);
@@ -214,7 +242,6 @@ mod tests {
                 zeroes.pieces -= 1;
             }
         }
-        while zeroes.cut().is_some() {}
         assert_eq!((cut, most), (u64::from(u32::MAX - 511), PIECES_MAX));
     }
 

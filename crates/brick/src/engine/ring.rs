@@ -26,6 +26,8 @@ const TAG_BITS: u32 = 24;
 pub(crate) enum Owner {
     /// The eventfd by which other threads wake the engine.
     Wake,
+    /// The descriptor of the levels above, which has something to say.
+    UpperLevels,
     /// A piece of a request, at its backend.
     Piece(u32),
     /// A front end, and its own name for the operation.
@@ -40,7 +42,8 @@ impl Owner {
             Owner::Wake => (0, 0, 0),
             Owner::Piece(index) => (1, 0, index),
             Owner::FrontEnd(index, tag) => (2, tag, index),
-            Owner::Nobody => (3, 0, 0),
+            Owner::UpperLevels => (3, 0, 0),
+            Owner::Nobody => (4, 0, 0),
         };
         debug_assert!(tag < 1 << TAG_BITS, "a tag has {TAG_BITS} bits");
         (kind << 56) | (u64::from(tag) << 32) | u64::from(index)
@@ -52,6 +55,7 @@ impl Owner {
             0 => Owner::Wake,
             1 => Owner::Piece(index),
             2 => Owner::FrontEnd(index, tag),
+            3 => Owner::UpperLevels,
             _ => Owner::Nobody,
         }
     }
@@ -114,11 +118,11 @@ impl Ring {
         unsafe { self.push(entry, Owner::Nobody) }
     }
 
-    /// Watches `fd`, completing once each time that it becomes readable.
-    pub(crate) fn watch(&mut self, fd: RawFd) {
+    /// Watches `fd` for `owner`, completing once each time that it becomes readable.
+    pub(crate) fn watch(&mut self, fd: RawFd, owner: Owner) {
         let entry = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).multi(true).build();
         // SAFETY: a poll has no addresses.
-        unsafe { self.push(entry, Owner::Wake) }
+        unsafe { self.push(entry, owner) }
     }
 
     /// Hands over what was queued and waits until something completes or `timeout` has passed; zero only looks.
@@ -150,9 +154,13 @@ mod tests {
 
     #[test]
     fn owners_survive_the_kernel() {
-        for owner in
-            [Owner::Wake, Owner::Nobody, Owner::Piece(u32::MAX), Owner::FrontEnd(u32::MAX, (1 << TAG_BITS) - 1)]
-        {
+        for owner in [
+            Owner::Wake,
+            Owner::UpperLevels,
+            Owner::Nobody,
+            Owner::Piece(u32::MAX),
+            Owner::FrontEnd(u32::MAX, (1 << TAG_BITS) - 1),
+        ] {
             assert_eq!(Owner::decode(owner.encode()), owner);
         }
     }

@@ -12,7 +12,8 @@ use super::meter::Meters;
 use super::port::{Port, Seat};
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
-use plimsoll_core::{AccountKind, AccountTree, Span, Time};
+use plimsoll_core::{AccountTree, Span, Time};
+use rustix::io::Errno;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -37,8 +38,6 @@ struct Attached {
 pub(super) struct Engine {
     pub(super) core: Core,
     front_ends: Slab<Attached>,
-    /// How many sessions there were.
-    sessions: u64,
     /// Front ends that heard something in this turn.
     touched: Vec<u32>,
     /// Front ends that may be through.
@@ -75,7 +74,10 @@ impl Engine {
             clock,
             now,
             scheduler: build_scheduler(&scheduler, &tree, now)?,
+            upper_levels: None,
+            upper_levels_at: None,
             scheduler_number: 0,
+            sessions: 0,
             ask_again: None,
             emulation: model.map(|model| Emulation::new(model, lateness_bound)),
             tree,
@@ -91,7 +93,6 @@ impl Engine {
         Ok(Engine {
             core,
             front_ends: Slab::with_capacity(0),
-            sessions: 0,
             touched: Vec::new(),
             leaving: Vec::new(),
             next_cut: None,
@@ -105,7 +106,7 @@ impl Engine {
 
     /// Runs until it was told to end and everybody is gone.
     pub(super) fn run(mut self) {
-        self.core.ring.watch(self.wake.as_raw_fd());
+        self.core.ring.watch(self.wake.as_raw_fd(), Owner::Wake);
         let failure = loop {
             self.turn();
             if self.is_ending && self.front_ends.len() == 0 {
@@ -151,11 +152,15 @@ impl Engine {
                     front_end.ring_completed(port, tag, completed.result, completed.has_more);
                 }),
                 Owner::Wake => self.woken(completed.has_more),
+                // They are heard in every turn.
+                Owner::UpperLevels if completed.has_more || completed.result == Err(Errno::CANCELED) => {}
+                Owner::UpperLevels => self.core.watch_upper_levels(),
                 Owner::Nobody => {}
             }
         }
         self.completed = completed;
         self.core.complete_emulated();
+        self.core.hear_upper_levels();
         self.core.meters.tick(self.core.now);
         self.cut_overdue();
         loop {
@@ -242,11 +247,8 @@ impl Engine {
         let arena = Arena::new(front_end.buffer_classes())
             .map_err(|source| EngineError::System { action: "reserve buffers", source })?;
         let config = self.core.volumes[volume].volume.config();
-        let pool = self.core.pool(&config.pool)?;
-        self.sessions += 1;
-        let name = format!("{}#{}", session.name, self.sessions);
-        let account = self.core.open_account(pool, &name, AccountKind::Session, session.allocation)?;
-        let VolumeSeat { volume: of_seat, front_ends } = &mut self.core.volumes[volume];
+        let account = self.core.open_session(&config.pool.clone(), &session)?;
+        let VolumeSeat { volume: of_seat, front_ends, .. } = &mut self.core.volumes[volume];
         *front_ends += 1;
         let seat = Seat {
             index: 0,
@@ -324,7 +326,7 @@ impl Engine {
         // The count says nothing that the queue does not.
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         if !is_still_watched {
-            self.core.ring.watch(self.wake.as_raw_fd());
+            self.core.ring.watch(self.wake.as_raw_fd(), Owner::Wake);
         }
         loop {
             match self.commands.try_recv() {

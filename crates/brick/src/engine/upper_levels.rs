@@ -1,0 +1,99 @@
+//! What is above the block layer: who caused a block, which calls wait at gates, which pages are dirty.
+//!
+//! Below a mount every request comes from the same kernel threads, so an engine alone can tell its volumes apart and
+//! nothing finer. A split-level scheduler wants more (split-level paper, section 3): the processes that caused a block,
+//! and a say when their system calls begin. Both come from outside of the engine, through two small contracts:
+//!
+//! ```text
+//!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
+//!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
+//! ```
+//!
+//! **Pieces end where causes change**, so that whoever caused most of a merged request pays for most of it; but not
+//! before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a request of each
+//! page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
+//!
+//! **The session of a piece** is its only cause, where there is just one, and otherwise the mount or connection that it
+//! came through: so a scheduler that goes by session sees tenants, and one that goes by cause sees everybody.
+//!
+//! What is told from above may be late: an account that has closed since is nobody.
+
+use super::request::Request;
+use plimsoll_core::units::RUN_BYTES_MAX;
+use plimsoll_core::{AccountId, AccountTree, CauseSet, Class, FileId, Operation, Scheduler, Time};
+use std::os::fd::BorrowedFd;
+
+/// Bytes of a block that has a tag of its own: a page.
+pub const TAG_BLOCK_BYTES: u32 = 4096;
+
+/// What is known of a block that is read or written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockTag {
+    /// Who caused it: accounts of the engine. Empty where nobody is known.
+    pub causes: CauseSet,
+    /// What it means to the file system.
+    pub class: Class,
+    /// The file that it belongs to; [`FileId::DEVICE`] for metadata in its place.
+    pub file: Option<FileId>,
+    /// Somebody waits for it.
+    pub is_sync: bool,
+}
+
+/// Who caused what reaches a volume, block by block.
+pub trait BlockTags: Send {
+    /// What is known of the newest `operation` on the block of [`TAG_BLOCK_BYTES`] at `offset` bytes of the volume, a
+    /// multiple of that size. Asked on the engine's thread once for each block that is read or written: it must neither
+    /// wait nor allocate.
+    fn tag(&self, operation: Operation, offset: u64) -> BlockTag;
+}
+
+/// System calls and the page cache, as the engine's scheduler should hear of them.
+pub trait UpperLevels: Send {
+    /// Becomes readable when something happened, and stays so until [`turn`](Self::turn).
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// A turn of the engine: tell the scheduler what happened, let go on whom it releases, and do what it wishes. Must
+    /// not wait. Answers with the time at which to come again even if nothing happens.
+    fn turn(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time>;
+
+    /// Another scheduler is in charge, which knows of no call and no page yet: who is held goes on.
+    fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);
+}
+
+/// The next piece's tag and how much of the request it covers: from `start` on, at most `length_max` bytes. O(blocks).
+pub(super) fn tag_piece(
+    tags: &dyn BlockTags,
+    tree: &AccountTree,
+    request: &Request,
+    start: u32,
+    length_max: u32,
+) -> (BlockTag, u32) {
+    let begin = request.offset + u64::from(start);
+    let end = begin + u64::from(length_max);
+    let mut at = begin - begin % u64::from(TAG_BLOCK_BYTES);
+    let mut tag = tags.tag(request.operation, at);
+    loop {
+        at += u64::from(TAG_BLOCK_BYTES);
+        if at >= end {
+            break;
+        }
+        let next = tags.tag(request.operation, at);
+        if at - begin >= RUN_BYTES_MAX && (&next.causes, next.file) != (&tag.causes, tag.file) {
+            break;
+        }
+        tag.causes.union_with(&next.causes);
+        tag.is_sync |= next.is_sync;
+    }
+    let closed: Vec<AccountId> = tag.causes.iter().filter(|&cause| tree.get(cause).is_none()).collect();
+    closed.into_iter().for_each(|cause| tag.causes.remove(cause));
+    (tag, (at.min(end) - begin) as u32)
+}
+
+/// In whose queue a piece stands: that of its only cause, or else that of `submitter`.
+pub(super) fn session_of(tag: &BlockTag, submitter: AccountId) -> AccountId {
+    let mut causes = tag.causes.iter();
+    match (causes.next(), causes.next()) {
+        (Some(only), None) => only,
+        _ => submitter,
+    }
+}

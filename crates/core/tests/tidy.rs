@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("workloads", 1),
     ("sim", 2),
     ("brick", 2),
+    ("gates", 2),
     ("lab", 3),
     ("cli", 4),
 ];

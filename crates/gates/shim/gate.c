@@ -1,0 +1,178 @@
+/* The preload gate: a tenant's system calls wait here while the agent has closed the word of their account and class.
+ *
+ *     open(), write(), fsync() ...   ->  word is 0: on to the C library (two loads and a branch)
+ *                                        word is 1: futex wait, until the agent opens it or its lease runs out
+ *
+ * What the agent promises by a lease it must renew; who finds it run out goes on and remembers it. So nobody waits for an
+ * agent that is gone. The words are mapped read-only: this code can wait, and no more.
+ *
+ * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
+ *
+ * Everything on the way of a call is async-signal-safe, takes no lock and keeps errno. The library's functions are looked
+ * up when the shim is loaded; who calls earlier goes straight to the kernel. It needs no library of its own, so that it
+ * loads beside any C library. */
+#define _GNU_SOURCE
+#include "layout.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define NANOSECONDS 1000000000
+/* Flags with which an open changes the file system. */
+#define O_CHANGES (O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY))
+
+_Static_assert(sizeof(long) == 8 && sizeof(off_t) == 8, "offsets are passed as one argument");
+
+/* What is mapped where there is no gate: open, for ever. */
+static const uint32_t no_words[CLASSES * WORD_STRIDE / sizeof(uint32_t)];
+static const uint32_t *words = no_words;
+static const uint64_t *lease;
+/* The lease that ran out while somebody waited: whoever finds it again waits no more. */
+static uint64_t lease_lost;
+
+extern void *dlsym(void *, const char *) __attribute__((weak));
+
+static void *find(const char *name) { return dlsym ? dlsym(RTLD_NEXT, name) : NULL; }
+
+static inline const uint32_t *word_of(int class) { return words + class * (WORD_STRIDE / sizeof(uint32_t)); }
+
+static inline int is_closed(int class) {
+  return __builtin_expect(__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != 0, 0);
+}
+
+/* How long the lease lasts, at most one whole: in another time namespace the clock may say anything. */
+static uint64_t lease_left_ns(uint64_t seen) {
+  struct timespec now;
+  if (seen == __atomic_load_n(&lease_lost, __ATOMIC_RELAXED) || clock_gettime(CLOCK_MONOTONIC, &now)) return 0;
+  uint64_t now_ns = (uint64_t)now.tv_sec * NANOSECONDS + (uint64_t)now.tv_nsec;
+  if (seen <= now_ns) return 0;
+  return seen - now_ns < LEASE_NS ? seen - now_ns : LEASE_NS;
+}
+
+__attribute__((noinline, cold)) static void wait_until_open(int class) {
+  const uint32_t *word = word_of(class);
+  int saved = errno;
+  while (__atomic_load_n(word, __ATOMIC_ACQUIRE)) {
+    uint64_t seen = __atomic_load_n(lease, __ATOMIC_ACQUIRE), left = lease_left_ns(seen);
+    if (!left) break;
+    struct timespec timeout = {(time_t)(left / NANOSECONDS), (long)(left % NANOSECONDS)};
+    if (!syscall(SYS_futex, word, FUTEX_WAIT, 1, &timeout, NULL, 0)) continue;
+    if (errno == ETIMEDOUT) {
+      if (__atomic_load_n(lease, __ATOMIC_ACQUIRE) == seen) __atomic_store_n(&lease_lost, seen, __ATOMIC_RELAXED);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      break;
+    }
+  }
+  errno = saved;
+}
+
+/* Whether the descriptor leads to a disk. Asked only while a gate is closed, so nothing needs to be remembered. */
+__attribute__((noinline, cold)) static int is_on_disk(int fd) {
+  struct stat file;
+  struct statfs system;
+  int saved = errno, answer = 0;
+  if (!syscall(SYS_fstat, fd, &file) && !syscall(SYS_fstatfs, fd, &system)) {
+    answer = S_ISREG(file.st_mode) || S_ISBLK(file.st_mode) || S_ISDIR(file.st_mode);
+    switch ((unsigned long)system.f_type) {
+      case TMPFS_MAGIC: case RAMFS_MAGIC: case PROC_SUPER_MAGIC: case SYSFS_MAGIC: case CGROUP_SUPER_MAGIC:
+      case CGROUP2_SUPER_MAGIC: case TRACEFS_MAGIC: case DEBUGFS_MAGIC: case HUGETLBFS_MAGIC:
+        answer = answer && S_ISBLK(file.st_mode); /* a device's node may lie anywhere */
+    }
+  }
+  errno = saved;
+  return answer;
+}
+
+static inline void gate(int class) {
+  if (is_closed(class)) wait_until_open(class);
+}
+
+static inline void gate_file(int class, int fd) {
+  if (is_closed(class) && is_on_disk(fd)) wait_until_open(class);
+}
+
+static inline void gate_open(int flags) {
+  if (flags & O_CHANGES) gate(CLASS_METADATA);
+}
+
+/* Whether reading these bytes would have to ask the disk. The probe leaves the descriptor's position alone. */
+__attribute__((noinline, cold)) static int misses_cache(int fd, const struct iovec *vectors, int count, off_t offset) {
+  int saved = errno;
+  if (offset < 0) offset = syscall(SYS_lseek, fd, 0, SEEK_CUR);
+  long wanted = 0, got = syscall(SYS_preadv2, fd, vectors, (long)count, offset, 0L, RWF_NOWAIT);
+  for (int i = 0; i < count && got > 0; i++) wanted += (long)vectors[i].iov_len;
+  if (got > 0 && got < wanted) {
+    char next;
+    struct iovec one = {&next, 1};
+    got = syscall(SYS_preadv2, fd, &one, 1L, offset + got, 0L, RWF_NOWAIT);
+  }
+  int misses = got < 0 && errno == EAGAIN;
+  errno = saved;
+  return misses;
+}
+
+static inline void gate_reads(int fd, const struct iovec *vectors, int count, off_t offset) {
+  if (is_closed(CLASS_READ) && is_on_disk(fd) && misses_cache(fd, vectors, count, offset)) wait_until_open(CLASS_READ);
+}
+
+static inline void gate_read(int fd, void *bytes, size_t length, off_t offset) {
+  struct iovec one = {bytes, length};
+  gate_reads(fd, &one, 1, offset);
+}
+
+static int account_of(const char *text) {
+  int account = 0;
+  if (!text || !*text) return -1;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return -1;
+    account = account * 10 + (*text - '0');
+    if (account >= ACCOUNTS_MAX) return -1;
+  }
+  return account;
+}
+
+/* Without a file, an account, or with a file that is not what it should be: no gate. */
+__attribute__((constructor)) static void load_words(void) {
+  const char *path = getenv("PLIMSOLL_GATE_WORDS");
+  int account = account_of(getenv("PLIMSOLL_GATE_ACCOUNT"));
+  if (!path || account < 0) return;
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return;
+  struct stat file;
+  if (!syscall(SYS_fstat, fd, &file) && S_ISREG(file.st_mode) && file.st_size >= WORDS_BYTES) {
+    char *start = (char *)syscall(SYS_mmap, NULL, (long)WORDS_BYTES, PROT_READ, MAP_SHARED, fd, 0L);
+    if (start != MAP_FAILED) {
+      if (*(uint32_t *)start == WORDS_MAGIC && *(uint32_t *)(start + VERSION_OFFSET) == WORDS_VERSION) {
+        lease = (uint64_t *)(start + LEASE_OFFSET);
+        words = (uint32_t *)(start + WORDS_OFFSET + account * CLASSES * WORD_STRIDE);
+      } else {
+        syscall(SYS_munmap, start, (long)WORDS_BYTES);
+      }
+    }
+  }
+  syscall(SYS_close, fd);
+}
+
+/* A function of the C library behind a gate; `direct` is what it does in the kernel. */
+#define GATED(result, name, parameters, arguments, gate, direct)                                      \
+  static result(*next_##name) parameters;                                                             \
+  __attribute__((constructor)) static void find_##name(void) { next_##name = find(#name); }           \
+  EXPORT result name parameters {                                                                     \
+    gate;                                                                                             \
+    return next_##name ? next_##name arguments : (result)syscall direct;                              \
+  }
+
+#include "calls.h"

@@ -1,0 +1,20 @@
+/* The file of gate words, as agent, shim and keeper share it. `src/words.rs` says what it means and tests the numbers. */
+#ifndef PLIMSOLL_LAYOUT_H
+#define PLIMSOLL_LAYOUT_H
+
+#define WORDS_MAGIC 0x57474c50 /* "PLGW" */
+#define WORDS_VERSION 1
+#define VERSION_OFFSET 4
+#define LEASE_OFFSET 64
+#define LEASE_NS 500000000
+#define WORDS_OFFSET 4096
+#define WORD_STRIDE 64
+#define CLASSES 4
+#define CLASS_WRITE 0
+#define CLASS_SYNC 1
+#define CLASS_METADATA 2
+#define CLASS_READ 3
+#define ACCOUNTS_MAX 64
+#define WORDS_BYTES 20480
+
+#endif

@@ -1,0 +1,64 @@
+//! What can go wrong with a gate.
+
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a gate was not built, or a command not started behind it.
+#[derive(Debug, Error)]
+pub enum GateError {
+    /// A file of ours cannot be made, read or written.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The run directory's files are written so often that a disk, and the journal that is to be protected, must not be
+    /// behind them.
+    #[error("{directory} is not on a tmpfs; gates need one, for example below /run", directory = directory.display())]
+    NotInMemory {
+        /// The run directory.
+        directory: PathBuf,
+    },
+    /// The loader splits its list of libraries at spaces and colons.
+    #[error("{directory} cannot be a run directory: allowed is a path without spaces and colons",
+        directory = directory.display())]
+    Unloadable {
+        /// The run directory.
+        directory: PathBuf,
+    },
+    /// Another agent owns the words.
+    #[error("{path} belongs to an agent that is running; stop it, or give this one a run directory of its own",
+        path = path.display())]
+    Held {
+        /// The file of words.
+        path: PathBuf,
+    },
+    /// There is a file of that name, and it is not one of ours.
+    #[error("{path} is not a file of gate words: {problem}; delete it if nothing needs it", path = path.display())]
+    NotWords {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An account beyond those that have words.
+    #[error("account {got} has no gate, allowed are 0 to {max}")]
+    Account {
+        /// The account.
+        got: u32,
+        /// The last that has one.
+        max: u32,
+    },
+}
+
+impl GateError {
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> GateError {
+        let path = path.into();
+        move |source| GateError::File { action, path, source }
+    }
+}

@@ -1,0 +1,268 @@
+//! The words that shims wait on: the agent's side.
+//!
+//! A file on a tmpfs, one cache line per account and class: 0 is open, 1 is closed. Tenants map it for reading, which is
+//! enough for a futex wait; only its owner can change a word or the file.
+//!
+//! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the agent
+//! moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it moved, it sleeps
+//! on; has it not, it goes on, and its process waits no more until it has moved. So an agent that was killed, stopped or is
+//! stuck holds nobody for longer than [`LEASE`].
+//!
+//! The file outlives the agent. The next one takes it over with all words open, and tenants that were started under the
+//! one before obey it.
+
+use crate::class::GateClass;
+use crate::clock::monotonic_now;
+use crate::error::GateError;
+use crate::mapping::Mapping;
+use plimsoll_core::{AccountId, Span, Time};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, statfs};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Accounts that have words: as many as a cause mask has bits, two of which it keeps to itself.
+pub const ACCOUNTS_MAX: u32 = 64;
+/// How long the words count after the agent last said that it lives. A round trip through a busy machine's run queue takes
+/// tens of milliseconds; one second is what a tenant may lose to a dead agent.
+pub const LEASE: Span = Span::from_millis(500);
+/// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
+pub const RENEWAL: Span = Span::from_millis(100);
+/// The file's name in the run directory.
+pub const FILE_NAME: &str = "gate-words";
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PLGW");
+const VERSION: u32 = 1;
+const VERSION_OFFSET: usize = 4;
+const LEASE_OFFSET: usize = 64;
+const WORDS_OFFSET: usize = 4096;
+/// A cache line: whoever closes one word slows no other's readers down.
+const WORD_STRIDE: usize = 64;
+const BYTES: usize = WORDS_OFFSET + ACCOUNTS_MAX as usize * GateClass::ALL.len() * WORD_STRIDE;
+
+const OPEN: u32 = 0;
+const CLOSED: u32 = 1;
+/// Everybody may read; only the owner writes.
+const MODE: u32 = 0o644;
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// The words of all accounts. One agent at a time has them; all words are open when it comes and when it goes.
+pub struct GateWords {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    file: File,
+    mapping: Mapping,
+}
+
+impl GateWords {
+    /// Makes the words in `directory`, or takes over those of an agent that is gone. `directory` exists, is on a tmpfs, and
+    /// nobody but the agent may write to it.
+    ///
+    /// # Errors
+    /// Another agent has them; the file is not ours; the directory cannot be used.
+    pub fn create(directory: &Path) -> Result<GateWords, GateError> {
+        let path = directory.join(FILE_NAME);
+        let system = statfs(directory).map_err(|errno| GateError::file("look at", directory)(errno.into()))?;
+        if system.f_type != TMPFS_MAGIC {
+            return Err(GateError::NotInMemory { directory: directory.to_owned() });
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(MODE));
+        let file = File::from(file.map_err(|errno| GateError::file("open", &path)(errno.into()))?);
+        let at = |action| GateError::file(action, &path);
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(GateError::Held { path }),
+            Err(errno) => return Err(at("lock")(errno.into())),
+        }
+        let length = file.metadata().map_err(at("look at"))?.len();
+        if length == 0 {
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(MODE)).map_err(at("set the mode of"))?;
+            file.set_len(BYTES as u64).map_err(at("extend"))?;
+        } else if length != BYTES as u64 {
+            return Err(GateError::NotWords { path, problem: format!("it has {length} bytes, expected {BYTES}") });
+        }
+        let mapping = Mapping::new(file.as_fd(), BYTES).map_err(at("map"))?;
+        let words = GateWords { path, file, mapping };
+        words.begin()?;
+        Ok(words)
+    }
+
+    /// Opens whatever is closed, and only then says that somebody is here again.
+    fn begin(&self) -> Result<(), GateError> {
+        let (magic, version) = (self.mapping.word(0), self.mapping.word(VERSION_OFFSET));
+        match (magic.load(Ordering::Relaxed), version.load(Ordering::Relaxed)) {
+            (0, 0) => {
+                version.store(VERSION, Ordering::Relaxed);
+                magic.store(MAGIC, Ordering::Release);
+            }
+            (MAGIC, VERSION) => self.open_all(),
+            (magic, version) => {
+                let problem = format!("it begins with {magic:#x}, {version}, expected {MAGIC:#x}, {VERSION}");
+                return Err(GateError::NotWords { path: self.path.clone(), problem });
+            }
+        }
+        self.renew();
+        Ok(())
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says that the agent lives: closed words count for another [`LEASE`]. To be called every [`RENEWAL`], by the thread
+    /// that also opens them, so that an agent that is stuck does not say so.
+    pub fn renew(&self) {
+        self.mapping.long(LEASE_OFFSET).store((monotonic_now() + LEASE).as_nanos(), Ordering::Release);
+    }
+
+    /// Until when closed words count, on the monotonic clock.
+    pub fn lease_until(&self) -> Time {
+        Time::from_nanos(self.mapping.long(LEASE_OFFSET).load(Ordering::Acquire))
+    }
+
+    /// From now on, calls of this account and class wait. Those that have passed the gate are not called back.
+    ///
+    /// # Panics
+    /// If the account has no words: [`ACCOUNTS_MAX`].
+    pub fn close(&self, account: AccountId, class: GateClass) {
+        self.word(account, class).store(CLOSED, Ordering::Release);
+    }
+
+    /// Lets whoever waits go on, and whoever comes.
+    ///
+    /// # Panics
+    /// As [`close`](Self::close).
+    pub fn open(&self, account: AccountId, class: GateClass) {
+        let word = self.word(account, class);
+        if word.swap(OPEN, Ordering::AcqRel) != OPEN {
+            // It fails only for an address that is not mapped.
+            let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Whether calls of this account and class wait.
+    ///
+    /// # Panics
+    /// As [`close`](Self::close).
+    pub fn is_closed(&self, account: AccountId, class: GateClass) -> bool {
+        self.word(account, class).load(Ordering::Acquire) != OPEN
+    }
+
+    fn open_all(&self) {
+        for account in 0..ACCOUNTS_MAX {
+            GateClass::ALL.iter().for_each(|&class| self.open(AccountId(account), class));
+        }
+    }
+
+    fn word(&self, account: AccountId, class: GateClass) -> &AtomicU32 {
+        assert!(account.0 < ACCOUNTS_MAX, "account {} has no words, allowed are 0 to {}", account.0, ACCOUNTS_MAX - 1);
+        let place = account.index() * GateClass::ALL.len() + class as usize;
+        self.mapping.word(WORDS_OFFSET + place * WORD_STRIDE)
+    }
+}
+
+impl AsFd for GateWords {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for GateWords {
+    fn drop(&mut self) {
+        self.open_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_shim_was_compiled_for_this_layout() {
+        let header = include_str!("../shim/layout.h");
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
+            None => text.parse().unwrap(),
+        };
+        let lines = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
+        let lines = lines.map(|(name, value)| (name, number(value.split_whitespace().next().unwrap())));
+        let expected = [
+            ("WORDS_MAGIC", u64::from(MAGIC)),
+            ("WORDS_VERSION", u64::from(VERSION)),
+            ("VERSION_OFFSET", VERSION_OFFSET as u64),
+            ("LEASE_OFFSET", LEASE_OFFSET as u64),
+            ("LEASE_NS", LEASE.as_nanos()),
+            ("WORDS_OFFSET", WORDS_OFFSET as u64),
+            ("WORD_STRIDE", WORD_STRIDE as u64),
+            ("CLASSES", GateClass::ALL.len() as u64),
+            ("CLASS_WRITE", GateClass::Write as u64),
+            ("CLASS_SYNC", GateClass::Sync as u64),
+            ("CLASS_METADATA", GateClass::Metadata as u64),
+            ("CLASS_READ", GateClass::Read as u64),
+            ("ACCOUNTS_MAX", u64::from(ACCOUNTS_MAX)),
+            ("WORDS_BYTES", BYTES as u64),
+        ];
+        let words = lines.filter(|(name, _)| expected.iter().any(|(known, _)| known == name));
+        assert_eq!(words.collect::<BTreeMap<_, _>>(), BTreeMap::from(expected));
+    }
+
+    fn directory() -> tempfile::TempDir {
+        tempfile::tempdir_in("/dev/shm").unwrap()
+    }
+
+    #[test]
+    fn each_word_is_its_own() {
+        let directory = directory();
+        let words = GateWords::create(directory.path()).unwrap();
+        for account in (0..ACCOUNTS_MAX).map(AccountId) {
+            for class in GateClass::ALL {
+                words.close(account, class);
+                let closed = (0..ACCOUNTS_MAX).flat_map(|other| GateClass::ALL.map(|class| (AccountId(other), class)));
+                let closed: Vec<_> = closed.filter(|&(other, class)| words.is_closed(other, class)).collect();
+                assert_eq!(closed, [(account, class)]);
+                words.open(account, class);
+            }
+        }
+    }
+
+    #[test]
+    fn one_agent_at_a_time_and_the_next_finds_all_open() {
+        let directory = directory();
+        let words = GateWords::create(directory.path()).unwrap();
+        let inode = |words: &GateWords| std::os::unix::fs::MetadataExt::ino(&words.file.metadata().unwrap());
+        assert!(matches!(GateWords::create(directory.path()), Err(GateError::Held { .. })));
+        let first = inode(&words);
+        // Killed: nothing is dropped, but the lock goes with the descriptor.
+        words.close(AccountId(5), GateClass::Sync);
+        let left = std::mem::ManuallyDrop::new(words);
+        flock(&left.file, FlockOperation::Unlock).unwrap();
+        let next = GateWords::create(directory.path()).unwrap();
+        assert_eq!(inode(&next), first);
+        assert!(!next.is_closed(AccountId(5), GateClass::Sync));
+        assert!(next.lease_until() > monotonic_now());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused_and_left_as_it_is() {
+        let directory = directory();
+        let path = directory.path().join(FILE_NAME);
+        std::fs::write(&path, "something short").unwrap();
+        let refusal = GateWords::create(directory.path()).err().unwrap().to_string();
+        assert!(refusal.ends_with("it has 15 bytes, expected 20480; delete it if nothing needs it"), "{refusal}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "something short");
+        std::fs::write(&path, vec![7; BYTES]).unwrap();
+        let refusal = GateWords::create(directory.path()).err().unwrap().to_string();
+        assert!(refusal.contains("it begins with 0x7070707, 117901063"), "{refusal}");
+    }
+
+    #[test]
+    fn what_is_not_a_tmpfs_is_refused() {
+        assert!(matches!(GateWords::create(Path::new("/proc/self")), Err(GateError::NotInMemory { .. })));
+    }
+}

@@ -1,0 +1,234 @@
+//! What the tests of the gates share: tenants that count their calls, an agent's heart, and a look at who waits where.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use plimsoll_core::{AccountId, Span};
+use plimsoll_gates::clock::monotonic_now;
+use plimsoll_gates::words::RENEWAL;
+use plimsoll_gates::{GateWords, Preload, Shim};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+/// A test that waits longer than this has found a hang. On a busy machine a second is nothing.
+const PATIENCE: Span = Span::from_secs(60);
+/// How many calls a thread must get through before it counts as going on.
+pub const PROGRESS: u64 = 20;
+
+pub fn pause(milliseconds: u64) {
+    #[expect(clippy::disallowed_methods, reason = "waits for other processes")]
+    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+}
+
+/// Waits until it is so; `what` names it for who reads the failure.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = monotonic_now() + PATIENCE;
+    while !is_so() {
+        assert!(monotonic_now() < deadline, "after {} s not yet: {what}", PATIENCE.as_secs_f64());
+        pause(5);
+    }
+}
+
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("not run: needs root");
+    }
+    is_root
+}
+
+/// `tenant.c`, compiled once.
+pub fn tenant_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile("tenant", &["-pthread"]))
+}
+
+/// Compiles `tests/tenant.c` as `name`.
+pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let draft = program.with_extension(std::process::id().to_string());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tenant.c");
+    let status = Command::new("cc").args(["-O1", "-Wall"]).args(flags).arg(&source).arg("-o").arg(&draft).status();
+    assert!(status.unwrap().success(), "cc {}", source.display());
+    std::fs::rename(&draft, &program).unwrap();
+    program
+}
+
+/// A run directory with words and shim, and a folder on a disk.
+pub struct Rig {
+    pub words: GateWords,
+    pub shim: Shim,
+    pub run: TempDir,
+    pub disk: TempDir,
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        let (run, disk) = (tempfile::tempdir_in("/dev/shm").unwrap(), disk());
+        // Tenants of other users load the shim from here.
+        let everybody: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(run.path(), everybody).unwrap();
+        let (words, shim) = (GateWords::create(run.path()).unwrap(), Shim::install(run.path()).unwrap());
+        Rig { words, shim, run, disk }
+    }
+
+    pub fn preload(&self, account: u32) -> Preload {
+        Preload::new(&self.shim, &self.words, AccountId(account)).unwrap()
+    }
+
+    /// `threads` threads that do `what`, behind the preload gate of `account`.
+    pub fn tenant(&self, account: u32, what: &str, threads: usize) -> Tenant {
+        let plan = Plan::new(self.disk.path(), what, threads);
+        plan.start(|command| self.preload(account).prepare(command))
+    }
+
+    /// Runs `work` while the lease is renewed.
+    pub fn alive<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    self.words.renew();
+                    pause(RENEWAL.as_nanos() / 2_000_000);
+                }
+            });
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            is_over.store(true, Ordering::Relaxed);
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// A folder that is not in memory.
+pub fn disk() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A tenant's command, before it is put behind a gate.
+pub struct Plan {
+    pub command: Command,
+    counters: File,
+    threads: usize,
+}
+
+impl Plan {
+    pub fn new(folder: &Path, what: &str, threads: usize) -> Plan {
+        Plan::of(Command::new(tenant_program()), folder, what, threads)
+    }
+
+    /// With `command` before the tenant's arguments.
+    pub fn of(mut command: Command, folder: &Path, what: &str, threads: usize) -> Plan {
+        let (_, path) = tempfile::NamedTempFile::new_in(folder).unwrap().keep().unwrap();
+        std::fs::write(&path, [0; 8192]).unwrap();
+        // A page that is dirty would not leave the cache.
+        File::open(&path).unwrap().sync_all().unwrap();
+        let counters_path = path.with_extension("counters");
+        let counters = File::create_new(&counters_path).unwrap();
+        counters.set_len(threads as u64 * 16).unwrap();
+        for path in [&path, &counters_path] {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        }
+        command.arg(path).arg(&counters_path).arg(what).arg(threads.to_string()).process_group(0);
+        let counters = File::open(counters_path).unwrap();
+        Plan { command, counters, threads }
+    }
+
+    pub fn start(mut self, prepare: impl FnOnce(&mut Command)) -> Tenant {
+        prepare(&mut self.command);
+        Tenant { child: self.command.spawn().unwrap(), counters: self.counters, threads: self.threads }
+    }
+}
+
+/// A running tenant and whatever it started; killed when dropped.
+pub struct Tenant {
+    pub child: Child,
+    counters: File,
+    threads: usize,
+}
+
+impl Tenant {
+    /// Calls that each thread entered, and calls that returned to it.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let mut bytes = vec![0; self.threads * 16];
+        self.counters.read_exact_at(&mut bytes, 0).unwrap();
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
+        bytes.chunks(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect()
+    }
+
+    pub fn returned(&self) -> Vec<u64> {
+        self.counts().into_iter().map(|(_, returned)| returned).collect()
+    }
+
+    /// Waits until every thread has got through some more calls.
+    pub fn goes_on(&mut self) {
+        let before = self.returned();
+        wait_until("every thread goes on", || {
+            assert_eq!(self.child.try_wait().unwrap(), None, "the tenant has ended");
+            self.returned().iter().zip(&before).all(|(now, before)| *now >= before + PROGRESS)
+        });
+    }
+
+    /// Waits until `waiting` threads of the tenant and of what it started are in the system call `number`, and that remains
+    /// so while nothing returns to anybody.
+    pub fn waits_in(&self, number: i64, waiting: usize) {
+        let is_settled = || calls_of_group(self.child.id()).iter().filter(|&&call| call == number).count() == waiting;
+        wait_until(&format!("{waiting} threads wait in system call {number}"), || {
+            let before = self.counts();
+            // Long enough for the slowest call to return that had passed the gate before.
+            is_settled() && {
+                pause(300);
+                is_settled() && self.counts() == before
+            }
+        });
+    }
+
+    /// All threads wait in the shim.
+    pub fn waits(&self) {
+        self.waits_in(libc::SYS_futex, self.threads);
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let group = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process_group(group, signal).unwrap();
+    }
+
+    pub fn end(&mut self) -> ExitStatus {
+        self.signal(rustix::process::Signal::KILL);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.end();
+        }
+    }
+}
+
+/// The system calls that the threads of a process group are in; -1 for who runs.
+pub fn calls_of_group(group: u32) -> Vec<i64> {
+    let mut calls = Vec::new();
+    for process in numbers("/proc") {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
+        // proc(5): "pid (name) state parent group ...", and a name may contain anything.
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+        if fields.clone().nth(2) != Some(&*group.to_string()) {
+            continue;
+        }
+        for thread in numbers(&format!("/proc/{process}/task")) {
+            let call = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall")).unwrap_or_default();
+            calls.push(call.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(-1));
+        }
+    }
+    calls
+}
+
+fn numbers(folder: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().map_while(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}

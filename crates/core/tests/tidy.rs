@@ -16,8 +16,9 @@ const FLOORS: &[(&str, u32)] = &[
     ("sim", 2),
     ("brick", 2),
     ("gates", 2),
-    ("lab", 3),
-    ("cli", 4),
+    ("agent", 3),
+    ("lab", 4),
+    ("cli", 5),
 ];
 
 fn root() -> PathBuf {

@@ -1,0 +1,171 @@
+//! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
+//! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words.
+
+use super::*;
+use plimsoll_core::{BlockRequest, Dispatch};
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+
+const THREADS: u32 = 6;
+const ACCOUNTS: u32 = 3;
+
+/// Holds the calls of accounts that it was told to, and checks that every call is entered, let in and returned once.
+#[derive(Default)]
+struct Doorkeeper {
+    refused: BTreeSet<AccountId>,
+    held: VecDeque<Call>,
+    inside: BTreeMap<CallId, Call>,
+}
+
+impl Scheduler for Doorkeeper {
+    fn name(&self) -> &'static str {
+        "doorkeeper"
+    }
+    fn call_entered(&mut self, _now: Time, call: &Call) -> CallDecision {
+        if self.refused.contains(&call.account) {
+            self.held.push_back(call.clone());
+            return CallDecision::Hold;
+        }
+        assert!(self.inside.insert(call.id, call.clone()).is_none(), "{call:?} entered twice");
+        CallDecision::Admit
+    }
+    fn call_returned(&mut self, _now: Time, call: &Call) {
+        assert_eq!(self.inside.remove(&call.id).as_ref(), Some(call), "returned without being inside");
+    }
+    fn released_calls(&mut self, _now: Time, released: &mut Vec<CallId>) {
+        let refused = &self.refused;
+        let (stay, go): (VecDeque<_>, VecDeque<_>) =
+            self.held.drain(..).partition(|call| refused.contains(&call.account));
+        self.held = stay;
+        for call in go {
+            released.push(call.id);
+            self.inside.insert(call.id, call);
+        }
+    }
+    fn request_added(&mut self, _now: Time, _request: BlockRequest) {}
+    fn next(&mut self, _now: Time) -> Dispatch {
+        Dispatch::Nothing
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter(u32, u32),
+    Return(u32),
+    Die(u32),
+    Write(u32),
+    Refuse(u32),
+    Allow(u32),
+    Switch,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..=THREADS, 0..ACCOUNTS).prop_map(|(thread, account)| Step::Enter(thread, account)),
+        3 => (1..=THREADS).prop_map(Step::Return),
+        1 => (1..=THREADS).prop_map(Step::Die),
+        3 => (0..ACCOUNTS).prop_map(Step::Write),
+        2 => (0..ACCOUNTS).prop_map(Step::Refuse),
+        2 => (0..ACCOUNTS).prop_map(Step::Allow),
+        1 => Just(Step::Switch),
+    ]
+}
+
+/// Where threads and words are, by the obvious rules.
+#[derive(Default)]
+struct World {
+    inside: BTreeSet<ThreadId>,
+    /// At the gate: the call, whose, in the order in which they came.
+    at_gate: BTreeMap<ThreadId, (CallId, AccountId)>,
+    closed: BTreeSet<AccountId>,
+}
+
+fn call(id: CallId, thread: u32, account: u32) -> Call {
+    let (account, thread, kind) = (AccountId(account), ThreadId(thread), CallKind::Fsync);
+    Call { id, account, thread, kind, file: FileId(1), offset: 0, length: 0, entered: Time::ZERO }
+}
+
+fn take(step: Step, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
+    let now = Time::ZERO;
+    match step {
+        Step::Enter(thread, account) => {
+            let id = calls.next_id();
+            let decision = calls.entered(now, keeper, call(id, thread, account));
+            let (thread, account) = (ThreadId(thread), AccountId(account));
+            world.inside.remove(&thread);
+            world.at_gate.remove(&thread);
+            if keeper.refused.contains(&account) {
+                assert_eq!(decision, CallDecision::Hold);
+                world.at_gate.insert(thread, (id, account));
+            } else {
+                assert_eq!(decision, CallDecision::Admit);
+                world.inside.insert(thread);
+            }
+        }
+        Step::Return(thread) => {
+            calls.returned(now, keeper, ThreadId(thread));
+            world.inside.remove(&ThreadId(thread));
+        }
+        Step::Die(thread) => {
+            calls.thread_gone(now, keeper, ThreadId(thread));
+            world.inside.remove(&ThreadId(thread));
+            world.at_gate.remove(&ThreadId(thread));
+        }
+        Step::Write(account) => {
+            let closes = calls.wrote(now, keeper, AccountId(account), FileId(1));
+            let is_refused = keeper.refused.contains(&AccountId(account));
+            assert_eq!(closes, is_refused && world.closed.insert(AccountId(account)));
+        }
+        Step::Refuse(account) => drop(keeper.refused.insert(AccountId(account))),
+        Step::Allow(account) => {
+            keeper.refused.remove(&AccountId(account));
+        }
+        Step::Switch => {
+            *keeper = Doorkeeper { refused: std::mem::take(&mut keeper.refused), ..Doorkeeper::default() };
+            let mut actions = Vec::new();
+            calls.all_go_on(&mut actions);
+            let mut expected: Vec<Action> = world.at_gate.values().map(|&(id, _)| Action::GoOn(id)).collect();
+            expected.extend(world.closed.iter().copied().map(Action::Open));
+            assert!(actions.len() == expected.len() && expected.iter().all(|action| actions.contains(action)));
+            *world = World::default();
+        }
+    }
+}
+
+fn release(calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
+    let mut actions = Vec::new();
+    calls.released(Time::ZERO, keeper, &mut actions);
+    let goes = |account: &AccountId| !keeper.refused.contains(account);
+    let mut expected: BTreeSet<_> = BTreeSet::new();
+    for (thread, (id, account)) in std::mem::take(&mut world.at_gate) {
+        if goes(&account) {
+            expected.insert(format!("{:?}", Action::GoOn(id)));
+            world.inside.insert(thread);
+        } else {
+            world.at_gate.insert(thread, (id, account));
+        }
+    }
+    let (open, closed): (BTreeSet<_>, BTreeSet<_>) = world.closed.iter().copied().partition(goes);
+    world.closed = closed;
+    expected.extend(open.into_iter().map(|account| format!("{:?}", Action::Open(account))));
+    assert_eq!(actions.iter().map(|action| format!("{action:?}")).collect::<BTreeSet<_>>(), expected);
+    assert_eq!(actions.len(), expected.len(), "nobody is let go twice");
+    let inside: BTreeSet<_> = keeper.inside.values().map(|call| call.thread).collect();
+    assert_eq!(inside, world.inside, "the scheduler has inside who is inside");
+    assert_eq!(calls.waiting(), world.at_gate.len() + world.closed.len());
+    for account in (0..ACCOUNTS).map(AccountId) {
+        let has_calls = keeper.held.iter().chain(keeper.inside.values()).any(|call| call.account == account);
+        assert_eq!(calls.is_busy(account), has_calls, "{account:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn gates_do_what_the_scheduler_says_whatever_threads_do(steps in prop::collection::vec(step(), 1..120)) {
+        let (mut calls, mut keeper, mut world) = (Calls::default(), Doorkeeper::default(), World::default());
+        for step in steps {
+            take(step, &mut calls, &mut keeper, &mut world);
+            release(&mut calls, &mut keeper, &mut world);
+        }
+    }
+}

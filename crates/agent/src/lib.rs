@@ -1,0 +1,9 @@
+//! Split-level scheduling on a running system: what `sim` does with modelled processes, with real ones.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`calls`] | system calls at gates, as a scheduler sees them |
+//! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
+
+pub mod calls;
+pub mod observed;

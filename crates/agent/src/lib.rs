@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
+//! | [`writeback`] | starting writeback of a file in slices |
 
 pub mod calls;
 pub mod observed;
+pub mod writeback;

@@ -85,6 +85,7 @@ impl Stride {
 
     /// Opens an account or changes its priority. Levels beyond 7 count as 7.
     pub fn open(&mut self, account: AccountId, priority: Priority) {
+        self.note_floor();
         while self.walkers.len() <= account.index() {
             let slot = self.walkers.len();
             self.trees.iter_mut().for_each(|tree| tree.assign(slot, slot as u32));
@@ -263,9 +264,7 @@ mod tests {
         }
 
         fn take(&mut self, step: &Step) {
-            if !matches!(step, Step::Open(..)) {
-                self.note_floor();
-            }
+            self.note_floor();
             match *step {
                 Step::Open(account, priority) => {
                     let (class, share) = match priority {

@@ -5,15 +5,16 @@
 //! waited too long, and jump to it. Reads come before writes, but not more than twice in a row. **Complication.** None of
 //! it knows who asked: a deadline is kept per request, so whoever asks most gets most.
 //!
-//! Flushes have no place: one goes at once, but never two in a row past requests that wait. An account's own deadlines (`Deadlines`) replace the defaults for its requests,
-//! as the split-level paper's experiments need it (its table 3).
+//! Flushes have no place: they take turns with the others ([`FlushQueue`]). An account's own deadlines (`Deadlines`)
+//! replace the defaults for its requests, as the split-level paper's experiments need it (its table 3).
 //!
 //! Cost: O(log queued) per request. This yardstick uses the standard library's trees, which allocate as they grow.
 
+use crate::deadline_book::DeadlineBook;
+use crate::flush_queue::FlushQueue;
 use plimsoll_core::account::Account;
-use plimsoll_core::{AccountId, BlockRequest, Completion, Deadlines, DeviceProfile, Dispatch, Operation};
-use plimsoll_core::{RequestId, Scheduler, Span, Time};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use plimsoll_core::{BlockRequest, Completion, DeviceProfile, Dispatch, Operation, RequestId, Scheduler, Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a read may wait (Linux, `read_expire`).
 const READ_EXPIRE: Span = Span::from_millis(500);
@@ -66,14 +67,13 @@ impl Direction {
 pub struct BlockDeadline {
     reads: Direction,
     writes: Direction,
-    flushes: VecDeque<BlockRequest>,
-    has_just_flushed: bool,
+    flushes: FlushQueue,
     /// Whether the batch under way is of writes.
     is_writing: bool,
     batched: u32,
     /// How often reads went ahead while a write waited.
     starved: u32,
-    deadlines: Vec<Deadlines>,
+    promised: DeadlineBook,
     outstanding: u32,
     outstanding_max: u32,
 }
@@ -84,22 +84,14 @@ impl BlockDeadline {
         BlockDeadline {
             reads: Direction::default(),
             writes: Direction::default(),
-            flushes: VecDeque::new(),
-            has_just_flushed: false,
+            flushes: FlushQueue::default(),
             is_writing: false,
             batched: FIFO_BATCH,
             starved: 0,
-            deadlines: Vec::new(),
+            promised: DeadlineBook::default(),
             outstanding: 0,
             outstanding_max: device.outstanding_max.max(1),
         }
-    }
-
-    fn remember(&mut self, account: AccountId, deadlines: Deadlines) {
-        if self.deadlines.len() <= account.index() {
-            self.deadlines.resize(account.index() + 1, Deadlines::default());
-        }
-        self.deadlines[account.index()] = deadlines;
     }
 
     /// Chooses the direction of a new batch; `None` if nothing waits.
@@ -116,10 +108,8 @@ impl BlockDeadline {
 
     fn choose(&mut self, now: Time) -> Option<BlockRequest> {
         let others_wait = !self.reads.is_empty() || !self.writes.is_empty();
-        let is_others_turn = others_wait && self.has_just_flushed;
-        self.has_just_flushed = !self.flushes.is_empty() && !is_others_turn;
-        if self.has_just_flushed {
-            return self.flushes.pop_front();
+        if let Some(flush) = self.flushes.pop(others_wait) {
+            return Some(flush);
         }
         let current = if self.is_writing { &mut self.writes } else { &mut self.reads };
         if self.batched < FIFO_BATCH
@@ -143,17 +133,17 @@ impl Scheduler for BlockDeadline {
     }
 
     fn account_opened(&mut self, _now: Time, account: &Account) {
-        self.remember(account.id, account.allocation.deadlines);
+        self.promised.promise_account(account.id, account.allocation.deadlines);
     }
 
     fn account_changed(&mut self, _now: Time, account: &Account) {
-        self.remember(account.id, account.allocation.deadlines);
+        self.promised.promise_account(account.id, account.allocation.deadlines);
     }
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
-        let own = self.deadlines.get(request.session.index()).copied().unwrap_or_default();
+        let own = self.promised.account(request.session);
         match request.operation {
-            Operation::Flush => self.flushes.push_back(request),
+            Operation::Flush => self.flushes.push(request),
             Operation::Read => self.reads.add(request, now + own.read.unwrap_or(READ_EXPIRE)),
             _ => self.writes.add(request, now + own.write.unwrap_or(WRITE_EXPIRE)),
         }
@@ -176,6 +166,7 @@ impl Scheduler for BlockDeadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::{AccountId, Deadlines};
 
     fn device(outstanding_max: u32) -> DeviceProfile {
         DeviceProfile {
@@ -243,7 +234,7 @@ mod tests {
     fn an_accounts_own_deadline_counts() {
         let mut scheduler = BlockDeadline::new(&device(1000));
         let deadlines = Deadlines { write: Some(Span::from_millis(10)), ..Deadlines::default() };
-        scheduler.remember(AccountId(1), deadlines);
+        scheduler.promised.promise_account(AccountId(1), deadlines);
         scheduler.writes.position = 1 << 30;
         add(&mut scheduler, 1, Operation::Write, 0, Time::ZERO);
         add(&mut scheduler, 2, Operation::Write, 2 << 30, Time::ZERO);

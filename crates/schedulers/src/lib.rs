@@ -5,12 +5,19 @@
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
 pub mod afq;
+pub mod at_device;
 pub mod block_deadline;
 pub mod cfq;
 pub mod cost_model;
+pub mod deadline_book;
+pub mod deadline_calls;
 pub mod device_window;
+pub mod dirty_files;
 pub mod dirty_ledger;
+pub mod flush_queue;
 pub mod keyed_slab;
+pub mod location_queues;
+pub mod mean_deviation;
 pub mod min_tree;
 pub mod noop;
 mod registry;

@@ -106,8 +106,9 @@ impl MinTree {
         self.set_one::<2>(slot, keys[2]);
     }
 
-    /// A function for each key, so that where it stands in a line is known when compiling.
-    fn set_one<const WHICH: usize>(&mut self, slot: usize, key: u64) {
+    /// Gives an assigned slot one of its keys. A function for each, so that where it stands in a line is known when
+    /// compiling.
+    pub(crate) fn set_one<const WHICH: usize>(&mut self, slot: usize, key: u64) {
         let (mut line, place) = (slot / LINE_KEYS, slot % LINE_KEYS);
         let changed = &mut self.lines[line];
         if changed.keys[WHICH][place] == key {

@@ -2,7 +2,7 @@
 //!
 //! | break | test |
 //! | --- | --- |
-//! | dear fsyncs go on at once (`wait` never called) | `a_dear_fsync_waits_until_little_is_left` |
+//! | dear fsyncs go on at once (`is_dear` never true) | `a_dear_fsync_waits_until_little_is_left` |
 //! | the fsync-deadline queue is ignored (ready ones by arrival) | `fsyncs_go_on_by_deadline` |
 //! | freed pages are forgotten (`pages_freed` does nothing) | `freed_pages_cost_nothing` |
 //! | slices of any length | `a_slice_leaves_the_others_their_time` |
@@ -10,9 +10,8 @@
 //! | files are never too old | `old_pages_are_written_though_nobody_asks` |
 //! | expired reads wait for the sweep | `decides_as_the_obvious_way_does` |
 
-use super::blocks::{Blocks, WRITE_EXPIRE};
 use super::*;
-use plimsoll_core::{AccountKind, Allocation, CauseSet, Operation, RequestId, ThreadId};
+use plimsoll_core::{AccountKind, Allocation, CauseSet, RequestId, ThreadId};
 use proptest::prelude::*;
 
 const A: AccountId = AccountId(1);
@@ -20,6 +19,7 @@ const B: AccountId = AccountId(2);
 const A_DEADLINE: Span = Span::from_millis(100);
 const LOG: FileId = FileId(10);
 const TABLE: FileId = FileId(20);
+const PAGE_BYTES: u64 = 4096;
 
 fn device() -> DeviceProfile {
     DeviceProfile {
@@ -83,7 +83,7 @@ impl Host {
 
     /// The file's pages go to the device, which is done at once.
     fn write(&mut self, account: AccountId, file: FileId, bytes: u64, is_sync: bool) {
-        let bytes = bytes.min(self.scheduler.files.ledger.file_bytes(file));
+        let bytes = bytes.min(self.scheduler.files.ledger().file_bytes(file));
         for page in 0..bytes / PAGE_BYTES {
             self.requests += 1;
             let (id, length) = (RequestId(self.requests), PAGE_BYTES as u32);
@@ -130,7 +130,7 @@ impl Host {
     }
 
     fn finish(&mut self, call: &Call) {
-        let bytes = self.scheduler.files.ledger.file_bytes(call.file);
+        let bytes = self.scheduler.files.ledger().file_bytes(call.file);
         self.write(call.account, call.file, bytes, true);
         self.scheduler.call_returned(self.now, call);
     }
@@ -165,7 +165,7 @@ fn whoever_has_little_to_write_goes_on_at_once() {
 fn whoever_is_alone_waits_for_nobody() {
     let mut scheduler = SplitDeadline::new(&device(), Writeback::Own);
     let deadlines = Deadlines { fsync: Some(A_DEADLINE), ..Deadlines::default() };
-    scheduler.remember(A, deadlines);
+    scheduler.promised.promise_account(A, deadlines);
     let mut host = Host { scheduler, ..Host::new(Writeback::Own) };
     host.scatter(A, LOG, 100);
     assert_eq!(host.fsync(A, LOG).1, CallDecision::Admit, "his own promise does not hold him back");
@@ -179,7 +179,7 @@ fn fsyncs_go_on_by_deadline() {
         host.scheduler.file_promised(host.now, FileId(file), &Deadlines { fsync, ..Deadlines::default() });
         host.scatter(B, FileId(file), 3);
     }
-    host.scheduler.commit = CommitTime { mean_ns: 3e7, deviation_ns: 0.0 };
+    host.scheduler.commit = MeanDeviation::new(3e7, 0.0);
     let (first, decision) = host.fsync(B, FileId(4));
     assert_eq!(decision, CallDecision::Admit);
     host.scheduler.busy_until = host.now + Span::from_millis(300);
@@ -211,7 +211,7 @@ fn freed_pages_cost_nothing() {
 #[test]
 fn a_slice_leaves_the_others_their_time() {
     let mut host = Host::new(Writeback::Own);
-    host.scheduler.commit = CommitTime { mean_ns: 4e7, deviation_ns: 0.0 };
+    host.scheduler.commit = MeanDeviation::new(4e7, 0.0);
     host.scatter(B, TABLE, 1000);
     let whole = host.scheduler.files.time_of(TABLE);
     host.fsync(B, TABLE);
@@ -237,7 +237,7 @@ fn a_slice_leaves_the_others_their_time() {
 #[test]
 fn no_call_is_held_longer_than_the_bound() {
     let mut host = Host::new(Writeback::Own);
-    host.scheduler.commit = CommitTime { mean_ns: 2e8, deviation_ns: 0.0 };
+    host.scheduler.commit = MeanDeviation::new(2e8, 0.0);
     host.scatter(B, TABLE, 100_000);
     let (_, decision) = host.fsync(B, TABLE);
     assert_eq!(decision, CallDecision::Hold);
@@ -258,10 +258,10 @@ fn old_pages_are_written_though_nobody_asks() {
     host.now += Span::from_secs(10);
     host.scatter(B, TABLE, 10);
     let mut ends = [Time::ZERO; 2];
-    while host.scheduler.files.ledger.total_bytes() > 0 {
+    while host.scheduler.files.ledger().total_bytes() > 0 {
         host.settle();
         for (end, file) in ends.iter_mut().zip([LOG, TABLE]) {
-            if *end == Time::ZERO && host.scheduler.files.ledger.file_bytes(file) == 0 {
+            if *end == Time::ZERO && host.scheduler.files.ledger().file_bytes(file) == 0 {
                 *end = host.now;
             }
         }
@@ -283,7 +283,7 @@ fn dirty_memory_is_bounded() {
     assert_eq!(host.call(B, CallKind::Write, TABLE).1, CallDecision::Hold);
     assert_eq!(host.call(A, CallKind::Write, LOG).1, CallDecision::Admit, "nothing of it is A's");
     assert_eq!(host.until_released().len(), 1);
-    assert!(host.scheduler.files.ledger.total_bytes() < 700 * PAGE_BYTES);
+    assert!(host.scheduler.files.ledger().total_bytes() < 700 * PAGE_BYTES);
 }
 
 #[test]
@@ -361,7 +361,8 @@ proptest! {
     fn decides_as_the_obvious_way_does(
         steps in proptest::collection::vec((0..5u8, 0..1u64 << 20, 1..400u64, proptest::option::of(1..300u64)), 0..200),
     ) {
-        let mut blocks = Blocks::new(&DeviceProfile { outstanding_max: u32::MAX, ..device() });
+        let device = DeviceProfile { outstanding_max: u32::MAX, ..device() };
+        let mut scheduler = SplitDeadline::new(&device, Writeback::Own);
         let (mut obvious, mut now) = (Obvious::default(), Time::ZERO);
         for (number, (what, place, milliseconds, fsync)) in steps.into_iter().enumerate() {
             // No two are equal in anything that decides.
@@ -371,13 +372,23 @@ proptest! {
                 let operation = if kind == 1 { Operation::Read } else { Operation::Write };
                 let id = RequestId(number as u64);
                 let request = BlockRequest::new(id, A, operation, offset, PAGE_BYTES as u32, now);
-                let deadline = now + Span::from_millis(milliseconds * 3) + Span::from_nanos(number as u64);
-                blocks.add(now, BlockRequest { is_sync: kind < 2, ..request }, deadline);
+                let read = Span::from_millis(milliseconds * 3) + Span::from_nanos(number as u64);
+                scheduler.promised.promise_account(A, Deadlines { read: Some(read), ..Deadlines::default() });
+                scheduler.request_added(now, BlockRequest { is_sync: kind < 2, ..request });
+                let deadline = now + read;
                 obvious.queued[kind].push((offset, now, deadline));
             } else {
                 let fsync_deadline = fsync.map(|fsync| now + Span::from_millis(fsync));
-                let dispatched = blocks.next(now, fsync_deadline);
-                prop_assert_eq!(dispatched.as_ref().map(|r| r.offset), obvious.next(now, fsync_deadline));
+                let under_way = fsync_deadline.map(|deadline| {
+                    let fsync = Fsync { promise: Promise::Default, since: now, data: Span::ZERO };
+                    scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [deadline, Time::MAX], fsync)
+                });
+                let dispatched = match scheduler.next(now) {
+                    Dispatch::Now(request) => Some(request.offset),
+                    _ => None,
+                };
+                under_way.into_iter().for_each(|place| scheduler.fsyncs.remove(place));
+                prop_assert_eq!(dispatched, obvious.next(now, fsync_deadline));
             }
         }
     }

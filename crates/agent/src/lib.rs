@@ -3,9 +3,11 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
+//! | [`files`] | files by the number of their inode |
 //! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
 //! | [`writeback`] | starting writeback of a file in slices |
 
 pub mod calls;
+pub mod files;
 pub mod observed;
 pub mod writeback;

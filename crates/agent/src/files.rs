@@ -1,0 +1,75 @@
+//! Files by the number of their inode, which is all that is known of them below the page cache.
+//!
+//! To start writeback of a file one needs it open. Nobody gives us a descriptor: the process that dirtied it is busy, or
+//! gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2), `CAP_DAC_READ_SEARCH`): on ext4
+//! and XFS; of others nothing is opened. What was opened is kept, as long as there are no more than [`FILES_MAX`].
+//!
+//! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
+
+mod handle;
+
+use handle::{open_on_ext4, open_on_xfs};
+use plimsoll_core::{FileId, Span, Time};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Files that are kept open at the most: a small part of what a process may have open (1024 by default).
+pub const FILES_MAX: usize = 256;
+/// How long a file is kept open that nobody asks for: no longer than a tenant wonders where its space is.
+pub const KEPT_FOR: Span = Span::from_secs(1);
+
+const EXT4_MAGIC: i64 = 0xEF53;
+const XFS_MAGIC: i64 = 0x5846_5342;
+
+type Open = fn(&File, u64) -> Result<File, Errno>;
+
+/// The files of one mounted file system.
+pub struct Files {
+    mount: File,
+    open: Option<Open>,
+    kept: BTreeMap<FileId, (Arc<File>, Time)>,
+}
+
+impl Files {
+    /// The files of the file system that is mounted at `mount_point`.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn of(mount_point: &Path) -> std::io::Result<Files> {
+        let mount = File::open(mount_point)?;
+        let open: Option<Open> = match rustix::fs::fstatfs(&mount)?.f_type {
+            EXT4_MAGIC => Some(open_on_ext4),
+            XFS_MAGIC => Some(open_on_xfs),
+            _ => None,
+        };
+        Ok(Files { mount, open, kept: BTreeMap::new() })
+    }
+
+    /// The regular file with this inode, if there is one and it can be opened. O(log files) if it is kept.
+    pub fn find(&mut self, now: Time, file: FileId) -> Option<Arc<File>> {
+        if let Some((kept, asked)) = self.kept.get_mut(&file) {
+            *asked = now;
+            return Some(kept.clone());
+        }
+        let found = self.open?(&self.mount, file.0).ok()?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
+        if kind != FileType::RegularFile {
+            return None;
+        }
+        if self.kept.len() >= FILES_MAX {
+            self.kept.clear();
+        }
+        let found = Arc::new(found);
+        self.kept.insert(file, (found.clone(), now));
+        Some(found)
+    }
+
+    /// Closes what was not asked for lately. O(files kept).
+    pub fn close_old(&mut self, now: Time) {
+        self.kept.retain(|_, (_, asked)| now.since(*asked) < KEPT_FOR);
+    }
+}

@@ -1,0 +1,117 @@
+//! Files are found by their inode on real ext4 and XFS.
+
+use plimsoll_agent::files::{FILES_MAX, Files, KEPT_FOR};
+use plimsoll_core::{FileId, Span, Time};
+use rustix::thread::UnshareFlags;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file system on a loop device, gone with this; in a mount namespace of this thread alone, so that a test that is
+/// killed leaves none either.
+struct Mounted {
+    directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn mount_point(&self) -> PathBuf {
+        self.directory.path().join("mnt")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.mount_point()).status();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{program}: {said}")) }
+}
+
+fn mounted(mkfs: &str) -> Option<Mounted> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: files by inode need root");
+        return None;
+    }
+    // SAFETY: the thread shares its mounts and working directory with nobody from now on, which nobody relies on.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
+    run("mount", &["--make-rprivate", "/"]).unwrap();
+    let directory = tempfile::Builder::new().prefix("plimsoll-agent-files-").tempdir().unwrap();
+    let image = directory.path().join("image");
+    std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+    let mounted = Mounted { directory };
+    std::fs::create_dir(mounted.mount_point()).unwrap();
+    let (image, mount_point) = (image.to_str().unwrap().to_owned(), mounted.mount_point());
+    // The loop device goes with the mount.
+    let made =
+        run(mkfs, &["-q", &image]).and_then(|()| run("mount", &["-o", "loop", &image, mount_point.to_str().unwrap()]));
+    match made {
+        Ok(()) => Some(mounted),
+        Err(error) => {
+            eprintln!("not run: {error}");
+            None
+        }
+    }
+}
+
+fn id(path: &Path) -> FileId {
+    FileId(std::fs::metadata(path).unwrap().ino())
+}
+
+fn content(files: &mut Files, file: FileId) -> Option<String> {
+    let mut text = String::new();
+    let found = files.find(Time::ZERO, file)?;
+    (&*found).read_to_string(&mut text).unwrap();
+    Some(text)
+}
+
+fn finds_files(mounted: &Mounted) {
+    let mount_point = mounted.mount_point();
+    let mut files = Files::of(&mount_point).unwrap();
+    for n in 0..50 {
+        let path = mount_point.join(format!("file-{n}"));
+        std::fs::write(&path, format!("content {n}")).unwrap();
+        assert_eq!(content(&mut files, id(&path)), Some(format!("content {n}")));
+    }
+    let directory = mount_point.join("directory");
+    std::fs::create_dir(&directory).unwrap();
+    assert_eq!(content(&mut files, id(&directory)), None, "a directory");
+    assert_eq!(content(&mut files, FileId::DEVICE), None);
+    assert_eq!(content(&mut files, FileId(u64::MAX)), None);
+    assert_eq!(content(&mut files, FileId(1 << 33 | 131)), None);
+    // Deleted and its number used again: whoever asks gets the new one, once the old one is closed.
+    let path = mount_point.join("file-7");
+    let old = id(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert!(files.find(Time::ZERO + Span::from_millis(1), old).is_some(), "it is kept");
+    files.close_old(Time::ZERO + KEPT_FOR + Span::from_millis(1));
+    assert_eq!(content(&mut files, old), None);
+    std::fs::write(&path, "again").unwrap();
+    assert_eq!(content(&mut files, id(&path)).as_deref(), Some("again"));
+    for n in 0..2 * FILES_MAX {
+        let path = mount_point.join(format!("many-{n}"));
+        std::fs::write(&path, "x").unwrap();
+        files.find(Time::ZERO, id(&path)).unwrap();
+    }
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| entry.unwrap().path().read_link().ok());
+    let open = open.filter(|path| path.starts_with(&mount_point)).count();
+    assert!((1..=FILES_MAX + 1).contains(&open), "{open} are open");
+}
+
+#[test]
+fn on_ext4() {
+    if let Some(mounted) = mounted("mkfs.ext4") {
+        finds_files(&mounted);
+    }
+}
+
+#[test]
+fn on_xfs() {
+    if let Some(mounted) = mounted("mkfs.xfs") {
+        finds_files(&mounted);
+    }
+}

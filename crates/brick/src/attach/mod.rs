@@ -136,10 +136,32 @@ impl Attachment {
     /// # Errors
     /// See [`AttachError`]; what was built stays until [`detach`](Self::detach) or the drop.
     pub fn build(&mut self) -> Result<(), AttachError> {
-        isolated(|| self.build_here())?
+        self.make_device()?;
+        self.mount()
     }
 
-    fn build_here(&mut self) -> Result<(), AttachError> {
+    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between the
+    /// two halves is the time for whoever must see a file system from its first block on.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn make_device(&mut self) -> Result<(), AttachError> {
+        isolated(|| self.make_device_here())?
+    }
+
+    /// The second half: mounts the file system, if the plan has one.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// If [`make_device`](Self::make_device) was not called, or failed.
+    pub fn mount(&mut self) -> Result<(), AttachError> {
+        let device = self.device_path().expect("a device is made before it is mounted");
+        isolated(|| self.mount_here(&device))?
+    }
+
+    fn make_device_here(&mut self) -> Result<(), AttachError> {
         let disk = self.disk_path();
         // The loop driver takes "read-only" from how its file was opened.
         let open = OpenOptions::new().read(true).write(!self.plan.is_read_only).open(&disk);
@@ -156,7 +178,10 @@ impl Attachment {
         };
         let number = self.attach_loop_device(&file, content)?;
         self.loop_number = Some(number);
-        self.mount_file_system(&loop_device::device_path(number), needs_format)
+        match &self.plan.file_system {
+            Some(file_system) if needs_format => file_system.make(&loop_device::device_path(number)),
+            _ => Ok(()),
+        }
     }
 
     fn attach_loop_device(&self, file: &File, content: Content) -> Result<u32, AttachError> {
@@ -172,12 +197,9 @@ impl Attachment {
         })
     }
 
-    fn mount_file_system(&mut self, device: &Path, needs_format: bool) -> Result<(), AttachError> {
+    fn mount_here(&mut self, device: &Path) -> Result<(), AttachError> {
         let volume = &self.plan.volume;
         let Some(file_system) = &mut self.plan.file_system else { return Ok(()) };
-        if needs_format {
-            file_system.make(device)?;
-        }
         let target = &mut file_system.target;
         std::fs::create_dir_all(&target).map_err(AttachError::file("make", target.as_path()))?;
         // The kernel's table of mounts has the path without links.

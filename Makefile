@@ -2,6 +2,8 @@
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
+# What this machine cannot build is left out, and the script says so; asked when it is needed, after the setup.
+FLAGS = $(shell scripts/build-flags.sh)
 
 .PHONY: help setup build demo test lint unit acceptance scenarios bench bench-peers fuzz soak clean
 
@@ -12,7 +14,7 @@ setup: ## Installs Debian packages and Rust where they are missing (names them; 
 	@scripts/setup.sh
 
 build: setup ## Builds the plimsoll command: target/release/plimsoll
-	$(CARGO) build --release --bin plimsoll
+	$(CARGO) build --release --bin plimsoll $(FLAGS)
 
 demo: build ## Two tenants on one slow disk, without and with Plimsoll; draws demo.svg (about 1 minute and the build)
 	target/release/plimsoll demo --out demo.svg
@@ -21,10 +23,10 @@ test: setup lint unit ## All tests (about 10 minutes on two cores)
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --quiet $(FLAGS) -- -D warnings
 
 unit:
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --quiet $(FLAGS)
 
 acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
 	$(CARGO) build --release -p plimsoll-brick --example promises
@@ -34,7 +36,7 @@ scenarios: build ## Every scenario on the simulator: results/report.html
 	target/release/plimsoll scenario run all --out results
 
 bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)
-	$(CARGO) bench --workspace
+	$(CARGO) bench --workspace $(FLAGS)
 	@if [ "$$(id -u)" = 0 ]; then bench/fuse-loop.sh; else echo "not run: bench/fuse-loop.sh needs root"; fi
 
 bench-peers: build ## Compares with nbdkit and qemu-nbd (about 5 minutes; installs them)

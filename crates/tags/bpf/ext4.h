@@ -1,0 +1,237 @@
+/*
+ * ext4 and its journal. A transaction has the causes of all who joined it; a block of metadata has those who looked it up
+ * within a handle, or the transaction's if nobody did. Kernel threads that allocate or convert extents act for the
+ * inode's recent writers.
+ */
+#ifndef PLIMSOLL_EXT4_H
+#define PLIMSOLL_EXT4_H
+
+/* Buffers of one transaction that are looked at: 256 MiB of metadata. */
+#define TRANSACTION_BUFFERS_MAX 65536
+/* Blocks of a directory that are learned at once. */
+#define DIRECTORY_BLOCKS_MAX 64
+#define FILE_TYPE 0170000
+#define FILE_TYPE_DIRECTORY 0040000
+
+static __always_inline bool is_ours(struct inode *inode)
+{
+	return inode->i_sb->s_dev == settings.device;
+}
+
+static __always_inline void join_transaction(tid_t transaction, __u64 causes)
+{
+	__u32 slot = transaction & 3;
+	if ((state.transactions[slot] & causes) != causes)
+		__sync_fetch_and_or(&state.transactions[slot], causes);
+	if ((state.fast_pending & causes) != causes)
+		__sync_fetch_and_or(&state.fast_pending, causes);
+}
+
+SEC("tp_btf/block_touch_buffer")
+int BPF_PROG(block_touch_buffer, struct buffer_head *buffer)
+{
+	if (!buffer->b_bdev || buffer->b_bdev->bd_dev != settings.device)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!task->journal_info)
+		return 0;
+	__u64 causes = causes_of(task, actor_of(task));
+	if (causes)
+		mark_metadata(buffer, causes);
+	return 0;
+}
+
+SEC("tp_btf/jbd2_handle_start")
+int BPF_PROG(jbd2_handle_start, __u32 device, tid_t transaction, unsigned int type, unsigned int line, int blocks)
+{
+	if (device != settings.device)
+		return 0;
+	__u64 causes = current_causes();
+	if (causes)
+		join_transaction(transaction, causes);
+	return 0;
+}
+
+/* Who works for one inode does not work for the next. */
+SEC("tp_btf/jbd2_handle_stats")
+int BPF_PROG(jbd2_handle_stats, __u32 device)
+{
+	if (device == settings.device)
+		act_for(0);
+	return 0;
+}
+
+SEC("tp_btf/ext4_journal_start_reserved")
+int BPF_PROG(ext4_journal_start_reserved, struct super_block *super)
+{
+	if (super->s_dev == settings.device)
+		act_for(0);
+	return 0;
+}
+
+SEC("tp_btf/ext4_journal_start_inode")
+int BPF_PROG(ext4_journal_start_inode, struct inode *inode)
+{
+	if (is_ours(inode))
+		act_for_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_mark_inode_dirty")
+int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
+{
+	if (!is_ours(inode))
+		return 0;
+	act_for_inode(inode);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct jbd2_journal_handle *handle = task->journal_info;
+	__u64 causes = causes_of(task, actor_of(task));
+	if (!handle || !causes)
+		return 0;
+	struct transaction_s *transaction = BPF_CORE_READ(handle, h_transaction);
+	if (transaction)
+		join_transaction(BPF_CORE_READ(transaction, t_tid), causes);
+	return 0;
+}
+
+SEC("tp_btf/ext4_ext_map_blocks_enter")
+int BPF_PROG(ext4_ext_map_blocks_enter, struct inode *inode)
+{
+	if (is_ours(inode))
+		act_for_inode(inode);
+	return 0;
+}
+
+static long learn_directory(__u32 number, __u64 *block)
+{
+	__u64 key = *block + number, fresh = TAKEN | DIRECTORY;
+	__u64 *set = bpf_map_lookup_elem(&metadata, &key);
+	if (set)
+		__sync_fetch_and_or(set, DIRECTORY);
+	else
+		bpf_map_update_elem(&metadata, &key, &fresh, BPF_NOEXIST);
+	return 0;
+}
+
+SEC("tp_btf/ext4_ext_map_blocks_exit")
+int BPF_PROG(ext4_ext_map_blocks_exit, struct inode *inode, unsigned int flags, struct ext4_map_blocks *map, int blocks)
+{
+	if (blocks <= 0 || (inode->i_mode & FILE_TYPE) != FILE_TYPE_DIRECTORY || !is_ours(inode))
+		return 0;
+	__u64 first = map->m_pblk * settings.block_sectors >> (BLOCK_SHIFT - SECTOR_SHIFT);
+	bpf_loop(blocks > DIRECTORY_BLOCKS_MAX ? DIRECTORY_BLOCKS_MAX : blocks, learn_directory, &first, 0);
+	return 0;
+}
+
+/* data=journal: a page that is dirty already is changed again, and no buffer says so. */
+SEC("tp_btf/ext4_journalled_write_end")
+int BPF_PROG(ext4_journalled_write_end, struct inode *inode, long long position, unsigned int bytes, unsigned int copied)
+{
+	if (!is_ours(inode) || !copied)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct actor *actor = actor_of(task);
+	__u64 first = (__u64)position >> PAGE_SHIFT, last = ((__u64)position + copied - 1) >> PAGE_SHIFT;
+	__u64 pages = last - first + 1;
+	if (!is_kernel_thread(task) && pages <= FOLIO_PAGES_MAX)
+		mark_pages(actor, inode->i_ino, first, pages, causes_of(task, actor));
+	return 0;
+}
+
+static __always_inline bool is_our_journal(struct journal_s *journal)
+{
+	return journal->j_fs_dev->bd_dev == settings.device;
+}
+
+/* Nobody joins the transaction any more; what follows is its journal blocks. A full commit writes what was pending fast. */
+SEC("tp_btf/jbd2_commit_flushing")
+int BPF_PROG(jbd2_commit_flushing, struct journal_s *journal, struct transaction_s *transaction)
+{
+	if (!is_our_journal(journal))
+		return 0;
+	state.committing = state.transactions[transaction->t_tid & 3];
+	state.fast_pending = 0;
+	act_for(state.committing);
+	return 0;
+}
+
+/* The buffers of a transaction, one after the other round the list. */
+struct walk {
+	__u64 first;
+	__u64 next;
+	__u64 causes;
+};
+
+static long inherit_next(__u32 number, struct walk *walk)
+{
+	if (!walk->next || (number && walk->next == walk->first))
+		return 1;
+	struct journal_head *head = (void *)walk->next;
+	struct buffer_head *buffer = BPF_CORE_READ(head, b_bh);
+	__u64 block = (BPF_CORE_READ(buffer, b_blocknr) * BPF_CORE_READ(buffer, b_size)) >> BLOCK_SHIFT;
+	__u64 *set = bpf_map_lookup_elem(&metadata, &block);
+	if (!set)
+		bpf_map_update_elem(&metadata, &block, &walk->causes, BPF_NOEXIST);
+	else if (*set & TAKEN)
+		*set = walk->causes | (*set & DIRECTORY);
+	walk->next = (__u64)BPF_CORE_READ(head, b_tnext);
+	return 0;
+}
+
+SEC("tp_btf/jbd2_commit_logging")
+int BPF_PROG(jbd2_commit_logging, struct journal_s *journal, struct transaction_s *transaction)
+{
+	if (!is_our_journal(journal) || !state.committing)
+		return 0;
+	__u64 first = (__u64)transaction->t_buffers;
+	struct walk walk = { .first = first, .next = first, .causes = state.committing };
+	bpf_loop(TRANSACTION_BUFFERS_MAX, inherit_next, &walk, 0);
+	return 0;
+}
+
+SEC("tp_btf/jbd2_end_commit")
+int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *transaction)
+{
+	if (!is_our_journal(journal))
+		return 0;
+	state.transactions[transaction->t_tid & 3] = 0;
+	act_for(0);
+	return 0;
+}
+
+/* Whose changes a fast commit writes: those who joined the running transaction since the last commit of either kind. */
+SEC("tp_btf/ext4_fc_commit_start")
+int BPF_PROG(ext4_fc_commit_start, struct super_block *super)
+{
+	if (super->s_dev == settings.device)
+		state.fast_committing = __sync_lock_test_and_set(&state.fast_pending, 0);
+	return 0;
+}
+
+/* It wrote nothing: what was pending still is. */
+SEC("tp_btf/ext4_fc_commit_stop")
+int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int reason)
+{
+	if (super->s_dev == settings.device && !blocks)
+		__sync_fetch_and_or(&state.fast_pending, state.fast_committing);
+	return 0;
+}
+
+/* The number of an inode may soon be another file's. */
+SEC("tp_btf/ext4_evict_inode")
+int BPF_PROG(ext4_evict_inode, struct inode *inode)
+{
+	if (is_ours(inode) && inode->i_nlink)
+		drop_inode(inode->i_ino);
+	return 0;
+}
+
+SEC("tp_btf/ext4_free_inode")
+int BPF_PROG(ext4_free_inode, struct inode *inode)
+{
+	if (is_ours(inode))
+		drop_inode(inode->i_ino);
+	return 0;
+}
+
+#endif

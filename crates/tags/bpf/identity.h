@@ -1,0 +1,235 @@
+/*
+ * Which account a task is. A thread's registration goes before its process's, that before its cgroup's; who has none is
+ * "others" or gets an account of its own. What was found is remembered with the task until a registration changes.
+ *
+ * A kernel thread is nobody: it works on behalf of somebody, whom the programs of the file systems set (`act_for`).
+ */
+#ifndef PLIMSOLL_IDENTITY_H
+#define PLIMSOLL_IDENTITY_H
+
+#define PF_IO_WORKER 0x00000010
+#define PF_KTHREAD 0x00200000
+/* What a task remembers is valid for good: it is exiting, and its registration is gone. */
+#define GENERATION_LAST (~0ULL)
+/* Cgroups nest no deeper than this, or the upper ones are not looked at. */
+#define CGROUP_DEPTH_MAX 16
+#define HIERARCHIES_MAX 16
+
+static __always_inline bool is_kernel_thread(struct task_struct *task)
+{
+	return task->flags & PF_KTHREAD;
+}
+
+static __always_inline struct actor *actor_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&actors, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The registration of the cgroup or the nearest one above it. */
+static __noinline struct registration *by_cgroup(__u64 address)
+{
+	struct cgroup *cgroup = (void *)address;
+	for (int level = 0; level < CGROUP_DEPTH_MAX && cgroup; level++) {
+		struct group group = {
+			.id = BPF_CORE_READ(cgroup, kn, id),
+			.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
+		};
+		struct registration *found = bpf_map_lookup_elem(&cgroups, &group);
+		if (found)
+			return found;
+		struct cgroup_subsys_state *parent = BPF_CORE_READ(cgroup, self.parent);
+		if (!parent)
+			break;
+		cgroup = BPF_CORE_READ(parent, cgroup);
+	}
+	return 0;
+}
+
+static __noinline struct registration *by_cgroups(struct task_struct *task)
+{
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
+	struct registration *found = by_cgroup((__u64)BPF_CORE_READ(set, dfl_cgrp));
+	for (__u32 i = 0; i < HIERARCHIES_MAX && !found && i < settings.hierarchies; i++) {
+		struct cgroup_subsys_state *subsystem;
+		__u64 at = (__u64)set + bpf_core_field_offset(struct css_set, subsys) + i * sizeof(subsystem);
+		if (bpf_probe_read_kernel(&subsystem, sizeof(subsystem), (void *)at))
+			break;
+		__u64 cgroup = (__u64)BPF_CORE_READ(subsystem, cgroup);
+		if (cgroup)
+			found = by_cgroup(cgroup);
+	}
+	return found;
+}
+
+/* Opens an account for a process of its own. */
+static __noinline __u32 open_account(__u32 process)
+{
+	for (int account = 1; account < ACCOUNTS; account++) {
+		__u64 bit = 1ULL << account;
+		if (!(state.free_accounts & bit) || !(__sync_fetch_and_and(&state.free_accounts, ~bit) & bit))
+			continue;
+		struct registration registration = { .account = account, .is_automatic = 1 };
+		__u32 key = account;
+		if (bpf_map_update_elem(&processes, &process, &registration, BPF_NOEXIST)) {
+			__sync_fetch_and_or(&state.free_accounts, bit);
+			struct registration *winner = bpf_map_lookup_elem(&processes, &process);
+			if (winner)
+				return winner->account;
+			break;
+		}
+		state.since_ns[account & 63] = bpf_ktime_get_ns();
+		struct owner owner = { .process = process };
+		bpf_get_current_comm(owner.name, sizeof(owner.name));
+		bpf_map_update_elem(&owners, &key, &owner, BPF_ANY);
+		return account;
+	}
+	count(&state.accounts_refused, 1);
+	return ACCOUNT_OTHERS;
+}
+
+/* The thread that an io_uring worker works for; 0 where that is not known (a polling thread works for a whole ring). */
+static __always_inline __u32 io_worker_owner(struct task_struct *task)
+{
+	struct io_worker *worker = BPF_CORE_READ(task, worker_private);
+	if (!worker)
+		return 0;
+	if (bpf_core_field_exists(worker->wq))
+		return BPF_CORE_READ(worker, wq, task, pid);
+	return BPF_CORE_READ((struct io_worker___6_1 *)worker, wqe, wq, task, pid);
+}
+
+static __noinline __u64 resolve(struct task_struct *task)
+{
+	__u32 thread = task->pid, process = task->tgid;
+	struct registration *found = bpf_map_lookup_elem(&threads, &thread);
+	if (!found && task->flags & PF_IO_WORKER) {
+		thread = io_worker_owner(task);
+		found = bpf_map_lookup_elem(&threads, &thread);
+	}
+	if (!found)
+		found = bpf_map_lookup_elem(&processes, &process);
+	if ((!found || found->is_automatic) && state.cgroups) {
+		struct registration *group = by_cgroups(task);
+		if (group)
+			found = group;
+	}
+	__u32 account = ACCOUNT_OTHERS;
+	if (found)
+		account = found->account;
+	else if (settings.has_account_per_process)
+		account = open_account(process);
+	return 1ULL << (account & 63);
+}
+
+/* On whose behalf the task acts: itself, or for a kernel thread those whom it works for; 0 if that is not known. */
+static __always_inline __u64 causes_of(struct task_struct *task, struct actor *actor)
+{
+	if (is_kernel_thread(task))
+		return actor && actor->generation == state.sweeps ? actor->causes : 0;
+	__u64 generation = state.generation;
+	if (actor && (actor->generation == generation || actor->generation == GENERATION_LAST))
+		return actor->causes;
+	__u64 causes = resolve(task);
+	if (actor) {
+		actor->causes = causes;
+		actor->generation = generation;
+	}
+	return causes;
+}
+
+static __always_inline __u64 current_causes(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	return causes_of(task, actor_of(task));
+}
+
+/* The current kernel thread works on behalf of `causes` from now on. Others stay who they are. */
+static __always_inline void act_for(__u64 causes)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!is_kernel_thread(task))
+		return;
+	struct actor *actor = actor_of(task);
+	if (actor) {
+		actor->causes = causes;
+		actor->generation = state.sweeps;
+	}
+}
+
+/* A thread inherits its creator's registration, a process that of the thread that forked it. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 thread = parent->pid, process = parent->tgid, born = child->pid;
+	bool is_thread = child->tgid == parent->tgid;
+	struct registration *inherited = bpf_map_lookup_elem(&threads, &thread);
+	if (inherited) {
+		struct registration copy = *inherited;
+		if (is_thread)
+			bpf_map_update_elem(&threads, &born, &copy, BPF_ANY);
+		else
+			bpf_map_update_elem(&processes, &born, &copy, BPF_ANY);
+		return 0;
+	}
+	if (is_thread)
+		return 0;
+	inherited = bpf_map_lookup_elem(&processes, &process);
+	if (inherited && !inherited->is_automatic) {
+		struct registration copy = *inherited;
+		bpf_map_update_elem(&processes, &born, &copy, BPF_ANY);
+	}
+	return 0;
+}
+
+/* A thread that is not the first one takes the first one's number when it executes a program. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task, int old_thread, struct linux_binprm *binary)
+{
+	__u32 old = old_thread, new = task->pid;
+	if (old == new)
+		return 0;
+	struct registration *moved = bpf_map_lookup_elem(&threads, &old);
+	if (!moved)
+		return 0;
+	struct registration copy = *moved;
+	bpf_map_update_elem(&threads, &new, &copy, BPF_ANY);
+	bpf_map_delete_elem(&threads, &old);
+	return 0;
+}
+
+/* A task that exits still closes its files: it keeps who it was, while its number may soon be another's. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	if (is_kernel_thread(task))
+		return 0;
+	__u32 thread = task->pid, process = task->tgid;
+	bool is_last = task->signal->live.counter == 0;
+	struct registration *found = bpf_map_lookup_elem(&processes, &process);
+	bool is_known = found || state.cgroups || bpf_map_lookup_elem(&threads, &thread);
+	if (!is_known)
+		return 0;
+	struct actor *actor = actor_of(task);
+	if (actor) {
+		causes_of(task, actor);
+		actor->generation = GENERATION_LAST;
+	}
+	bpf_map_delete_elem(&threads, &thread);
+	if (!is_last || !found)
+		return 0;
+	if (found->is_automatic)
+		__sync_fetch_and_or(&state.ended_accounts, 1ULL << (found->account & 63));
+	bpf_map_delete_elem(&processes, &process);
+	return 0;
+}
+
+/* A task that moves to another cgroup may become another account. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_attach_task, struct cgroup *to, const char *path, struct task_struct *task, bool is_whole_process)
+{
+	if (state.cgroups)
+		count(&state.generation, 1);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* What is remembered. The sizes given here are the smallest; the loader sets them, `docs/tags.md` says to what. */
+#ifndef PLIMSOLL_MAPS_H
+#define PLIMSOLL_MAPS_H
+
+struct page_key {
+	__u64 inode;
+	__u64 index;
+};
+
+/* What the programs remember of a task. */
+struct actor {
+	__u64 generation;  /* of the registrations that `causes` comes from; of a kernel thread: of the sweeps */
+	__u64 causes;      /* of a kernel thread: on whose behalf it works now */
+	__u64 inode;       /* whose set of writers this task joined last */
+	__u64 epoch;       /* `inode_epoch` at that time */
+	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
+	__u64 last_page;
+	__u64 written_inode;
+};
+
+#define TABLE(NAME, TYPE, KEY, VALUE)                  \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_##TYPE);     \
+		__uint(max_entries, 1);                \
+		__type(key, KEY);                      \
+		__type(value, VALUE);                  \
+	} NAME SEC(".maps")
+
+TABLE(pages, HASH, struct page_key, __u64);              /* dirty pages of files: causes */
+TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
+TABLE(metadata, LRU_HASH, __u64, __u64);                 /* 4 KiB blocks of metadata: causes */
+TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: sequence of the committed item list: causes */
+TABLE(threads, HASH, __u32, struct registration);
+TABLE(processes, HASH, __u32, struct registration);
+TABLE(cgroups, HASH, struct group, struct registration);
+TABLE(owners, ARRAY, __u32, struct owner);
+TABLE(layouts, ARRAY, __u32, struct layout);
+TABLE(counts, PERCPU_ARRAY, __u32, struct counters);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct actor);
+} actors SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tag);
+} tags SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+const volatile struct settings settings SEC(".rodata.settings") = {};
+volatile struct state state SEC(".data.state") = { .generation = 1 };
+
+static __always_inline void count(volatile __u64 *counter, __u64 amount)
+{
+	__sync_fetch_and_add(counter, amount);
+}
+
+/* Adds causes to the set under a key. */
+static __always_inline void join(void *map, const void *key, __u64 causes)
+{
+	__u64 *set = bpf_map_lookup_elem(map, key);
+	if (!set) {
+		if (!bpf_map_update_elem(map, key, &causes, BPF_NOEXIST))
+			return;
+		set = bpf_map_lookup_elem(map, key);
+		if (!set)
+			return;
+	}
+	if ((*set & causes) != causes)
+		__sync_fetch_and_or(set, causes);
+}
+
+#endif

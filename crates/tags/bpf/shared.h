@@ -1,0 +1,147 @@
+/*
+ * What the programs and `src/kernel/shared.rs` both know: structures in shared memory and in records, field by field the
+ * same. Bytes, unless a name says otherwise; times are nanoseconds of CLOCK_MONOTONIC.
+ */
+#ifndef PLIMSOLL_SHARED_H
+#define PLIMSOLL_SHARED_H
+
+/* Accounts are bits 0 to 61 of a mask of causes. Bit 63: what the mask stands for was handed to the block layer. */
+#define ACCOUNTS 62
+#define TAKEN (1ULL << 63)
+/* Bit 62 of the causes of a metadata block: it belongs to a directory. */
+#define DIRECTORY (1ULL << 62)
+#define CAUSES (DIRECTORY - 1)
+/* Who is registered nowhere, unless every process has an account of its own. */
+#define ACCOUNT_OTHERS 0
+/* The counters of what nobody is known to have caused. */
+#define COUNTERS_UNKNOWN 63
+#define COUNTERS 64
+
+/* The classes of the scheme `ext4-postgresql` (crates/core/schemes), those that a file system can tell. */
+enum block_class {
+	CLASS_UNKNOWN = 0,
+	CLASS_SUPERBLOCK = 1,
+	CLASS_DESCRIPTOR = 2,
+	CLASS_BITMAP = 3,
+	CLASS_INODE = 4,
+	CLASS_INDIRECT = 5,
+	CLASS_DIRECTORY = 6,
+	CLASS_JOURNAL = 7,
+	CLASS_FILE_SMALLEST = 8,
+	CLASS_FILE_LARGEST = 18,
+};
+#define CLASSES 32
+
+/* Set before the programs are loaded, constant from then on. */
+struct settings {
+	__u64 start_sector;         /* of the partition on its disk */
+	__u64 slot_mask;            /* slots of the tag table less one; they are a power of two */
+	__u64 end_of_buffer;        /* addresses of functions of the kernel that tell what a bio is; 0: not known */
+	__u64 end_of_journal;
+	__u64 end_of_fast_commit;
+	__u64 end_of_xfs_log;
+	__u64 end_of_xfs_buffer;
+	__u64 end_of_direct;
+	__u32 device;               /* as the kernel has device numbers: major << 20 | minor */
+	__u32 slot_shift;
+	__u32 has_events;
+	__u32 has_account_per_process;
+	__u32 layout_ranges;        /* entries of the static layout, sorted */
+	__u32 hierarchies;          /* entries of `css_set.subsys` */
+	__u32 block_sectors;        /* of a block of the file system (ext4) */
+	__u32 spare;
+};
+
+/* Shared memory: user space and programs both change it. */
+struct state {
+	__u64 generation;           /* counts changes of who is registered: what a task remembers of itself is then stale */
+	__u64 free_accounts;        /* bits that nobody has */
+	__u64 ended_accounts;       /* bits whose process has ended and that something may still carry */
+	__u64 cgroups;              /* registered cgroups */
+	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
+	__u64 sweeps;               /* counts sweeps: on whose behalf a kernel thread worked before is forgotten */
+	__u64 committing;           /* causes of the jbd2 transaction that is being written */
+	__u64 transactions[4];      /* causes by the low bits of the transaction's number; two are alive at the most */
+	__u64 fast_pending;         /* causes of what a fast commit would have to write */
+	__u64 fast_committing;      /* causes of the fast commit that is being written */
+	__u64 pages_lost;           /* dirtied pages that found no room */
+	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
+	__u64 events_lost;          /* records that found no room in the ring */
+	__u64 accounts_refused;     /* processes that became others because all accounts were taken */
+	__u64 since_ns[64];         /* when each account began: an older tag means a predecessor */
+	__u32 other_device;         /* device number of the superblock, where it is not that of the block device (btrfs) */
+	__u32 spare;
+};
+
+/* Who an account was opened for, automatically. */
+struct owner {
+	__u32 process;
+	__u32 spare;
+	char name[16];
+};
+
+/* An account as a thread, process or cgroup has it. */
+struct registration {
+	__u32 account;
+	__u32 is_automatic;
+};
+
+/* A cgroup: hierarchy 0 is cgroup v2. */
+struct group {
+	__u64 id;
+	__u64 hierarchy;
+};
+
+/* 4 KiB of the device. Even sequence: at rest. */
+struct tag {
+	__u64 causes;
+	__u64 time_ns;
+	__u64 inode;
+	__u32 sequence;
+	__u16 quotient;             /* block number divided by slots */
+	__u8 block_class;
+	__u8 is_write;
+};
+
+struct counters {
+	__u64 read;
+	__u64 data;
+	__u64 journal;
+	__u64 metadata;
+	__u64 dirtied;
+	__u64 freed;
+	__u64 by_class[CLASSES];    /* written */
+};
+
+/* A range of sectors with one class. */
+struct layout {
+	__u64 sector;
+	__u32 sectors;
+	__u32 block_class;
+};
+
+enum event_kind { EVENT_DIRTIED = 1, EVENT_FREED = 2, EVENT_ISSUED = 3, EVENT_COMPLETED = 4 };
+
+struct page_event {
+	__u32 kind;
+	__u32 pages;
+	__u64 time_ns;
+	__u64 inode;
+	__u64 first_page;
+	__u64 causes;
+	__u64 previous;
+};
+struct request_event {
+	__u32 kind;
+	__u32 bytes;
+	__u64 time_ns;
+	__u64 request;
+	__u64 sector;
+	__u64 causes;
+	__u8 operation;
+	__u8 block_class;
+	__u8 status;
+	__u8 spare[5];
+};
+
+#endif

@@ -1,0 +1,264 @@
+//! Accounts: who an I/O is charged to, and how a task is found to belong to one.
+//!
+//! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: everybody who is registered
+//! nowhere. A thread's registration goes before its process's, and that before its cgroup's; children inherit at fork
+//! what their creator was registered as, and keep it over exec and setuid. What a process is registered as holds for it and
+//! for what it forks from then on, not for the children that it has.
+//!
+//! When an account has ended, pages that it dirtied may still wait to be written. Its number is used again when a
+//! **sweep** finds that nothing carries it any more, at the earliest [`Options::recycle_after`](crate::Options) later.
+//! Until then it is nobody else's; a tag older than an account never means that account.
+
+use crate::Counters;
+use crate::error::TagsError;
+use crate::kernel::{Kernel, Table};
+use crate::shared::{ACCOUNT_OTHERS, ACCOUNTS, COUNTERS_UNKNOWN, Group, Owner, Plain, Registration, State};
+use plimsoll_core::{AccountId, Span, Time};
+use std::collections::BTreeMap;
+use std::fs;
+use std::mem::offset_of;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An account that is open or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountInfo {
+    /// Its number: the bit in masks of causes.
+    pub account: AccountId,
+    /// What it was opened as; of an account that a process got by itself, the process's name then.
+    pub name: String,
+    /// The process that it was opened for by itself.
+    pub process: Option<u32>,
+}
+
+/// An account whose number is free again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Who it was.
+    pub info: AccountInfo,
+    /// What it caused in all.
+    pub counters: Counters,
+}
+
+/// The accounts of one device's tags.
+pub struct Accounts {
+    recycle_after: Span,
+    /// Names of accounts that were opened here.
+    names: BTreeMap<u32, String>,
+    /// Since when each account is known to have ended.
+    ended: BTreeMap<u32, Time>,
+}
+
+impl Accounts {
+    pub(crate) fn new(recycle_after: Span) -> Accounts {
+        Accounts { recycle_after, names: BTreeMap::new(), ended: BTreeMap::new() }
+    }
+}
+
+/// The accounts of a device's tags, to be changed: [`Tags::accounts`](crate::Tags::accounts).
+pub struct AccountsOf<'a> {
+    pub(crate) accounts: &'a mut Accounts,
+    pub(crate) kernel: &'a Kernel,
+}
+
+impl AccountsOf<'_> {
+    /// The account of everybody who is registered nowhere.
+    pub const OTHERS: AccountId = AccountId(ACCOUNT_OTHERS);
+
+    /// Opens an account.
+    ///
+    /// # Errors
+    /// [`TagsError::NoAccountFree`] if 61 are open or still carried: whoever wanted one stays with the others.
+    pub fn open(&mut self, name: &str) -> Result<AccountId, TagsError> {
+        let free = self.word(offset_of!(State, free_accounts));
+        loop {
+            let mask = free.load(Ordering::SeqCst);
+            if mask == 0 {
+                let ending = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst).count_ones();
+                let open = ACCOUNTS - ending;
+                return Err(TagsError::NoAccountFree { name: name.to_owned(), open, ending, allowed: ACCOUNTS });
+            }
+            let account = mask.trailing_zeros();
+            if free.fetch_and(!(1 << account), Ordering::SeqCst) & 1 << account != 0 {
+                self.begin(account);
+                self.accounts.names.insert(account, name.to_owned());
+                return Ok(AccountId(account));
+            }
+        }
+    }
+
+    fn begin(&self, account: u32) {
+        let since = self.word(offset_of!(State, since_ns) + account as usize * 8);
+        since.store(crate::now().as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Makes the thread with number `thread` part of `account`. It and what it creates are so from their next I/O on.
+    ///
+    /// # Errors
+    /// [`TagsError::Nobody`] if there is no such thread, [`TagsError::NotOpen`] if there is no such account.
+    pub fn register_thread(&mut self, account: AccountId, thread: u32) -> Result<(), TagsError> {
+        if !Path::new(&format!("/proc/{thread}")).exists() {
+            return Err(TagsError::Nobody { what: format!("thread {thread}") });
+        }
+        self.register(Table::Threads, account, &thread.bytes())
+    }
+
+    /// Makes process `process` part of `account`, with all its threads that are not registered themselves.
+    ///
+    /// # Errors
+    /// As of [`register_thread`](Self::register_thread).
+    pub fn register_process(&mut self, account: AccountId, process: u32) -> Result<(), TagsError> {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        if !status.lines().any(|line| line.strip_prefix("Tgid:").is_some_and(|id| id.trim() == process.to_string())) {
+            return Err(TagsError::Nobody { what: format!("process {process}") });
+        }
+        let key = process.bytes();
+        let before = self.kernel.lookup(Table::Processes, &key)?;
+        self.register(Table::Processes, account, &key)?;
+        if let Some(before) =
+            before.and_then(|bytes| Registration::take(&mut &bytes[..])).filter(|it| it.is_automatic != 0)
+        {
+            self.word(offset_of!(State, ended_accounts)).fetch_or(1 << before.account, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Makes all in the cgroup with directory `path` and below part of `account`: version 2, or any hierarchy of
+    /// version 1.
+    ///
+    /// # Errors
+    /// [`TagsError::Nobody`] if that is not the directory of a cgroup, [`TagsError::NotOpen`] if there is no such account.
+    pub fn register_cgroup(&mut self, account: AccountId, path: &Path) -> Result<(), TagsError> {
+        let key = Group::of(path)?.bytes();
+        let is_new = self.kernel.lookup(Table::Cgroups, &key)?.is_none();
+        if is_new {
+            self.word(offset_of!(State, cgroups)).fetch_add(1, Ordering::SeqCst);
+        }
+        self.register(Table::Cgroups, account, &key)
+    }
+
+    fn register(&mut self, table: Table, account: AccountId, key: &[u8]) -> Result<(), TagsError> {
+        if account != Self::OTHERS && !self.accounts.names.contains_key(&account.0) {
+            return Err(TagsError::NotOpen { account: account.0 });
+        }
+        let registration = Registration { account: account.0, is_automatic: 0 };
+        self.kernel.update(table, key, &registration.bytes())?;
+        self.forget();
+        Ok(())
+    }
+
+    /// What tasks remember of themselves is looked up again.
+    fn forget(&self) {
+        self.word(offset_of!(State, generation)).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends `account`: who was registered as it belongs to the others, or to what else it is registered as. The number
+    /// comes free in a later [`recycle`](Self::recycle).
+    ///
+    /// # Errors
+    /// [`TagsError::NotOpen`] if there is no such account.
+    pub fn close(&mut self, account: AccountId) -> Result<(), TagsError> {
+        if !self.accounts.names.contains_key(&account.0) || self.accounts.ended.contains_key(&account.0) {
+            return Err(TagsError::NotOpen { account: account.0 });
+        }
+        for table in [Table::Threads, Table::Processes, Table::Cgroups] {
+            for (key, value) in self.kernel.entries(table)? {
+                if Registration::take(&mut &value[..]).is_some_and(|it| it.account == account.0) {
+                    let is_gone = self.kernel.delete(table, &key)?;
+                    if is_gone && table == Table::Cgroups {
+                        self.word(offset_of!(State, cgroups)).fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+        self.forget();
+        self.word(offset_of!(State, ended_accounts)).fetch_or(1 << account.0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Looks which accounts that have ended are carried by nothing any more, frees their numbers, and gives back who
+    /// they were. To be called every few seconds.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel refuses to look.
+    pub fn recycle(&mut self) -> Result<Vec<Ended>, TagsError> {
+        let now = crate::now();
+        let ended = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
+        let mut due = 0;
+        for account in bits(ended) {
+            let since = *self.accounts.ended.entry(account).or_insert(now);
+            if now.since(since) >= self.accounts.recycle_after {
+                due |= 1 << account;
+            }
+        }
+        if due == 0 {
+            return Ok(Vec::new());
+        }
+        let free = due & !self.kernel.sweep(due)?;
+        let mut gone = Vec::new();
+        for account in bits(free) {
+            let (info, counters) = (self.info(account)?, self.kernel.counters(account)?);
+            gone.push(Ended { info, counters });
+            self.kernel.reset_counters(account)?;
+            self.kernel.update(
+                Table::Owners,
+                &account.bytes(),
+                &Owner { process: 0, spare: 0, name: [0; 16] }.bytes(),
+            )?;
+            self.accounts.names.remove(&account);
+            self.accounts.ended.remove(&account);
+            // From now on older tags do not mean this number, whoever gets it.
+            self.begin(account);
+        }
+        self.word(offset_of!(State, ended_accounts)).fetch_and(!free, Ordering::SeqCst);
+        self.word(offset_of!(State, free_accounts)).fetch_or(free, Ordering::SeqCst);
+        Ok(gone)
+    }
+
+    /// All accounts that are open or still carried, the others among them.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn list(&self) -> Result<Vec<AccountInfo>, TagsError> {
+        let taken = !self.word(offset_of!(State, free_accounts)).load(Ordering::SeqCst) & ((1 << ACCOUNTS) - 1);
+        bits(taken).map(|account| self.info(account)).collect()
+    }
+
+    fn info(&self, account: u32) -> Result<AccountInfo, TagsError> {
+        if account == ACCOUNT_OTHERS {
+            return Ok(AccountInfo { account: Self::OTHERS, name: "others".to_owned(), process: None });
+        }
+        if let Some(name) = self.accounts.names.get(&account) {
+            return Ok(AccountInfo { account: AccountId(account), name: name.clone(), process: None });
+        }
+        let owner = self.kernel.lookup(Table::Owners, &account.bytes())?;
+        let owner = owner.and_then(|bytes| Owner::take(&mut &bytes[..]));
+        let name = owner.map_or(Vec::new(), |owner| owner.name.into_iter().take_while(|byte| *byte != 0).collect());
+        let name = String::from_utf8_lossy(&name).into_owned();
+        Ok(AccountInfo { account: AccountId(account), name, process: owner.map(|owner| owner.process) })
+    }
+
+    /// What `account` has caused since it was opened.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn counters(&self, account: AccountId) -> Result<Counters, TagsError> {
+        self.kernel.counters(account.0)
+    }
+
+    /// What nobody is known to have caused.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn unknown(&self) -> Result<Counters, TagsError> {
+        self.kernel.counters(COUNTERS_UNKNOWN)
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        self.kernel.state().word(offset)
+    }
+}
+
+fn bits(mask: u64) -> impl Iterator<Item = u32> {
+    (0..u64::BITS).filter(move |bit| mask >> bit & 1 == 1)
+}

@@ -1,0 +1,122 @@
+//! Records of single happenings, for whoever asks for them ([`Options::event_bytes`](crate::Options::event_bytes)).
+
+use crate::shared::{PageEvent, Plain, RequestEvent};
+use plimsoll_core::Class;
+
+/// One record. Times are nanoseconds of CLOCK_MONOTONIC, causes masks of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Pages of a file became dirty, or dirty on behalf of one more account.
+    Dirtied {
+        /// When.
+        time_ns: u64,
+        /// The file's inode.
+        inode: u64,
+        /// Number of the first page, of 4 KiB.
+        first_page: u64,
+        /// Number of pages.
+        pages: u32,
+        /// Who dirtied them now.
+        causes: u64,
+        /// Who had dirtied them before; 0: they were clean.
+        previous: u64,
+    },
+    /// Dirty pages left the page cache without being written: truncated or deleted.
+    Freed {
+        /// When.
+        time_ns: u64,
+        /// The file's inode.
+        inode: u64,
+        /// Number of the first page that was dirty, of 4 KiB.
+        first_page: u64,
+        /// Number of dirty pages.
+        pages: u32,
+        /// Who had dirtied them.
+        causes: u64,
+    },
+    /// The device's driver got a request.
+    Issued {
+        /// When.
+        time_ns: u64,
+        /// Names the request until it completes.
+        id: u64,
+        /// The first sector of 512 bytes, from the start of the device or partition.
+        sector: u64,
+        /// Its length.
+        bytes: u32,
+        /// `REQ_OP_*` of the kernel: 0 read, 1 write, 2 flush, 3 discard.
+        operation: u8,
+        /// Who caused its blocks.
+        causes: u64,
+        /// The class of its first block.
+        class: Class,
+    },
+    /// A part of a request, usually all of it, is done.
+    Completed {
+        /// When.
+        time_ns: u64,
+        /// Its name.
+        id: u64,
+        /// The first sector of what is done.
+        sector: u64,
+        /// What is done of it.
+        bytes: u32,
+        /// `blk_status_t`: 0 went well.
+        status: u8,
+    },
+}
+
+impl Event {
+    /// Reads a record as the programs write it.
+    pub(crate) fn parse(mut record: &[u8]) -> Option<Event> {
+        let kind = u32::take(&mut { record })?;
+        if kind <= 2 {
+            let PageEvent { time_ns, inode, first_page, pages, causes, previous, .. } = PageEvent::take(&mut record)?;
+            return match kind {
+                1 => Some(Event::Dirtied { time_ns, inode, first_page, pages, causes, previous }),
+                2 => Some(Event::Freed { time_ns, inode, first_page, pages, causes }),
+                _ => None,
+            };
+        }
+        let RequestEvent { time_ns, request: id, sector, bytes, operation, causes, block_class, status, .. } =
+            RequestEvent::take(&mut record)?;
+        let class = Class::new(block_class).unwrap_or_default();
+        match kind {
+            3 => Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class }),
+            4 => Some(Event::Completed { time_ns, id, sector, bytes, status }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_by_their_kind_and_broken_ones_are_none() {
+        let page = PageEvent { kind: 1, pages: 2, time_ns: 3, inode: 4, first_page: 5, causes: 6, previous: 7 };
+        let dirtied = Event::Dirtied { time_ns: 3, inode: 4, first_page: 5, pages: 2, causes: 6, previous: 7 };
+        assert_eq!(Event::parse(&page.bytes()), Some(dirtied));
+        let freed = Event::Freed { time_ns: 3, inode: 4, first_page: 5, pages: 2, causes: 6 };
+        assert_eq!(Event::parse(&PageEvent { kind: 2, ..page }.bytes()), Some(freed));
+        assert_eq!(Event::parse(&PageEvent { kind: 9, ..page }.bytes()), None);
+        assert_eq!(Event::parse(&page.bytes()[..40]), None);
+        assert_eq!(Event::parse(&[]), None);
+        let request = RequestEvent {
+            kind: 3,
+            bytes: 4096,
+            time_ns: 1,
+            request: 2,
+            sector: 8,
+            causes: 5,
+            operation: 1,
+            block_class: 7,
+            status: 0,
+            spare: [0; 5],
+        };
+        let class = Class::new(7).unwrap();
+        let issued = Event::Issued { time_ns: 1, id: 2, sector: 8, bytes: 4096, operation: 1, causes: 5, class };
+        assert_eq!(Event::parse(&request.bytes()), Some(issued));
+    }
+}

@@ -1,0 +1,273 @@
+//! Loading and attaching the BPF programs, and their maps.
+//!
+//! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no such
+//! tracepoint (XFS not built in, a name that came later) is left out.
+
+mod settings;
+mod words;
+
+use crate::device::Device;
+use crate::error::TagsError;
+use crate::memory::SharedMemory;
+use crate::shared::{self, ACCOUNT_OTHERS, ACCOUNTS, CLASSES, COUNTERS, ENTRY_BYTES, Plain, State};
+use crate::{Counters, Coverage, Options};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput};
+use settings::Plan;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tags.bpf.o"));
+/// Files whose recent writers are known, at once: the least recently used is forgotten.
+const INODES_MAX: u32 = 1 << 16;
+/// Blocks of metadata whose causes are known, at once: 512 MiB of metadata.
+const METADATA_BLOCKS_MAX: u32 = 1 << 17;
+/// Sequences of XFS's list of committed items: a handful is alive.
+const CHECKPOINTS_MAX: u32 = 1 << 10;
+/// Registrations of threads and processes.
+const TASKS_MAX: u32 = 1 << 15;
+/// Registrations of cgroups.
+const CGROUPS_MAX: u32 = 1 << 10;
+/// Bytes of the ring when nobody asked for events; the kernel allows no less.
+const EVENT_BYTES_MIN: u32 = 4096;
+/// The program that user space runs; it belongs to no tracepoint.
+const SWEEP: &str = "sweep_accounts";
+
+/// Tables of the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Threads,
+    Processes,
+    Cgroups,
+    Owners,
+}
+
+/// Key and value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// Programs that are loaded and attached.
+pub(crate) struct Kernel {
+    /// Detached first: before the object whose programs they are.
+    _links: Vec<Link>,
+    object: Object,
+    threads: MapHandle,
+    processes: MapHandle,
+    cgroups: MapHandle,
+    owners: MapHandle,
+    counts: MapHandle,
+    events: MapHandle,
+    state: Arc<SharedMemory>,
+    entries: Arc<SharedMemory>,
+    slot_shift: u32,
+}
+
+impl Kernel {
+    pub(crate) fn load(path: &Path, options: &Options) -> Result<(Kernel, Coverage), TagsError> {
+        settings::check_machine()?;
+        let device = Device::open(path)?;
+        let plan = Plan::new(path, &device, options)?;
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("open the programs"))?;
+        let missing = plan.select_programs(&mut open)?;
+        prepare(&mut open, &plan, options)?;
+        let object =
+            words::told(|| open.load()).map_err(|(error, words)| match refused("load the programs")(error) {
+                TagsError::Kernel { action, reason } => {
+                    TagsError::Kernel { action, reason: format!("{reason}: {words}") }
+                }
+                other => other,
+            })?;
+        let state = Arc::new(shared_memory(&object, ".data.state", size_of::<State>(), true)?);
+        initialize(&state, &device);
+        plan.tell_layout(&object)?;
+        let entries = Arc::new(shared_memory(&object, "tags", ENTRY_BYTES << plan.slot_shift, false)?);
+        let handle = |name| map(&object, name);
+        let mut kernel = Kernel {
+            _links: Vec::new(),
+            threads: handle("threads")?,
+            processes: handle("processes")?,
+            cgroups: handle("cgroups")?,
+            owners: handle("owners")?,
+            counts: handle("counts")?,
+            events: handle("events")?,
+            state,
+            entries,
+            slot_shift: plan.slot_shift,
+            object,
+        };
+        kernel.attach()?;
+        Ok((kernel, plan.coverage(&device, &missing)))
+    }
+
+    fn attach(&mut self) -> Result<(), TagsError> {
+        for program in self.object.progs_mut().filter(|program| program.autoload() && program.name() != SWEEP) {
+            self._links.push(program.attach().map_err(refused("attach a program"))?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn state(&self) -> &Arc<SharedMemory> {
+        &self.state
+    }
+
+    /// The entries of the tag table, and the logarithm of their number.
+    pub(crate) fn entries_of_tags(&self) -> (&Arc<SharedMemory>, u32) {
+        (&self.entries, self.slot_shift)
+    }
+
+    fn table(&self, table: Table) -> &MapHandle {
+        match table {
+            Table::Threads => &self.threads,
+            Table::Processes => &self.processes,
+            Table::Cgroups => &self.cgroups,
+            Table::Owners => &self.owners,
+        }
+    }
+
+    pub(crate) fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError> {
+        self.table(table).lookup(key, MapFlags::ANY).map_err(refused("look up an account"))
+    }
+
+    /// All keys and values of a table, as they are at different moments.
+    pub(crate) fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
+        let keys: Vec<_> = self.table(table).keys().collect();
+        let entries = keys.into_iter().map(|key| Ok(self.lookup(table, &key)?.map(|value| (key, value))));
+        entries.filter_map(Result::transpose).collect()
+    }
+
+    pub(crate) fn update(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError> {
+        self.table(table).update(key, value, MapFlags::ANY).map_err(refused("register an account"))
+    }
+
+    /// Whether there was something under the key.
+    pub(crate) fn delete(&self, table: Table, key: &[u8]) -> Result<bool, TagsError> {
+        match self.table(table).delete(key) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(refused("end an account")(error)),
+        }
+    }
+
+    pub(crate) fn counters(&self, account: u32) -> Result<Counters, TagsError> {
+        let parts = self.counts.lookup_percpu(&account.bytes(), MapFlags::ANY).map_err(refused("read counters"))?;
+        let mut sum = Counters::default();
+        for part in parts.into_iter().flatten() {
+            sum.add(&shared::Counters::take(&mut &part[..]).expect("the kernel gives back whole values"));
+        }
+        Ok(sum)
+    }
+
+    pub(crate) fn reset_counters(&self, account: u32) -> Result<(), TagsError> {
+        const ZERO: shared::Counters = shared::Counters {
+            read: 0,
+            data: 0,
+            journal: 0,
+            metadata: 0,
+            dirtied: 0,
+            freed: 0,
+            by_class: [0; CLASSES],
+        };
+        let processors = libbpf_rs::num_possible_cpus().map_err(refused("count processors"))?;
+        let values = vec![ZERO.bytes(); processors];
+        self.counts.update_percpu(&account.bytes(), &values, MapFlags::ANY).map_err(refused("reset counters"))
+    }
+
+    /// Which of the accounts in `ended` are still carried.
+    pub(crate) fn sweep(&self, ended: u64) -> Result<u64, TagsError> {
+        let mut context = [ended.to_ne_bytes(), [0; 8]].concat();
+        let program = self.object.progs_mut().find(|program| program.name() == SWEEP).expect("it is compiled in");
+        let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
+        program.test_run(input).map_err(refused("look for ended accounts"))?;
+        let (_, carried) = context.split_last_chunk().expect("two words");
+        Ok(u64::from_ne_bytes(*carried))
+    }
+
+    /// Takes all records out of the ring.
+    pub(crate) fn records(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), TagsError> {
+        let mut builder = libbpf_rs::RingBufferBuilder::new();
+        let each_record = |record: &[u8]| {
+            each(record);
+            0
+        };
+        builder.add(&self.events, each_record).map_err(refused("map the ring of events"))?;
+        builder.build().and_then(|ring| ring.consume()).map_err(refused("read events"))
+    }
+
+    /// How often the kernel left a program out because it was running already.
+    pub(crate) fn missed(&self) -> Result<u64, TagsError> {
+        let mut missed = 0;
+        for program in self.object.progs().filter(|program| program.autoload()) {
+            missed += described(program.as_fd().as_raw_fd(), "recursion_misses:")?;
+        }
+        Ok(missed)
+    }
+
+    /// Bytes that the kernel says its maps take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.object.maps().filter_map(|map| described(map.as_fd().as_raw_fd(), "memlock:").ok()).sum()
+    }
+}
+
+/// What the kernel says of a descriptor of ours under `name`.
+fn described(descriptor: i32, name: &str) -> Result<u64, TagsError> {
+    let path = format!("/proc/self/fdinfo/{descriptor}");
+    let text = std::fs::read_to_string(&path).map_err(TagsError::file(path))?;
+    Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
+}
+
+/// Sets sizes and constants, which are fixed once the programs are loaded.
+fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), TagsError> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let entries = match name.as_str() {
+            "pages" => options.dirty_pages_max,
+            "inodes" => INODES_MAX,
+            "metadata" => METADATA_BLOCKS_MAX,
+            "checkpoints" => CHECKPOINTS_MAX,
+            "threads" | "processes" => TASKS_MAX,
+            "cgroups" => CGROUPS_MAX,
+            "owners" => ACCOUNTS,
+            "counts" => COUNTERS,
+            "layouts" => plan.layout.ranges.len().max(1) as u32,
+            "tags" => 1 << plan.slot_shift,
+            "events" => options.event_bytes.unwrap_or(0).max(EVENT_BYTES_MIN).next_power_of_two(),
+            ".rodata.settings" => {
+                map.set_initial_value(&plan.settings.bytes()).map_err(refused("set the settings"))?;
+                continue;
+            }
+            _ => continue,
+        };
+        map.set_max_entries(entries).map_err(refused("size a map"))?;
+    }
+    Ok(())
+}
+
+fn initialize(state: &SharedMemory, device: &Device) {
+    let accounts = ((1u64 << ACCOUNTS) - 1) & !(1 << ACCOUNT_OTHERS);
+    state.word(offset_of!(State, free_accounts)).store(accounts, Ordering::SeqCst);
+    state.half_word(offset_of!(State, other_device)).store(device.other_number().unwrap_or(0), Ordering::SeqCst);
+}
+
+fn map(object: &Object, name: &str) -> Result<MapHandle, TagsError> {
+    let map = object.maps().find(|map| map.name() == name).expect("it is compiled in");
+    MapHandle::try_from(&map).map_err(refused("open a map"))
+}
+
+fn shared_memory(object: &Object, name: &str, bytes: usize, is_writable: bool) -> Result<SharedMemory, TagsError> {
+    let map = object.maps().find(|map| map.name() == name).expect("it is compiled in");
+    let mapped = SharedMemory::new(map.as_fd(), bytes, is_writable);
+    mapped.map_err(|error| TagsError::Kernel { action: "map shared memory", reason: error.to_string() })
+}
+
+/// The kernel's refusal; where it does not permit BPF at all, that.
+fn refused(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TagsError {
+    move |error| {
+        let reason = format!("{error:#}");
+        if error.kind() == ErrorKind::PermissionDenied {
+            return TagsError::NotRun(format!("BPF is not permitted here: cannot {action}: {reason}"));
+        }
+        TagsError::Kernel { action, reason }
+    }
+}

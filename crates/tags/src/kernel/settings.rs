@@ -1,0 +1,207 @@
+//! What the programs are told before they are loaded: the device, its layout, and addresses of the kernel.
+
+use super::SWEEP;
+use crate::coverage::Findings;
+use crate::device::{Device, FileSystem, SECTOR_BYTES};
+use crate::error::TagsError;
+use crate::layout::StaticLayout;
+use crate::shared::{ENTRY_BYTES, Layout, Plain, Settings};
+use crate::tag::BLOCK_BYTES;
+use crate::{Coverage, Options};
+use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const BTF_DIRECTORY: &str = "/sys/kernel/btf";
+/// Modules whose tracepoints the programs use, where they are not built in.
+const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
+/// How BTF names the type of a tracepoint.
+const TRACEPOINT: &str = "btf_trace_";
+/// Programs for records of requests: not loaded if nobody wants events.
+const EVENT_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+/// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
+const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=26;
+/// The number of the first process identifier namespace (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether programs can be loaded here at all.
+pub(super) fn check_machine() -> Result<(), TagsError> {
+    let not_run = |why: &str| Err(TagsError::NotRun(why.to_owned()));
+    if !rustix::process::geteuid().is_root() {
+        return not_run("tags need root: they load BPF programs");
+    }
+    if !Path::new(BTF_DIRECTORY).join("vmlinux").exists() {
+        return not_run("the kernel has no type information (CONFIG_DEBUG_INFO_BTF), which BPF programs need");
+    }
+    if fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.to_string_lossy() != FIRST_PID_NAMESPACE) {
+        return not_run(
+            "tags need the machine's own process numbers, this is a container's (start it with --pid=host)",
+        );
+    }
+    Ok(())
+}
+
+/// What was found out before loading.
+pub(super) struct Plan {
+    pub(super) settings: Settings,
+    pub(super) layout: StaticLayout,
+    pub(super) slot_shift: u32,
+    layout_problem: Option<String>,
+    has_symbols: bool,
+    left_out: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn new(path: &Path, device: &Device, options: &Options) -> Result<Plan, TagsError> {
+        let (layout, layout_problem) = match device.file_system {
+            FileSystem::Ext4 => match StaticLayout::of(path) {
+                Ok(layout) => (layout, None),
+                Err(problem) => (StaticLayout::default(), Some(problem)),
+            },
+            _ => (StaticLayout::default(), None),
+        };
+        let symbols = Symbols::read()?;
+        let slot_shift = slot_shift(device.sectors, options.tag_bytes_max);
+        let mut left_out = options.left_out.clone();
+        if options.event_bytes.is_none() {
+            left_out.extend(EVENT_PROGRAMS.map(str::to_owned));
+        }
+        let hierarchies = fs::read_to_string("/proc/cgroups").map_or(0, |text| text.lines().count().saturating_sub(1));
+        let settings = Settings {
+            start_sector: device.start_sector,
+            slot_mask: (1 << slot_shift) - 1,
+            end_of_buffer: symbols.address("end_bio_bh_io_sync"),
+            end_of_journal: symbols.address("journal_end_buffer_io_sync"),
+            end_of_fast_commit: symbols.address("ext4_end_buffer_io_sync"),
+            end_of_xfs_log: symbols.address("xlog_bio_end_io"),
+            end_of_xfs_buffer: symbols.address("xfs_buf_bio_end_io"),
+            end_of_direct: symbols.address("iomap_dio_bio_end_io"),
+            device: device.number,
+            slot_shift,
+            has_events: options.event_bytes.is_some().into(),
+            has_account_per_process: options.has_account_per_process.into(),
+            layout_ranges: layout.ranges.len() as u32,
+            hierarchies: hierarchies as u32,
+            block_sectors: layout
+                .block_sectors
+                .max((BLOCK_BYTES / SECTOR_BYTES) as u32 * u32::from(layout.ranges.is_empty())),
+            spare: 0,
+        };
+        let has_symbols = settings.end_of_buffer != 0;
+        Ok(Plan { settings, layout, slot_shift, layout_problem, has_symbols, left_out })
+    }
+
+    /// Leaves out what this kernel has no tracepoint for, and gives back its names.
+    pub(super) fn select_programs(&self, open: &mut OpenObject) -> Result<Vec<String>, TagsError> {
+        let tracepoints = tracepoints()?;
+        let mut missing = Vec::new();
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            if name == SWEEP {
+                continue;
+            }
+            let is_there = tracepoints.contains(name.as_bytes());
+            if !is_there {
+                missing.push(name.clone());
+            }
+            program.set_autoload(is_there && !self.left_out.contains(&name));
+        }
+        Ok(missing)
+    }
+
+    /// Hands the layout to the programs.
+    pub(super) fn tell_layout(&self, object: &Object) -> Result<(), TagsError> {
+        let map = object.maps().find(|map| map.name() == "layouts").expect("it is compiled in");
+        for (number, range) in self.layout.ranges.iter().enumerate() {
+            let written = map.update(&(number as u32).bytes(), &Layout::bytes(range), MapFlags::ANY);
+            written.map_err(super::refused("write the layout"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn coverage(self, device: &Device, missing: &[String]) -> Coverage {
+        Coverage::of(Findings {
+            file_system: device.file_system,
+            is_mounted: device.mounted.is_some(),
+            layout_problem: self.layout_problem,
+            has_symbols: self.has_symbols,
+            missing: missing.iter().map(String::as_str).collect(),
+        })
+    }
+}
+
+/// The logarithm of the number of slots: one for each block, or as many as are allowed.
+fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
+    let blocks = (sectors * SECTOR_BYTES).div_ceil(BLOCK_BYTES);
+    let slots_allowed = (tag_bytes_max / ENTRY_BYTES as u64).max(1);
+    let needed = blocks.next_power_of_two().trailing_zeros();
+    needed.min(slots_allowed.ilog2()).clamp(*SLOT_SHIFTS.start(), *SLOT_SHIFTS.end())
+}
+
+/// The names of all tracepoints that programs can be attached to.
+fn tracepoints() -> Result<BTreeSet<Vec<u8>>, TagsError> {
+    let mut names = BTreeSet::new();
+    for module in MODULES {
+        let path = Path::new(BTF_DIRECTORY).join(module);
+        match fs::read(&path) {
+            Ok(types) => names.extend(
+                types
+                    .split(|byte| *byte == 0)
+                    .filter_map(|name| name.strip_prefix(TRACEPOINT.as_bytes()).map(<[u8]>::to_vec)),
+            ),
+            Err(_) if module != "vmlinux" => {}
+            Err(error) => return Err(TagsError::file(path)(error)),
+        }
+    }
+    Ok(names)
+}
+
+/// Addresses of the kernel's functions.
+struct Symbols {
+    text: String,
+}
+
+impl Symbols {
+    fn read() -> Result<Symbols, TagsError> {
+        const PATH: &str = "/proc/kallsyms";
+        Ok(Symbols { text: fs::read_to_string(PATH).map_err(TagsError::file(PATH))? })
+    }
+
+    /// The address of the function `name`; 0 if it is not there, not shown, or not the only one of that name.
+    fn address(&self, name: &str) -> u64 {
+        let mut addresses = self.text.lines().filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (address, _, symbol) = (fields.next()?, fields.next()?, fields.next()?);
+            (symbol == name).then(|| u64::from_str_radix(address, 16).ok())?
+        });
+        match (addresses.next(), addresses.next()) {
+            (Some(address), None) => address,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_slot_for_each_block_unless_that_is_too_much() {
+        let sectors = |mib: u64| mib * 2048;
+        assert_eq!(slot_shift(sectors(1), 64 << 20), 16, "no fewer");
+        assert_eq!(slot_shift(sectors(1024), 64 << 20), 18);
+        assert_eq!(slot_shift(sectors(1025), 64 << 20), 19);
+        assert_eq!(slot_shift(sectors(1 << 20), 64 << 20), 21, "no more than is allowed");
+        assert_eq!(slot_shift(sectors(1 << 20), u64::MAX), 26, "nor than a map may have");
+    }
+
+    #[test]
+    fn a_symbol_that_is_there_twice_has_no_address() {
+        let text = "ffffffff81000000 t once\nffffffff81000010 t twice\nffffffff81000020 t twice [xfs]\n".to_owned();
+        let symbols = Symbols { text };
+        assert_eq!(symbols.address("once"), 0xffff_ffff_8100_0000);
+        assert_eq!(symbols.address("twice"), 0);
+        assert_eq!(symbols.address("never"), 0);
+    }
+}

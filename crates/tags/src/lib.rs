@@ -1,0 +1,174 @@
+//! Who really caused each block's I/O, on a stock kernel.
+//!
+//! A write is submitted by a kernel thread that knows nothing of who wanted it. [`Tags`] loads BPF programs that watch a
+//! file system on one device: they enter with each page who dirtied it, with each transaction of the journal who joined it,
+//! and when a bio enters the block layer they write the causes and the class of each 4 KiB into a table that whoever
+//! serves the device has mapped ([`TagTable`]). That is the cause tag of the split-level paper (section 3.2), without a
+//! patched kernel. How it works, what it covers and what it costs: `docs/tags.md`.
+//!
+//! ```no_run
+//! use plimsoll_tags::{Options, Tags};
+//! let mut tags = Tags::load("/dev/loop3".as_ref(), &Options::default())?;
+//! let backup = tags.accounts().open("backup")?;
+//! tags.accounts().register_process(backup, 4711)?;
+//! let table = tags.table();
+//! println!("block 7 was caused by {:?}", table.tag(7).causes());
+//! # Ok::<(), plimsoll_tags::TagsError>(())
+//! ```
+//!
+//! Nothing is pinned: when [`Tags`] is dropped, or its process killed, the kernel detaches every program and frees every map.
+
+mod account;
+mod counters;
+#[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
+mod coverage;
+#[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
+mod device;
+mod error;
+mod event;
+mod group;
+#[cfg_attr(not(feature = "bpf"), path = "absent.rs")]
+mod kernel;
+#[cfg(feature = "bpf")]
+mod layout;
+#[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
+mod memory;
+#[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
+mod shared;
+mod table;
+mod tag;
+
+pub use account::{AccountInfo, Accounts, AccountsOf, Ended};
+pub use counters::Counters;
+pub use coverage::Coverage;
+pub use device::FileSystem;
+pub use error::TagsError;
+pub use event::Event;
+pub use table::TagTable;
+pub use tag::{BLOCK_BYTES, Tag};
+
+use kernel::Kernel;
+use plimsoll_core::{Span, Time};
+use shared::State;
+use std::mem::offset_of;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How a device is tagged. The default suits a device with up to 1 GiB of dirty pages and 8 GiB of blocks in a window.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether a process that is registered nowhere gets an account of its own; otherwise it belongs to the others.
+    pub has_account_per_process: bool,
+    /// Pages that may be dirty at once, 88 bytes each. More of them are known by their file's recent writers only.
+    pub dirty_pages_max: u32,
+    /// Bytes of the table of tags at the most, 32 for each 4 KiB of the device, rounded to a power of two.
+    pub tag_bytes_max: u64,
+    /// Bytes of the ring of single events; `None`: none are recorded.
+    pub event_bytes: Option<u32>,
+    /// How long the number of an account that has ended is not used again, at the least. XFS may keep the changes of a
+    /// transaction in memory for 30 s.
+    pub recycle_after: Span,
+    /// Programs that are not attached, by their tracepoint's name: tests show with it that each is needed.
+    #[doc(hidden)]
+    pub left_out: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            has_account_per_process: false,
+            dirty_pages_max: 1 << 18,
+            tag_bytes_max: 64 << 20,
+            event_bytes: None,
+            recycle_after: Span::from_secs(60),
+            left_out: Vec::new(),
+        }
+    }
+}
+
+/// What did not go as it should, counted since the tags were loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Dirtied pages that found no room.
+    pub pages_lost: u64,
+    /// Blocks that were written with the file's recent writers as causes, because the page's were not known.
+    pub blocks_guessed: u64,
+    /// Events that found no room in the ring.
+    pub events_lost: u64,
+    /// Processes that became others because no account was free.
+    pub accounts_refused: u64,
+    /// Runs of programs that the kernel left out because the same program was running on that processor.
+    pub runs_missed: u64,
+}
+
+/// The tags of one device. Dropping it detaches the programs.
+pub struct Tags {
+    kernel: Kernel,
+    accounts: Accounts,
+    coverage: Coverage,
+}
+
+impl Tags {
+    /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: what is dirty by
+    /// then is unknown, and [`coverage`](Self::coverage) says so.
+    ///
+    /// # Errors
+    /// [`TagsError::NotRun`] where BPF is not permitted, not built in, or the kernel is too old;
+    /// [`TagsError::Device`] if it is not a block device; [`TagsError::Kernel`] if the kernel refuses a program.
+    pub fn load(device: &Path, options: &Options) -> Result<Tags, TagsError> {
+        let (kernel, coverage) = Kernel::load(device, options)?;
+        Ok(Tags { kernel, accounts: Accounts::new(options.recycle_after), coverage })
+    }
+
+    /// What is covered, and what is not.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// The table of tags.
+    pub fn table(&self) -> TagTable {
+        let (entries, slot_shift) = self.kernel.entries_of_tags();
+        TagTable::new(Arc::clone(entries), Arc::clone(self.kernel.state()), slot_shift)
+    }
+
+    /// The accounts.
+    pub fn accounts(&mut self) -> AccountsOf<'_> {
+        AccountsOf { accounts: &mut self.accounts, kernel: &self.kernel }
+    }
+
+    /// Takes all events out of the ring, oldest first for each processor. Nobody is woken when there are some: call it as
+    /// often as the ring is large.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the ring cannot be read.
+    pub fn events(&mut self, mut each: impl FnMut(Event)) -> Result<(), TagsError> {
+        self.kernel.records(&mut |record| Event::parse(record).into_iter().for_each(&mut each))
+    }
+
+    /// What did not go as it should.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn health(&self) -> Result<Health, TagsError> {
+        let word = |offset| self.kernel.state().word(offset).load(Ordering::Relaxed);
+        Ok(Health {
+            pages_lost: word(offset_of!(State, pages_lost)),
+            blocks_guessed: word(offset_of!(State, inodes_guessed)),
+            events_lost: word(offset_of!(State, events_lost)),
+            accounts_refused: word(offset_of!(State, accounts_refused)),
+            runs_missed: self.kernel.missed()?,
+        })
+    }
+
+    /// Bytes of kernel memory that the maps take, as the kernel counts them.
+    pub fn memory_bytes(&self) -> u64 {
+        self.kernel.memory_bytes()
+    }
+}
+
+/// Now, on the clock that the programs of the kernel have.
+fn now() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time::from_nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+}

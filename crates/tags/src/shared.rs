@@ -1,0 +1,182 @@
+//! The structures of `bpf/shared.h`, field by field.
+
+/// Bytes of an entry of the tag table.
+pub(crate) const ENTRY_BYTES: usize = size_of::<Tag>();
+/// Accounts at once.
+pub(crate) const ACCOUNTS: u32 = 62;
+/// The account of all who are registered nowhere.
+pub(crate) const ACCOUNT_OTHERS: u32 = 0;
+/// The counters of what nobody is known to have caused.
+pub(crate) const COUNTERS_UNKNOWN: u32 = 63;
+/// Sets of counters.
+pub(crate) const COUNTERS: u32 = 64;
+/// Classes of blocks.
+pub(crate) const CLASSES: usize = plimsoll_core::class::CLASSES;
+
+/// What has the same bytes here and there.
+pub(crate) trait Plain: Sized {
+    fn put(&self, to: &mut Vec<u8>);
+    /// Takes itself off the front of `from`; `None` if that is too short.
+    fn take(from: &mut &[u8]) -> Option<Self>;
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes);
+        bytes
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl Plain for $type {
+            fn put(&self, to: &mut Vec<u8>) {
+                to.extend_from_slice(&self.to_ne_bytes());
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                let (first, rest) = from.split_first_chunk()?;
+                *from = rest;
+                Some(Self::from_ne_bytes(*first))
+            }
+        }
+    )*};
+}
+plain!(u8, u16, u32, u64);
+
+impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.iter().for_each(|element| element.put(to));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let mut elements = [T::default(); N];
+        for element in &mut elements {
+            *element = T::take(from)?;
+        }
+        Some(elements)
+    }
+}
+
+/// Structures that are shared with programs of the kernel: without padding, so their fields' bytes are theirs.
+macro_rules! shared {
+    ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $type:ty),* $(,)? } $bytes:literal)*) => {$(
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name { $(pub(crate) $field: $type),* }
+        const _: () = assert!(size_of::<$name>() == $bytes && 0 $(+ size_of::<$type>())* == $bytes);
+
+        impl Plain for $name {
+            fn put(&self, to: &mut Vec<u8>) {
+                $(self.$field.put(to);)*
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                Some($name { $($field: Plain::take(from)?),* })
+            }
+        }
+    )*};
+}
+
+shared! {
+    struct Settings {
+        start_sector: u64,
+        slot_mask: u64,
+        end_of_buffer: u64,
+        end_of_journal: u64,
+        end_of_fast_commit: u64,
+        end_of_xfs_log: u64,
+        end_of_xfs_buffer: u64,
+        end_of_direct: u64,
+        device: u32,
+        slot_shift: u32,
+        has_events: u32,
+        has_account_per_process: u32,
+        layout_ranges: u32,
+        hierarchies: u32,
+        block_sectors: u32,
+        spare: u32,
+    } 96
+
+    struct State {
+        generation: u64,
+        free_accounts: u64,
+        ended_accounts: u64,
+        cgroups: u64,
+        inode_epoch: u64,
+        sweeps: u64,
+        committing: u64,
+        transactions: [u64; 4],
+        fast_pending: u64,
+        fast_committing: u64,
+        pages_lost: u64,
+        inodes_guessed: u64,
+        events_lost: u64,
+        accounts_refused: u64,
+        since_ns: [u64; 64],
+        other_device: u32,
+        spare: u32,
+    } 656
+
+    struct Owner {
+        process: u32,
+        spare: u32,
+        name: [u8; 16],
+    } 24
+
+    struct Registration {
+        account: u32,
+        is_automatic: u32,
+    } 8
+
+    struct Group {
+        id: u64,
+        hierarchy: u64,
+    } 16
+
+    struct Tag {
+        causes: u64,
+        time_ns: u64,
+        inode: u64,
+        sequence: u32,
+        quotient: u16,
+        block_class: u8,
+        is_write: u8,
+    } 32
+
+    struct Counters {
+        read: u64,
+        data: u64,
+        journal: u64,
+        metadata: u64,
+        dirtied: u64,
+        freed: u64,
+        by_class: [u64; CLASSES],
+    } 304
+
+    struct Layout {
+        sector: u64,
+        sectors: u32,
+        block_class: u32,
+    } 16
+
+    struct PageEvent {
+        kind: u32,
+        pages: u32,
+        time_ns: u64,
+        inode: u64,
+        first_page: u64,
+        causes: u64,
+        previous: u64,
+    } 48
+
+    struct RequestEvent {
+        kind: u32,
+        bytes: u32,
+        time_ns: u64,
+        request: u64,
+        sector: u64,
+        causes: u64,
+        operation: u8,
+        block_class: u8,
+        status: u8,
+        spare: [u8; 5],
+    } 48
+}

@@ -1,0 +1,282 @@
+//! Data: every block of every file has the causes that it has, and no others, whoever submitted it.
+//!
+//! Breaks that were planted and seen red: see `breaks.rs`, which leaves programs out on purpose.
+
+mod support;
+
+use plimsoll_core::AccountId;
+use std::path::{Path, PathBuf};
+use support::{FILE_SYSTEMS, Rig, Truth, Writer, can_run, serve_as_writer};
+
+/// Pages of the files: 64 MiB.
+const PAGES: u64 = 16384;
+/// Pages of a large write: 1 MiB.
+const LARGE: u64 = 256;
+
+#[test]
+fn a_writer() {
+    serve_as_writer();
+}
+
+/// Which pages an account writes in which file, and how.
+struct Work<'a> {
+    account: AccountId,
+    path: &'a Path,
+    job: &'a str,
+    /// First, step, end.
+    pages: (u64, u64, u64),
+    /// Pages of each write; more than one are written in order, single ones in random order.
+    each: u64,
+}
+
+fn write(account: AccountId, path: &Path, pages: (u64, u64, u64)) -> Work<'_> {
+    Work { account, path, job: "write", pages, each: 1 }
+}
+
+/// Two accounts, a file system, and what they wrote since the last look.
+struct Case {
+    rig: Rig,
+    a: AccountId,
+    b: AccountId,
+    truth: Truth,
+    /// Of the order of pages.
+    seed: u64,
+}
+
+impl Case {
+    fn new(mut rig: Rig) -> Case {
+        let (a, b) = (rig.account("a"), rig.account("b"));
+        Case { rig, a, b, truth: Truth::default(), seed: 1 }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.rig.path(name)
+    }
+
+    fn writer(&mut self, account: AccountId, job: &str) -> Writer {
+        Writer::of(&mut self.rig.tags, account, job)
+    }
+
+    /// Prepares what a writer will do; the truth is entered at once.
+    fn prepare(&mut self, work: &Work<'_>) -> Writer {
+        let Work { account, path, job, pages: (first, step, end), each } = *work;
+        self.seed += 1;
+        let rest = match job {
+            "write" => format!(" {each} {}", if each == 1 { self.seed } else { 0 }),
+            "write-twice" => format!(" {}", self.seed),
+            _ => String::new(),
+        };
+        let pages = (first..end).step_by(step as usize).flat_map(|page| page..page + each);
+        self.truth.add(path, pages, account);
+        self.writer(account, &format!("{job} {} {first} {step} {end}{rest}", path.display()))
+    }
+
+    /// All at the same time.
+    fn run(&mut self, works: &[Work<'_>]) {
+        let writers = works.iter().map(|work| self.prepare(work)).collect();
+        Writer::run(writers);
+    }
+
+    /// Both do `job` on a file of their own, `count` pages long afterwards.
+    fn run_on_own(&mut self, job: &str, names: [&str; 2], count: u64, pages: u64) {
+        let mut writers = Vec::new();
+        for (account, name) in [(self.a, names[0]), (self.b, names[1])] {
+            let path = self.path(name);
+            self.truth.add(&path, 0..pages, account);
+            writers.push(self.writer(account, &format!("{job} {} {count}", path.display())));
+        }
+        Writer::run(writers);
+    }
+
+    fn check(&mut self, name: &str) {
+        self.rig.sync();
+        let score = std::mem::take(&mut self.truth).compare(&self.rig.tags);
+        println!("  {name}: {score}");
+        assert!(score.is_exact(), "{name}: {score}; {:?}", self.rig.tags.health().unwrap());
+    }
+}
+
+const PROGRAMS: [&str; 5] = ["mkfs.ext4", "mkfs.xfs", "losetup", "dumpe2fs", "debugfs"];
+
+fn on_each(mut body: impl FnMut(Case)) {
+    if can_run(&PROGRAMS) {
+        for file_system in FILE_SYSTEMS {
+            println!("{file_system}:");
+            body(Case::new(Rig::new(file_system, &[], "defaults")));
+        }
+    }
+}
+
+#[test]
+fn own_files_and_exchanged_owners() {
+    on_each(|mut case| {
+        let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+        case.run(&[write(a, &f, (0, 1, PAGES)), write(b, &g, (0, 1, PAGES / 2))]);
+        case.check("own files, 4 KiB in random order");
+        case.run(&[write(b, &f, (0, 1, PAGES)), write(a, &g, (0, 1, PAGES / 2))]);
+        case.check("overwritten with exchanged owners");
+    });
+}
+
+#[test]
+fn large_writes_and_small_ones_into_them() {
+    on_each(|mut case| {
+        let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+        let large = |account, path| Work { each: LARGE, ..write(account, path, (0, LARGE, PAGES)) };
+        case.run(&[large(a, &f), large(b, &g)]);
+        case.check("sequential writes of 1 MiB, in large folios");
+        case.run(&[large(a, &f)]);
+        case.run(&[write(b, &f, (0, 16, PAGES))]);
+        case.check("1 MiB by one, 4 KiB dirtied again by another");
+        case.run(&[write(a, &f, (0, 16, PAGES)), write(b, &f, (1, 16, PAGES))]);
+        case.check("4 KiB overwritten in large folios");
+    });
+}
+
+#[test]
+fn a_shared_file() {
+    on_each(|mut case| {
+        let (f, a, b) = (case.path("f"), case.a, case.b);
+        let c = case.rig.account("c");
+        case.run(&[write(a, &f, (0, 2, PAGES)), write(b, &f, (1, 2, PAGES))]);
+        case.run(&[write(c, &f, (0, 8, PAGES))]);
+        case.check("every other page, and every eighth dirtied again by a third");
+    });
+}
+
+#[test]
+fn stores_into_mapped_files() {
+    on_each(|mut case| {
+        let (f, a, b) = (case.path("f"), case.a, case.b);
+        case.run(&[write(a, &f, (0, 1, PAGES))]);
+        case.check("a file in small folios");
+        let store = |account, first| Work { job: "store", ..write(account, &f, (first, 4, PAGES)) };
+        case.run(&[store(a, 0), store(b, 1)]);
+        case.check("stores of two processes");
+    });
+}
+
+/// A store into a clean page of a large folio makes the whole folio dirty, so the kernel writes it all because of whoever
+/// stored anywhere in it. ext4 tells of every such store; XFS of the first one only, and `Coverage` says so.
+#[test]
+fn stores_into_large_folios_dirty_all_of_them() {
+    on_each(|mut case| {
+        let (f, a, b) = (case.path("f"), case.a, case.b);
+        case.run(&[Work { each: LARGE, ..write(a, &f, (0, LARGE, PAGES)) }]);
+        case.check("a file in large folios");
+        let store = |account, first| Work { job: "store", ..write(account, &f, (first, 4, PAGES)) };
+        case.run(&[store(a, 0), store(b, 1)]);
+        case.rig.sync();
+        let mut truth = Truth::default();
+        truth.add(&f, (0..PAGES).step_by(4), a);
+        truth.add(&f, (0..PAGES).step_by(4), b);
+        let score = truth.compare(&case.rig.tags);
+        println!("  stores into large folios, both expected: {score}");
+        let is_xfs = case.rig.tags.coverage().file_system == plimsoll_tags::FileSystem::Xfs;
+        assert_eq!(score.unknown, 0, "{score}");
+        assert!(if is_xfs { score.exact == 0 } else { score.is_exact() }, "{score}");
+    });
+}
+
+#[test]
+fn appends_and_direct_writes() {
+    on_each(|mut case| {
+        case.run_on_own("append", ["f", "g"], 2000, 2000);
+        case.check("appends of 4 KiB");
+        case.run_on_own("append-sync", ["h", "i"], 200, 200);
+        case.check("appends of 4 KiB, each with fsync");
+        case.run_on_own("direct", ["j", "k"], 64, 64 * 16);
+        case.check("direct writes");
+    });
+}
+
+#[test]
+fn writers_that_race_with_writeback() {
+    on_each(|mut case| {
+        let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+        let mut syncs = Writer::new(&format!("sync {} 30", case.rig.mounted.display()));
+        syncs.begin();
+        let twice = |account, path, pages| Work { job: "write-twice", ..write(account, path, pages) };
+        case.run(&[twice(a, &f, (0, 1, PAGES)), twice(b, &g, (0, 1, PAGES / 2))]);
+        syncs.wait();
+        case.check("each page twice, with 30 syncs meanwhile");
+    });
+}
+
+/// Buffered writes that io_uring hands to a worker thread of the kernel, which is none of the process's own making. The
+/// thread that owns the ring is registered, not the process.
+#[test]
+fn io_uring_workers() {
+    on_each(|mut case| {
+        let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+        let uring = |account, path| Work { job: "uring", ..write(account, path, (0, 1, 2000)) };
+        case.run(&[uring(a, &f), uring(b, &g)]);
+        case.check("io_uring, process registered");
+        let job = format!("threads uring {} 0 2 2000", f.display());
+        let writer = Writer::new(&job);
+        case.rig.tags.accounts().register_thread(b, writer.test_thread()).unwrap();
+        case.truth.add(&f, (0..2000).step_by(2), b);
+        Writer::run(vec![writer]);
+        case.check("io_uring, thread registered");
+    });
+}
+
+/// A memory cgroup a tenth as large as what is written: the kernel writes back because memory is short.
+#[test]
+fn writeback_that_reclaim_drives() {
+    const LIMIT: &str = "8388608";
+    let version_1 = Path::new("/sys/fs/cgroup/memory");
+    if !version_1.join("memory.limit_in_bytes").exists() {
+        println!("not run: no memory controller of cgroup version 1 at {}", version_1.display());
+        return;
+    }
+    on_each(|mut case| {
+        let group = support::Cgroup::new(version_1);
+        std::fs::write(group.path().join("memory.limit_in_bytes"), LIMIT).unwrap();
+        let (f, a, b) = (case.path("f"), case.a, case.b);
+        let works = [write(a, &f, (0, 2, PAGES)), write(b, &f, (1, 2, PAGES))];
+        let writers: Vec<_> = works.iter().map(|work| case.prepare(work)).collect();
+        for writer in &writers {
+            group.add(writer.process());
+        }
+        Writer::run(writers);
+        case.check("a shared file eight times as large as memory");
+    });
+}
+
+#[test]
+fn modes_of_ext4() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    for mode in ["data=journal", "dioread_lock", "dioread_nolock", "data=writeback"] {
+        println!("ext4, {mode}:");
+        let mut case = Case::new(Rig::new("ext4", &[], mode));
+        let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+        case.run(&[write(a, &f, (0, 1, PAGES / 4)), write(b, &g, (0, 1, PAGES / 4))]);
+        case.check("own files");
+        case.run(&[write(a, &f, (0, 2, PAGES / 4)), write(b, &f, (1, 2, PAGES / 4))]);
+        case.run(&[write(b, &f, (0, 8, PAGES / 4))]);
+        case.check("a shared file, an eighth dirtied again");
+        case.run_on_own("append-sync", ["h", "i"], 100, 100);
+        case.check("appends with fsync");
+    }
+}
+
+/// Blocks that two files share are written anew when one of them is written, by whoever writes.
+#[test]
+fn reflinks_of_xfs() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let mut case = Case::new(Rig::new("xfs", &["-m", "reflink=1"], "defaults"));
+    let (f, g, a, b) = (case.path("f"), case.path("g"), case.a, case.b);
+    case.run(&[write(a, &f, (0, 1, PAGES))]);
+    case.check("a file");
+    let clone = case.writer(b, &format!("reflink {} {}", f.display(), g.display()));
+    Writer::run(vec![clone]);
+    case.run(&[write(b, &g, (0, 4, PAGES)), write(a, &f, (1, 4, PAGES))]);
+    case.check("copied on write in the clone and in the original");
+    case.truth.add(&g, (2..PAGES).step_by(4), a);
+    case.check("what both share still is the writer's");
+}

@@ -1,0 +1,121 @@
+//! What the tests of tags share: a file system on a loop device, writers that are processes of their own, and the truth
+//! about each page that they wrote.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+mod cgroup;
+mod extents;
+mod jobs;
+mod rig;
+
+pub use cgroup::Cgroup;
+pub use jobs::{Writer, serve_as_writer};
+pub use rig::{FILE_SYSTEMS, Rig, can_run};
+
+use extents::extents;
+use plimsoll_core::AccountId;
+use plimsoll_tags::{BLOCK_BYTES, Tag, Tags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Classes by the numbers of the scheme.
+pub const CLASS_DIRECTORY: u8 = 6;
+pub const CLASS_JOURNAL: u8 = 7;
+pub const CLASS_FILE_SMALLEST: u8 = 8;
+
+pub fn mask(accounts: &[AccountId]) -> u64 {
+    accounts.iter().map(|account| 1u64 << account.0).sum()
+}
+
+/// Who really wrote each page.
+#[derive(Default)]
+pub struct Truth(BTreeMap<PathBuf, BTreeMap<u64, u64>>);
+
+impl Truth {
+    pub fn add(&mut self, path: &Path, pages: impl Iterator<Item = u64>, account: AccountId) {
+        let file = self.0.entry(path.to_owned()).or_default();
+        pages.for_each(|page| *file.entry(page).or_default() |= 1 << account.0);
+    }
+
+    /// Compares with the tag of every block that the pages are on.
+    pub fn compare(&self, tags: &Tags) -> Score {
+        let (table, mut score) = (tags.table(), Score::default());
+        for (path, pages) in &self.0 {
+            for extent in extents(path) {
+                for offset in (0..extent.bytes).step_by(BLOCK_BYTES as usize) {
+                    let page = (extent.logical + offset) / BLOCK_BYTES;
+                    let Some(expected) = pages.get(&page) else { continue };
+                    let tag = table.tag((extent.physical + offset) / BLOCK_BYTES);
+                    score.enter(*expected, &tag);
+                }
+            }
+        }
+        score
+    }
+}
+
+/// How well tags met the truth, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    pub exact: u64,
+    /// All causes, and more.
+    pub more: u64,
+    /// Not all causes.
+    pub wrong: u64,
+    pub unknown: u64,
+}
+
+impl Score {
+    pub fn enter(&mut self, expected: u64, tag: &Tag) {
+        let counter = match tag.causes_mask {
+            got if got == expected => &mut self.exact,
+            0 => &mut self.unknown,
+            got if got & expected == expected => &mut self.more,
+            _ => &mut self.wrong,
+        };
+        *counter += 1;
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.exact + self.more + self.wrong + self.unknown
+    }
+
+    pub fn is_exact(&self) -> bool {
+        self.exact == self.blocks() && self.exact > 0
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Score { exact, more, wrong, unknown } = self;
+        write!(
+            out,
+            "{} blocks: {exact} exact, {more} with more causes, {wrong} wrong, {unknown} unknown",
+            self.blocks()
+        )
+    }
+}
+
+/// The tags of everything that was written from `since_ns` to `until_ns`, by class.
+pub fn written(tags: &Tags, blocks: u64, since_ns: u64, until_ns: u64) -> Vec<(u64, Tag)> {
+    let table = tags.table();
+    let tags = (0..blocks).map(|block| (block, table.tag(block)));
+    tags.filter(|(_, tag)| tag.is_write && (since_ns..=until_ns).contains(&tag.time_ns)).collect()
+}
+
+/// How well the classes in `classes` met the only possible causes; what was missed is printed.
+pub fn compare_classes(written: &[(u64, Tag)], classes: &BTreeSet<u8>, expected: u64) -> BTreeMap<u8, Score> {
+    let mut scores: BTreeMap<u8, Score> = BTreeMap::new();
+    for (block, tag) in written.iter().filter(|(_, tag)| classes.contains(&tag.class.number())) {
+        scores.entry(tag.class.number()).or_default().enter(expected, tag);
+        if tag.causes_mask != expected {
+            println!("  block {block}: {tag:?}, expected {expected:#x}");
+        }
+    }
+    scores
+}
+
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}

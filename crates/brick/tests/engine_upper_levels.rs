@@ -149,8 +149,10 @@ impl UpperLevels for Scripted {
         self.wake.as_fd()
     }
 
-    fn turn(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time> {
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time> {
+        if is_ready {
+            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        }
         let mut script = self.script.lock().unwrap();
         for event in std::mem::take(&mut script.to_dirty) {
             scheduler.pages_dirtied(now, &event);

@@ -91,8 +91,17 @@ impl Core {
         before
     }
 
-    /// Hears of what happens in the levels above.
-    pub(super) fn watch_upper_levels(&mut self) {
+    /// The levels above have something to say, in this turn.
+    pub(super) fn upper_levels_are_ready(&mut self, is_still_watched: bool) {
+        self.upper_levels_ready = true;
+        if !is_still_watched {
+            self.watch_upper_levels();
+        }
+    }
+
+    /// Hears of what happens in the levels above, beginning with what happened before.
+    fn watch_upper_levels(&mut self) {
+        self.upper_levels_ready = true;
         if let Some(levels) = &self.upper_levels {
             self.ring.watch(levels.descriptor().as_raw_fd(), Owner::UpperLevels);
         }

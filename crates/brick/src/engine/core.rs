@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(super) upper_levels: Option<Box<dyn UpperLevels>>,
     /// When they want to be asked again.
     pub(super) upper_levels_at: Option<Time>,
+    /// Their descriptor has become readable.
+    pub(super) upper_levels_ready: bool,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.
@@ -120,7 +122,8 @@ impl Core {
     /// Lets the levels above tell the scheduler what they saw, and act on what it answers.
     pub(super) fn hear_upper_levels(&mut self) {
         if let Some(levels) = &mut self.upper_levels {
-            self.upper_levels_at = levels.turn(self.now, &mut *self.scheduler);
+            let is_ready = std::mem::take(&mut self.upper_levels_ready);
+            self.upper_levels_at = levels.turn(self.now, is_ready, &mut *self.scheduler);
         }
     }
 

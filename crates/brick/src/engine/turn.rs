@@ -76,6 +76,7 @@ impl Engine {
             scheduler: build_scheduler(&scheduler, &tree, now)?,
             upper_levels: None,
             upper_levels_at: None,
+            upper_levels_ready: false,
             scheduler_number: 0,
             sessions: 0,
             ask_again: None,
@@ -152,9 +153,8 @@ impl Engine {
                     front_end.ring_completed(port, tag, completed.result, completed.has_more);
                 }),
                 Owner::Wake => self.woken(completed.has_more),
-                // They are heard in every turn.
-                Owner::UpperLevels if completed.has_more || completed.result == Err(Errno::CANCELED) => {}
-                Owner::UpperLevels => self.core.watch_upper_levels(),
+                Owner::UpperLevels if completed.result == Err(Errno::CANCELED) => {}
+                Owner::UpperLevels => self.core.upper_levels_are_ready(completed.has_more),
                 Owner::Nobody => {}
             }
         }

@@ -49,12 +49,13 @@ pub trait BlockTags: Send {
 
 /// System calls and the page cache, as the engine's scheduler should hear of them.
 pub trait UpperLevels: Send {
-    /// Becomes readable when something happened, and stays so until [`turn`](Self::turn).
+    /// Becomes readable when something happened that shall not wait for the next turn.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// A turn of the engine: tell the scheduler what happened, let go on whom it releases, and do what it wishes. Must
-    /// not wait. Answers with the time at which to come again even if nothing happens.
-    fn turn(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time>;
+    /// not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers with the time at
+    /// which to come again even if nothing happens.
+    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time>;
 
     /// Another scheduler is in charge, which knows of no call and no page yet: who is held goes on.
     fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);

@@ -22,6 +22,14 @@ impl Class {
     /// Nobody said what the block is.
     pub const UNCLASSIFIED: Class = Class(0);
 
+    /// A journal's blocks (Differentiated Storage Services, table 2).
+    pub const JOURNAL: Class = Class(7);
+
+    /// Whether it is metadata in its place (the same table): superblock to directories.
+    pub const fn is_metadata(self) -> bool {
+        matches!(self.0, 1..=6)
+    }
+
     /// The class numbered `number`, if it is below 32.
     pub const fn new(number: u8) -> Option<Class> {
         if (number as usize) < CLASSES { Some(Class(number)) } else { None }

@@ -3,39 +3,26 @@
 //! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks, and
 //! each request finds its session idle, so that activation and deactivation are part of the cost.
 
+mod support;
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_core::*;
 use plimsoll_schedulers::zygaria::Zygaria;
-use std::hint::black_box;
+use support::{GAP, dispatch_and_complete, nvme, place};
 
 const SESSIONS_PER_POOL: usize = 100;
-/// Virtual time between two requests: 100,000 a second.
-const GAP: Span = Span::from_micros(10);
-
-fn device() -> DeviceProfile {
-    DeviceProfile {
-        name: "nvme".into(),
-        capacity_bytes: 1 << 40,
-        worst_case_runs_per_second: 200_000.0,
-        sequential_bytes_per_second: 3e9,
-        is_rotational: false,
-        outstanding_max: 64,
-    }
-}
 
 /// A scheduler and its sessions, a hundred to a pool; a third has a reserve, a third a limit that seldom holds.
 fn open(sessions: usize) -> (Zygaria, Vec<AccountId>) {
-    let device = device();
+    let device = nvme();
     let mut scheduler = Zygaria::new(&device);
     let root = AccountTree::new(device);
     scheduler.account_opened(Time::ZERO, root.get(AccountId::ROOT).unwrap());
     let mut number = 0;
     let mut open = |parent, kind, allocation| {
         number += 1;
-        let id = AccountId(number);
-        let account = Account { id, parent: Some(parent), name: number.to_string(), kind, allocation };
-        scheduler.account_opened(Time::ZERO, &account);
-        id
+        support::open(&mut scheduler, number, parent, kind, allocation);
+        AccountId(number)
     };
     let mut ids = Vec::new();
     for _ in 0..sessions.div_ceil(SESSIONS_PER_POOL) {
@@ -56,13 +43,9 @@ fn open(sessions: usize) -> (Zygaria, Vec<AccountId>) {
 
 /// One request through the scheduler: added, whatever is due dispatched, and completed.
 fn turn(scheduler: &mut Zygaria, now: Time, number: u64, session: AccountId) {
-    let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 40);
-    scheduler.request_added(now, BlockRequest::new(RequestId(number), session, Operation::Read, offset, 4096, now));
-    if let Dispatch::Now(request) = black_box(scheduler.next(now)) {
-        let (id, session) = (request.id, request.session);
-        let completion = Completion { id, session, runs: request.runs(), service: GAP, succeeded: true };
-        scheduler.request_completed(now, &completion);
-    }
+    let request = BlockRequest::new(RequestId(number), session, Operation::Read, place(number), 4096, now);
+    scheduler.request_added(now, request);
+    dispatch_and_complete(scheduler, now);
 }
 
 fn benches(criterion: &mut Criterion) {

@@ -18,22 +18,19 @@
 //!
 //! O(log accounts) an event, and for each cause of a request.
 
-mod member;
-mod paying;
 #[cfg(test)]
 mod tests;
 
-use crate::cost_model::{CostModel, DirtyModel};
-use crate::dirty_ledger::DirtyLedger;
-use crate::request_queues::RequestQueues;
+use crate::advances::Advances;
+use crate::anticipation::Anticipation;
+use crate::at_device::AtDevice;
+use crate::call_batch::CallBatch;
+use crate::mean_positioning::MeanPositioning;
+use crate::request_queues::{Queue, RequestQueues};
 use crate::stride::{Stride, passes};
-use member::{Batch, Gate, Member};
-use plimsoll_core::{
-    Account, AccountId, BlockRequest, Call, CallDecision, CallId, Completion, DeviceProfile, Dispatch,
-};
-use plimsoll_core::{FileId, Operation, PageEvent, Priority, RequestId, Scheduler, Span, Time, Wish};
+use plimsoll_core::{Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Class, Completion};
+use plimsoll_core::{DeviceProfile, Dispatch, FileId, Operation, PageEvent, Priority, Scheduler, Span, Time, Wish};
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 /// How long a disk stays with one account's reads, as time of the device in sequence. Half of a slice of CFQ
 /// (`cfq_slice_sync`): among readers of all levels, level 7 has its turn every 36 slices, two seconds.
@@ -47,28 +44,33 @@ const CREDIT_SLACKS: u64 = 2;
 pub const LEAD_MAX: Span = Span::from_secs(2);
 /// How long who had a read or an fsync still contends, on a disk (CFQ: `cfq_slice_idle`).
 const LINGER: Span = Span::from_millis(8);
-/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's throttling
-/// (`MAX_PAUSE`, 200 ms).
-const STALE: Span = Span::from_millis(500);
-/// How long a batch of fsyncs is gathered at the most: a process is back within some microseconds.
-const GATHER_MAX: Span = Span::from_micros(500);
-/// And at the most this part of the time that the last batch took.
-const GATHER_PART: u64 = 16;
 /// What fsyncs of a batch may cost together, as time of the device; twice as long the next batch waits for stragglers.
 const BATCH_MAX: Span = Span::from_millis(500);
-/// Superblock to directories (Differentiated Storage Services, table 2): read while a transaction is open, so that others
-/// may wait for them.
-const METADATA_CLASSES: RangeInclusive<u8> = 1..=6;
-/// The file that stands for the device: its pages are metadata blocks, which are charged when they are written.
-const METADATA: FileId = FileId(0);
 
-/// Lines of [`Stride`]: who contends, who waits with a read, and from here on with a call of each [`Gate`].
+/// Lines of [`Stride`]: who contends, who waits with a read, and from here on with a call of each queue.
 const CONTENDS: usize = 0;
 const READS: usize = 1;
 const CALLS: usize = 2;
-const SYNCS: usize = CALLS + Gate::Sync as usize;
+const SYNCS: usize = CALLS + SYNC;
 
-/// See the module's text.
+/// The queues of held calls: of those that change files, and of fsync and fdatasync.
+const MODIFY: usize = 0;
+const SYNC: usize = 1;
+
+/// What is known of an account.
+#[derive(Default)]
+struct Member {
+    reads: Queue,
+    reads_at_device: u32,
+    /// By queue: calls at the entry, with their deposits, and how many are under way.
+    held: [VecDeque<(CallId, u64)>; 2],
+    inside: [u32; 2],
+    /// Calls that changed files since the last commit.
+    joined: u64,
+    anticipation: Anticipation,
+}
+
+/// See the module's text. Costs are in normalised bytes.
 pub struct Afq {
     bytes_per_second: f64,
     outstanding_max: usize,
@@ -76,22 +78,17 @@ pub struct Afq {
     deposit_sync: u64,
     /// In passes.
     slack: u64,
-    /// What positioning costs a write, on average, normalised bytes.
-    positioning: f64,
     stride: Stride,
-    model: CostModel,
-    dirty_model: DirtyModel,
-    ledger: DirtyLedger,
-    /// Kept for its memory.
-    books_before: Vec<(AccountId, u64)>,
+    model: MeanPositioning,
+    advances: Advances,
     members: Vec<Member>,
     queues: RequestQueues,
     at_once: VecDeque<BlockRequest>,
-    reads_at_device: Vec<(RequestId, AccountId)>,
-    outstanding: u32,
+    /// Reads are noted.
+    at_device: AtDevice<AccountId>,
     /// Whose reads the disk is at, and the pass at which its slice ends.
     slice: Option<(AccountId, u64)>,
-    batch: Batch,
+    batch: CallBatch,
 }
 
 impl Afq {
@@ -99,26 +96,21 @@ impl Afq {
     pub fn new(device: &DeviceProfile) -> Afq {
         let bytes_per_second = device.sequential_bytes_per_second;
         let cost = |span: Span| (span.as_secs_f64() * bytes_per_second) as u64;
-        let run = bytes_per_second / device.worst_case_runs_per_second;
         Afq {
             bytes_per_second,
             outstanding_max: device.outstanding_max.max(1) as usize,
             linger: if device.is_rotational { LINGER } else { Span::ZERO },
-            deposit_sync: run as u64,
+            deposit_sync: (bytes_per_second / device.worst_case_runs_per_second) as u64,
             slack: passes(cost(SLACK)),
-            positioning: run,
             stride: Stride::new(CREDIT_SLACKS * cost(SLACK), cost(LEAD_MAX)),
-            model: CostModel::new(device),
-            dirty_model: DirtyModel::new(device),
-            ledger: DirtyLedger::default(),
-            books_before: Vec::new(),
+            model: MeanPositioning::new(device),
+            advances: Advances::new(device),
             members: Vec::new(),
             queues: RequestQueues::default(),
             at_once: VecDeque::new(),
-            reads_at_device: Vec::new(),
-            outstanding: 0,
+            at_device: AtDevice::default(),
             slice: None,
-            batch: Batch::default(),
+            batch: CallBatch::new(BATCH_MAX * 2),
         }
     }
 
@@ -129,7 +121,7 @@ impl Afq {
     fn member(&mut self, account: AccountId) -> &mut Member {
         while self.members.len() <= account.index() {
             self.stride.open(AccountId(self.members.len() as u32), Priority::default());
-            self.members.push(Member::new());
+            self.members.push(Member::default());
         }
         &mut self.members[account.index()]
     }
@@ -138,17 +130,11 @@ impl Afq {
     fn place(&mut self, now: Time, account: AccountId) {
         let linger = self.linger;
         let member = self.member(account);
-        member.contends_until = if member.is_waiting() {
-            Time::MAX
-        } else if member.inside[Gate::Modify as usize] > 0 {
-            member.wrote + STALE
-        } else if member.comes_back {
-            member.done + linger
-        } else {
-            Time::ZERO
-        };
-        let [modifies, syncs] = [Gate::Modify, Gate::Sync].map(|gate| member.is_holding(gate));
-        let stands = [member.contends_until > now, !member.reads.is_empty(), modifies, syncs];
+        let [modifies, syncs] = member.held.each_ref().map(|held| !held.is_empty());
+        let has_reads = !member.reads.is_empty();
+        let is_waiting = has_reads || member.reads_at_device > 0 || modifies || syncs || member.inside[SYNC] > 0;
+        member.anticipation.does(is_waiting, member.inside[MODIFY] > 0, linger);
+        let stands = [member.anticipation.contends_until() > now, has_reads, modifies, syncs];
         let lines = stands.iter().enumerate().map(|(line, &stands)| u8::from(stands) << line).sum();
         self.stride.stand_in(account, lines);
     }
@@ -156,7 +142,7 @@ impl Afq {
     /// Lets go of those who contend for nothing any more.
     fn expire(&mut self, now: Time) {
         while let Some(first) = self.stride.first(CONTENDS)
-            && self.members[first.index()].contends_until <= now
+            && self.members[first.index()].anticipation.contends_until() <= now
         {
             self.end_lingering(now, first, false);
             self.place(now, first);
@@ -164,51 +150,41 @@ impl Afq {
     }
 
     /// The account wants the disk again, or does not. If the disk was kept idle for it, it pays for that time.
-    fn end_lingering(&mut self, now: Time, account: AccountId, comes_back: bool) {
+    fn end_lingering(&mut self, now: Time, account: AccountId, wants_it: bool) {
         let is_reader = self.slice.is_some_and(|(reader, _)| reader == account);
         let (linger, is_waited_for) = (self.linger, is_reader || self.stride.first(CONTENDS) == Some(account));
-        let member = self.member(account);
-        let (was_lingering, away) = (member.is_lingering(), now.since(member.done));
-        member.comes_back = comes_back && (away <= linger || (member.comes_back && !was_lingering));
-        if was_lingering && is_waited_for && self.outstanding == 0 {
-            self.stride.charge(account, self.cost_of(away.min(linger)));
+        let lingered = self.member(account).anticipation.stop_lingering(now, wants_it, linger);
+        if let Some(lingered) = lingered.filter(|_| is_waited_for && self.at_device.is_empty()) {
+            self.stride.charge(account, self.cost_of(lingered));
         }
     }
 
-    fn deposit(&self, gate: Gate, call: &Call) -> u64 {
-        if gate == Gate::Sync { self.deposit_sync } else { call.length }
+    /// In which queue a call is held, and what it leaves as a deposit; `None` if it is never held.
+    fn gate(&self, call: &Call) -> Option<(usize, u64)> {
+        match call.kind {
+            CallKind::Read => None,
+            CallKind::Fsync | CallKind::Fdatasync => Some((SYNC, self.deposit_sync)),
+            _ => Some((MODIFY, call.length)),
+        }
     }
 
-    /// A call goes on.
-    fn go_on(&mut self, now: Time, account: AccountId, gate: Gate, deposit: u64) {
+    /// The account's first held call goes on; answers with it and its deposit.
+    fn release(&mut self, now: Time, account: AccountId, gate: usize) -> Option<(CallId, u64)> {
         let member = self.member(account);
-        member.inside[gate as usize] += 1;
-        member.deposit += deposit;
-        if gate == Gate::Modify {
-            member.joined += 1;
-        } else {
-            self.batch.began = if self.batch.inside == 0 { now } else { self.batch.began };
-            self.batch.inside += 1;
+        let (id, deposit) = member.held[gate].pop_front()?;
+        member.inside[gate] += 1;
+        match gate {
+            MODIFY => member.joined += 1,
+            _ => self.batch.entered(now),
         }
+        self.advances.deposit(account, deposit);
         self.stride.charge(account, deposit);
         self.place(now, account);
-    }
-
-    /// Lets the first held call of the account go on; answers with its deposit.
-    fn release(&mut self, now: Time, account: AccountId, gate: Gate, released: &mut Vec<CallId>) -> u64 {
-        let Some((id, deposit)) = self.member(account).held[gate as usize].pop_front() else { return 0 };
-        released.push(id);
-        self.go_on(now, account, gate, deposit);
-        deposit
-    }
-
-    /// When a batch of fsyncs may begin: if the last one is not back, at the latest.
-    fn batch_may_begin(&self) -> Time {
-        if self.batch.inside > 0 { self.batch.began + BATCH_MAX * 2 } else { self.batch.gathered }
+        Some((id, deposit))
     }
 
     fn release_syncs(&mut self, now: Time, released: &mut Vec<CallId>) {
-        if self.batch_may_begin() > now && self.stride.count(CONTENDS) > 1 {
+        if self.batch.next_at() > now && self.stride.count(CONTENDS) > 1 {
             return;
         }
         let (mut cost, cost_max) = (0, self.cost_of(BATCH_MAX));
@@ -216,8 +192,12 @@ impl Afq {
             && let Some(first) = self.stride.first(SYNCS)
             && self.stride.is_due(first, self.slack)
         {
-            self.batch.began = if cost == 0 { now } else { self.batch.began };
-            cost += self.release(now, first, Gate::Sync, released);
+            if cost == 0 {
+                self.batch.begin(now);
+            }
+            let Some((id, deposit)) = self.release(now, first, SYNC) else { return };
+            released.push(id);
+            cost += deposit;
         }
     }
 
@@ -234,24 +214,48 @@ impl Afq {
             if member.reads_at_device > 0 || self.stride.count(READS) == 0 {
                 return Err(Dispatch::Nothing);
             }
-            if member.is_lingering() && member.contends_until > now {
-                return Err(Dispatch::NotBefore(member.contends_until));
+            let until = member.anticipation.contends_until();
+            if member.anticipation.is_lingering() && until > now {
+                return Err(Dispatch::NotBefore(until));
             }
             self.end_lingering(now, reader, false);
             self.place(now, reader);
         }
         let first = self.stride.first(READS).ok_or(Dispatch::Nothing)?;
         if !self.stride.is_due(first, self.slack) {
-            if self.outstanding > 0 {
+            if !self.at_device.is_empty() {
                 return Err(Dispatch::Nothing);
             }
-            let before = self.stride.first(CONTENDS).map(|before| &self.members[before.index()]);
+            let before = self.stride.first(CONTENDS).map(|before| &self.members[before.index()].anticipation);
             if let Some(before) = before.filter(|before| before.is_lingering()) {
-                return Err(Dispatch::NotBefore(before.contends_until));
+                return Err(Dispatch::NotBefore(before.contends_until()));
             }
         }
         self.slice = Some((first, self.stride.pass_after(first, self.cost_of(SLICE))));
         Ok(first)
+    }
+
+    /// Charges what the account has not left as a deposit.
+    fn pay(&mut self, account: AccountId, cost: u64) {
+        self.stride.charge(account, self.advances.spend(account, cost));
+    }
+
+    /// A request goes to the device: its causes pay. A commit is shared by the calls that joined it.
+    fn charge(&mut self, request: &BlockRequest) {
+        let cost = self.model.cost(request);
+        if request.causes.is_empty() {
+            return self.pay(request.session, cost);
+        }
+        let is_journal = request.class == Class::JOURNAL;
+        let mut parts = |account| if is_journal { self.member(account).joined.max(1) } else { 1 };
+        let total: u64 = request.causes.iter().map(&mut parts).sum();
+        for cause in request.causes.iter() {
+            let parts = if is_journal { self.member(cause).joined.max(1) } else { 1 };
+            self.pay(cause, cost * parts / total);
+            if is_journal && request.is_forced {
+                self.member(cause).joined = 0;
+            }
+        }
     }
 }
 
@@ -270,46 +274,40 @@ impl Scheduler for Afq {
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        *self.member(account) = Member::new();
+        *self.member(account) = Member::default();
+        self.advances.forget(account);
         self.stride.close(account);
     }
 
     fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
-        let Some(gate) = Gate::of(call.kind) else { return CallDecision::Admit };
+        let Some((gate, deposit)) = self.gate(call) else { return CallDecision::Admit };
         self.expire(now);
-        let (account, deposit) = (call.account, self.deposit(gate, call));
-        if gate == Gate::Sync {
+        let account = call.account;
+        if gate == SYNC {
             self.end_lingering(now, account, true);
         }
-        self.member(account).held[gate as usize].push_back((call.id, deposit));
+        self.member(account).held[gate].push_back((call.id, deposit));
         self.place(now, account);
         let may_go_on = match gate {
-            Gate::Modify => self.stride.is_due(account, self.slack),
-            Gate::Sync => self.stride.count(CONTENDS) == 1,
+            MODIFY => self.stride.is_due(account, self.slack),
+            _ => self.stride.count(CONTENDS) == 1,
         };
-        let held = &mut self.member(account).held[gate as usize];
-        if held.len() > 1 || !may_go_on {
+        if !may_go_on || self.member(account).held[gate].len() > 1 {
             return CallDecision::Hold;
         }
-        held.pop_back();
-        self.go_on(now, account, gate, deposit);
+        self.release(now, account, gate);
         CallDecision::Admit
     }
 
     fn call_returned(&mut self, now: Time, call: &Call) {
-        let Some(gate) = Gate::of(call.kind) else { return };
-        let deposit = self.deposit(gate, call);
+        let Some((gate, deposit)) = self.gate(call) else { return };
         let member = self.member(call.account);
-        member.inside[gate as usize] -= 1;
-        let left = deposit.min(member.deposit);
-        member.deposit -= left;
-        if gate == Gate::Sync {
-            member.done = now;
-            self.batch.inside -= 1;
-            let took = now.since(self.batch.began).as_nanos();
-            self.batch.gathered = now + Span::from_nanos(took / GATHER_PART).min(GATHER_MAX);
+        member.inside[gate] -= 1;
+        if gate == SYNC {
+            member.anticipation.was_served(now);
+            self.batch.left(now);
         }
-        self.stride.refund(call.account, left);
+        self.stride.refund(call.account, self.advances.withdraw(call.account, deposit));
         self.place(now, call.account);
     }
 
@@ -321,7 +319,7 @@ impl Scheduler for Afq {
         while let Some(first) = self.stride.first(CALLS)
             && self.stride.is_due(first, self.slack)
         {
-            self.release(now, first, Gate::Modify, released);
+            released.extend(self.release(now, first, MODIFY).map(|(id, _)| id));
         }
         self.release_syncs(now, released);
     }
@@ -329,23 +327,34 @@ impl Scheduler for Afq {
     fn wishes(&mut self, now: Time, wishes: &mut Vec<Wish>) {
         let has_syncs = self.stride.count(SYNCS) > 0;
         if has_syncs || self.stride.count(CALLS) > 0 {
-            let contends = self.stride.first(CONTENDS).map(|first| self.members[first.index()].contends_until);
-            let times = [contends, has_syncs.then(|| self.batch_may_begin())].into_iter().flatten();
+            let contends =
+                self.stride.first(CONTENDS).map(|first| self.members[first.index()].anticipation.contends_until());
+            let times = [contends, has_syncs.then(|| self.batch.next_at())].into_iter().flatten();
             wishes.extend(times.filter(|&at| at > now && at < Time::MAX).min().map(Wish::WakeAt));
         }
     }
 
     fn pages_dirtied(&mut self, now: Time, event: &PageEvent) {
-        self.charge_dirty(now, event);
+        // Only what was clean: a file's times change with every write, and the disk is not asked for more.
+        let was_clean = event.previous.is_empty();
+        let cost = self.advances.pages_dirtied(event);
+        for cause in event.causes.iter().filter(|_| was_clean) {
+            self.member(cause).anticipation.has_written(now);
+            // Metadata blocks are charged when they are written.
+            if event.file != FileId::DEVICE {
+                self.pay(cause, cost);
+                self.place(now, cause);
+            }
+        }
     }
 
     fn pages_freed(&mut self, _now: Time, event: &PageEvent) {
-        self.forgive_freed(event);
+        self.advances.pages_freed(event, |account, cost| self.stride.refund(account, cost));
     }
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
         let session = request.session;
-        if request.operation != Operation::Read || METADATA_CLASSES.contains(&request.class.number()) {
+        if request.operation != Operation::Read || request.class.is_metadata() {
             return self.at_once.push_back(request);
         }
         self.expire(now);
@@ -356,11 +365,12 @@ impl Scheduler for Afq {
 
     fn next(&mut self, now: Time) -> Dispatch {
         if let Some(request) = self.at_once.pop_front() {
-            self.outstanding += 1;
-            self.charge_write(&request);
+            self.at_device.dispatched(request.id, None);
+            self.advances.request_added(&request, |account, cost| self.stride.refund(account, cost));
+            self.charge(&request);
             return Dispatch::Now(request);
         }
-        if self.reads_at_device.len() >= self.outstanding_max || self.stride.count(READS) == 0 {
+        if self.at_device.noted() >= self.outstanding_max || self.stride.count(READS) == 0 {
             return Dispatch::Nothing;
         }
         self.expire(now);
@@ -371,21 +381,17 @@ impl Scheduler for Afq {
         let member = &mut self.members[reader.index()];
         let Some(request) = self.queues.pop(&mut member.reads) else { return Dispatch::Nothing };
         member.reads_at_device += 1;
-        self.outstanding += 1;
-        self.reads_at_device.push((request.id, reader));
+        self.at_device.dispatched(request.id, Some(reader));
         self.charge(&request);
         self.place(now, reader);
         Dispatch::Now(request)
     }
 
     fn request_completed(&mut self, now: Time, completion: &Completion) {
-        self.outstanding -= 1;
-        let place = self.reads_at_device.iter().position(|(id, _)| *id == completion.id);
-        if let Some(place) = place {
-            let (_, reader) = self.reads_at_device.swap_remove(place);
+        if let Some(reader) = self.at_device.completed(completion.id) {
             let member = self.member(reader);
             member.reads_at_device -= 1;
-            member.done = now;
+            member.anticipation.was_served(now);
             self.place(now, reader);
         }
     }

@@ -4,9 +4,12 @@
 //! `docs/schedulers/`; the conformance suite then holds it to the laws that its line promises. The small files beside the
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
+pub mod advances;
 pub mod afq;
+pub mod anticipation;
 pub mod at_device;
 pub mod block_deadline;
+pub mod call_batch;
 pub mod cfq;
 pub mod cost_model;
 pub mod deadline_book;
@@ -18,6 +21,7 @@ pub mod flush_queue;
 pub mod keyed_slab;
 pub mod location_queues;
 pub mod mean_deviation;
+pub mod mean_positioning;
 pub mod min_tree;
 pub mod noop;
 mod registry;

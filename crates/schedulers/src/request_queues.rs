@@ -31,6 +31,12 @@ impl Queue {
     }
 }
 
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue::EMPTY
+    }
+}
+
 /// The shared array. Push and pop are O(1) and allocate only while the number of queued requests is a new record.
 #[derive(Default)]
 pub struct RequestQueues {

@@ -15,7 +15,9 @@
 //! | an idle writer contends for ever | `a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long` | |
 
 use super::*;
-use plimsoll_core::{AccountKind, Allocation, CallKind, CauseSet, Class, ThreadId};
+use crate::anticipation::STALE;
+use crate::call_batch::GATHER_MAX;
+use plimsoll_core::{AccountKind, Allocation, CauseSet, RequestId, ThreadId};
 
 const HIGH: AccountId = AccountId(1);
 const LOW: AccountId = AccountId(2);
@@ -127,7 +129,7 @@ fn a_commit_is_paid_by_the_calls_that_joined_it() {
         bench.afq.call_returned(Time::ZERO, &call);
     }
     let causes: CauseSet = [HIGH, LOW].into_iter().collect();
-    let class = Class::new(7).unwrap();
+    let class = Class::JOURNAL;
     let log = |request| BlockRequest { causes: causes.clone(), class, length: 64 << 10, is_sync: true, ..request };
     bench.dispatch(Time::ZERO, log);
     let (high, low) = (bench.paid(HIGH), bench.paid(LOW));
@@ -173,15 +175,15 @@ fn who_dirties_owes_until_it_is_written() {
         length: MIB as u32,
         ..request
     });
-    let positioning = bench.afq.positioning as u64;
+    let positioning = bench.afq.model.mean();
     let (paid, expected) = (bench.paid(LOW), owed / 4 * 3 + MIB + positioning);
     assert!(paid.abs_diff(expected) < MIB / 16, "a quarter is written, at its price: {paid}, {expected}");
-    assert!(bench.afq.members[LOW.index()].owed.abs_diff(owed / 4 * 3) < 64);
+    assert!(bench.afq.advances.paid_for_dirty(LOW).abs_diff(owed / 4 * 3) < 64);
     let event = PageEvent { file, offset: MIB, length: 3 * MIB, causes: causes.clone(), previous: causes };
     bench.afq.pages_freed(Time::ZERO, &event);
     let paid = bench.paid(LOW);
     assert!(paid.abs_diff(MIB + positioning) < MIB / 16, "what is never written is not paid: {paid}");
-    assert_eq!(bench.afq.members[LOW.index()].owed, 0);
+    assert_eq!(bench.afq.advances.paid_for_dirty(LOW), 0);
 }
 
 #[test]
@@ -235,7 +237,7 @@ fn a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long() {
     bench.dirty(HIGH, 0, 4096, CauseSet::of(HIGH));
     // Nor do the file's times, which change with every call.
     let (causes, previous) = (CauseSet::of(HIGH), CauseSet::of(HIGH));
-    bench.afq.pages_dirtied(at_ms(2), &PageEvent { file: METADATA, offset: 0, length: 4096, causes, previous });
+    bench.afq.pages_dirtied(at_ms(2), &PageEvent { file: FileId::DEVICE, offset: 0, length: 4096, causes, previous });
     let wake_at = bench.wake_at(at_ms(2)).expect("somebody is held for nothing under way");
     assert_eq!(wake_at, at_ms(0) + STALE);
     assert_eq!(bench.released(wake_at), vec![low.id]);

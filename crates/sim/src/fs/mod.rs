@@ -107,7 +107,7 @@ pub mod class {
     /// Directories.
     pub const DIRECTORY: Class = class(6);
     /// The journal.
-    pub const JOURNAL: Class = class(7);
+    pub const JOURNAL: Class = Class::JOURNAL;
     /// Files of at most 4 KiB; the next ten classes each allow four times as much, the last any size.
     const FILE_SMALLEST: u8 = 8;
     const FILE_LARGEST: u8 = 18;

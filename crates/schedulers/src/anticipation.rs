@@ -1,0 +1,118 @@
+//! Whether somebody who has nothing under way will want the disk again at once (anticipatory scheduling: Iyer and Druschel,
+//! SOSP 2001).
+//!
+//! **Intuition.** Who reads a file, or syncs one, asks for the next block right after he has the last one. In between he
+//! wants nothing, and a disk that turns to others then goes there and back for each of his blocks. **Rule.** Who was served
+//! contends for a moment more: he *lingers*. Who is waiting contends in any case, and who is in a call that writes as
+//! long as he makes clean pages dirty. **Complication.** Who did not come back in time is not waited for until he has
+//! been back soon once more.
+//!
+//! All is O(1).
+
+use plimsoll_core::{Span, Time};
+
+/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's throttling
+/// (`MAX_PAUSE`, 200 ms).
+pub const STALE: Span = Span::from_millis(500);
+
+/// What is known of somebody; he does nothing at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anticipation {
+    contends_until: Time,
+    is_writing: bool,
+    /// When he last made something dirty that was clean, and when he was last served.
+    wrote: Time,
+    served: Time,
+    /// Whether he came back soon the last time.
+    comes_back: bool,
+}
+
+impl Anticipation {
+    /// Until when he contends, if nothing happens; [`Time::MAX`] while he waits.
+    pub fn contends_until(&self) -> Time {
+        self.contends_until
+    }
+
+    /// Whether he has nothing under way, and contends, if he does, because he will come back.
+    pub fn is_lingering(&self) -> bool {
+        self.contends_until < Time::MAX && !self.is_writing
+    }
+
+    /// He made something dirty that was clean.
+    pub fn has_written(&mut self, now: Time) {
+        self.wrote = now;
+    }
+
+    /// He was served.
+    pub fn was_served(&mut self, now: Time) {
+        self.served = now;
+    }
+
+    /// What he does now: whether he waits for the disk, and whether he is in a call that writes.
+    pub fn does(&mut self, is_waiting: bool, is_writing: bool, linger: Span) {
+        self.is_writing = is_writing;
+        self.contends_until = match (is_waiting, is_writing) {
+            (true, _) => Time::MAX,
+            (_, true) => self.wrote + STALE,
+            _ if self.comes_back => self.served + linger,
+            _ => Time::ZERO,
+        };
+    }
+
+    /// He wants the disk again, or is waited for no longer; answers with how long he was, if he was lingering.
+    pub fn stop_lingering(&mut self, now: Time, wants_it: bool, linger: Span) -> Option<Span> {
+        let (was_lingering, away) = (self.is_lingering(), now.since(self.served));
+        self.comes_back = wants_it && (away <= linger || (self.comes_back && !was_lingering));
+        was_lingering.then_some(away.min(linger))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Breaks that were planted, and that turned the test red: nobody is forgotten who did not come back; who waits
+    //! contends for as long as who lingers.
+
+    use super::*;
+
+    const LINGER: Span = Span::from_millis(8);
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Span::from_millis(milliseconds)
+    }
+
+    /// He asks for something at one time and has it at another; answers with how long he was waited for, and until when he
+    /// will be.
+    fn serve(him: &mut Anticipation, from: u64, to: u64) -> (Option<Span>, Time) {
+        let waited = him.stop_lingering(at(from), true, LINGER);
+        him.does(true, false, LINGER);
+        assert_eq!((him.contends_until(), him.is_lingering()), (Time::MAX, false));
+        him.was_served(at(to));
+        him.does(false, false, LINGER);
+        (waited, him.contends_until())
+    }
+
+    #[test]
+    fn who_comes_back_soon_is_waited_for_until_he_does_not() {
+        let mut him = Anticipation::default();
+        assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "nobody knows him");
+        assert_eq!(serve(&mut him, 115, 120), (Some(Span::from_millis(5)), at(128)));
+        assert_eq!(him.stop_lingering(at(128), false, LINGER), Some(LINGER));
+        him.does(false, false, LINGER);
+        assert_eq!(him.contends_until(), Time::ZERO);
+        assert_eq!(serve(&mut him, 200, 210).1, Time::ZERO, "he was away for long");
+        assert_eq!(serve(&mut him, 211, 212).1, at(220));
+    }
+
+    #[test]
+    fn a_writer_contends_while_it_dirties_clean_pages() {
+        let mut him = Anticipation::default();
+        him.has_written(at(50));
+        him.does(false, true, LINGER);
+        assert_eq!((him.contends_until(), him.is_lingering()), (at(50) + STALE, false));
+        him.has_written(at(60));
+        him.does(true, true, LINGER);
+        assert_eq!(him.contends_until(), Time::MAX);
+        him.does(false, false, LINGER);
+        assert_eq!((him.contends_until(), him.is_lingering()), (Time::ZERO, true));
+    }
+}

@@ -354,6 +354,9 @@ pub enum SchedulerCommand {
     List(OutputArguments),
 }
 
+/// Makes this program a process of a live run.
+pub const LIVE_PROCESS: &str = "live-process";
+
 /// `plimsoll scenario ...`.
 #[derive(Debug, Subcommand)]
 pub enum ScenarioCommand {
@@ -376,6 +379,9 @@ pub enum ScenarioCommand {
 Any key of the file can be set (docs/scenarios.md). With --out the folder gets NAME.svg, NAME.json and report.html.
 Exit code 1 if a claim does not hold; 2 if the scenario or an argument is wrong; 3 if it was not run.")]
     Run(ScenarioRunArguments),
+    /// A process of a live run; its host starts it
+    #[command(name = LIVE_PROCESS, hide = true)]
+    LiveProcess,
 }
 
 /// Arguments of `plimsoll scenario show`.

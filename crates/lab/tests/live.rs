@@ -1,6 +1,6 @@
 //! The live host: what it refuses, what it measures, and that it leaves nothing behind.
 
-use plimsoll_lab::host::live::LiveHost;
+use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::results::RunResult;
 use plimsoll_lab::scenario::{self, Setup};
@@ -17,6 +17,9 @@ const KNOBS: [&str; 6] = [
     "dirty_writeback_centisecs",
 ];
 
+/// Makes a child of this binary a process of a scenario.
+const PROCESS_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_PROCESS";
+
 /// A scenario of two seconds on ext4, whose limits of dirty memory differ from any default.
 fn setup(machine: &str, rest: &str) -> Setup {
     let text = format!(
@@ -31,8 +34,24 @@ fn setup(machine: &str, rest: &str) -> Setup {
 const EXT4: &str = "scheduler = \"noop\"\nfile_system = \"ext4\"\nvolume = \"512MiB\"";
 const APPEND: &str = "[process.p]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
 
+/// Not a test by itself: the processes of the scenarios below.
+#[test]
+fn process_of_a_scenario() {
+    if std::env::var_os(PROCESS_VARIABLE).is_some() {
+        serve_process().unwrap();
+    }
+}
+
+fn host(stop: Arc<AtomicBool>) -> LiveHost {
+    // env(1) becomes this binary, which then is such a process.
+    let binary = std::env::current_exe().unwrap().into_os_string();
+    let variable = format!("{PROCESS_VARIABLE}=1").into();
+    let arguments = vec![variable, binary, "--exact".into(), "process_of_a_scenario".into()];
+    LiveHost::new(ProcessProgram { path: "env".into(), arguments }, stop)
+}
+
 fn run(setup: &Setup) -> Result<RunResult, HostError> {
-    LiveHost::default().run(setup, 1)
+    host(Arc::default()).run(setup, 1)
 }
 
 fn knobs() -> Vec<String> {
@@ -116,7 +135,7 @@ fn it_measures_real_calls_and_puts_everything_back() {
         }
         watched.store(true, Ordering::Relaxed);
     });
-    let result = LiveHost::new(stop).run(&setup(EXT4, APPEND), 1);
+    let result = host(stop).run(&setup(EXT4, APPEND), 1);
     watcher.join().unwrap();
     assert_eq!(result.err(), Some(HostError::Failed("interrupted".to_owned())));
     assert_eq!((knobs(), mounts()), (before.clone(), 0), "after Ctrl-C");

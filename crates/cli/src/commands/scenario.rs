@@ -1,14 +1,14 @@
 //! `plimsoll scenario list`, `show` and `run`.
 
 use super::{print, print_json};
-use crate::arguments::{ScenarioCommand, ScenarioRunArguments};
+use crate::arguments::{LIVE_PROCESS, ScenarioCommand, ScenarioRunArguments};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Allocation, ByteCount, Rate, Span};
 use plimsoll_lab::claim::readable;
 use plimsoll_lab::experiment::{self, Report};
-use plimsoll_lab::host::live::LiveHost;
+use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::scenario::{
@@ -38,6 +38,7 @@ pub(super) fn run(command: &ScenarioCommand) -> Outcome {
         ScenarioCommand::List(output) => list(output.json),
         ScenarioCommand::Show(arguments) => show(&scenario::load(&arguments.name, &arguments.set)?),
         ScenarioCommand::Run(arguments) => run_scenarios(arguments),
+        ScenarioCommand::LiveProcess => serve_process().map_err(Failure::Failed),
     }
 }
 
@@ -223,7 +224,7 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
             .map_err(|error| Failure::BadInput(format!("--out {}: {error}", folder.display())))?;
     }
     let is_quiet = arguments.json.as_deref().is_some_and(|file| file == Path::new(STDOUT));
-    let live = LiveHost::new(stop_on_signals(arguments)?);
+    let live = LiveHost::new(this_program(), stop_on_signals(arguments)?);
     let host: &dyn Host = if arguments.host == live.name() { &live } else { &SimHost };
     let mut reports = Vec::new();
     for scenario in scenarios {
@@ -241,6 +242,11 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
         write_folder(folder, &reports)?;
     }
     verdict(&reports)
+}
+
+/// What becomes a process of a live run: this very program, also if its file has been replaced since.
+fn this_program() -> ProcessProgram {
+    ProcessProgram { path: "/proc/self/exe".into(), arguments: vec!["scenario".into(), LIVE_PROCESS.into()] }
 }
 
 /// Set on Ctrl-C where a run leaves something to put away; elsewhere Ctrl-C just ends the process.

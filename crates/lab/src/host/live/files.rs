@@ -1,22 +1,19 @@
 //! What workloads find: folders and files, on the device and out of the page cache.
 
-use super::disk::Disk;
-use super::{HostError, failed, interrupted};
-use crate::scenario::ProcessSetup;
 use plimsoll_workloads::{Before, DirectoryIndex, FileIndex, Plan};
 use rustix::fs::Advice;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Files are filled in pieces of this many bytes: large enough that the call does not matter.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Makes what `plan` wants to find below `folder`. Files with data are written, not only allocated: an extent that was
 /// never written reads as zero without the device, and its first write changes metadata.
-pub(super) fn prepare(folder: &Path, plan: &Plan, stop: &AtomicBool) -> Result<(), HostError> {
-    let made = |path: &Path, result: std::io::Result<()>| result.map_err(|error| failed(path.display(), error));
+pub(super) fn prepare(folder: &Path, plan: &Plan) -> Result<(), String> {
+    let made =
+        |path: &Path, result: std::io::Result<()>| result.map_err(|error| format!("{}: {error}", path.display()));
     made(folder, std::fs::create_dir(folder))?;
     for number in 0..plan.directory_count() {
         let path = folder.join(plan.directory(DirectoryIndex(number)));
@@ -32,7 +29,7 @@ pub(super) fn prepare(folder: &Path, plan: &Plan, stop: &AtomicBool) -> Result<(
         let fill = || {
             let mut file = File::create_new(&path)?;
             let mut left = spec.bytes;
-            while left > 0 && !stop.load(Ordering::Relaxed) {
+            while left > 0 {
                 let length = left.min(PIECE_BYTES as u64);
                 file.write_all(&piece[..length as usize])?;
                 left -= length;
@@ -40,25 +37,21 @@ pub(super) fn prepare(folder: &Path, plan: &Plan, stop: &AtomicBool) -> Result<(
             file.sync_all()
         };
         made(&path, fill())?;
-        if stop.load(Ordering::Relaxed) {
-            return Err(interrupted());
-        }
     }
     Ok(())
 }
 
 /// Writes everything back and drops the files' pages: nobody starts with what the preparation left in memory.
-pub(super) fn settle(disk: &Disk, plans: &[(&ProcessSetup, Plan)]) -> Result<(), HostError> {
-    let root = File::open(disk.folder()).map_err(|error| failed(disk.folder().display(), error))?;
-    rustix::fs::syncfs(&root).map_err(|error| failed("sync the file system", error))?;
-    for (process, plan) in plans {
-        for number in 0..plan.file_count() {
-            let spec = plan.file(FileIndex(number));
-            if spec.before == Before::Filled {
-                let path = disk.folder().join(&process.name).join(&spec.path);
-                let file = File::open(&path).map_err(|error| failed(path.display(), error))?;
-                rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(path.display(), error))?;
-            }
+pub(super) fn settle(folder: &Path, plan: &Plan) -> Result<(), String> {
+    let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let root = File::open(folder).map_err(|error| named(folder, error))?;
+    rustix::fs::syncfs(&root).map_err(|error| named(folder, error.into()))?;
+    for number in 0..plan.file_count() {
+        let spec = plan.file(FileIndex(number));
+        if spec.before == Before::Filled {
+            let path = folder.join(&spec.path);
+            let file = File::open(&path).map_err(|error| named(&path, error))?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| named(&path, error.into()))?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! The laboratory in real time: the same setup with real threads on a real file system.
+//! The laboratory in real time: the same setup with real processes on a real file system.
 //!
 //! ```text
-//!   threads of the workloads: pread, pwrite, fsync, ...
+//!   processes of the scenario, their threads: pread, pwrite, fsync, ...
 //!      ext4 or XFS  ->  loop device  ->  FUSE  ->  engine: the scenario's scheduler, the device's model in real time
 //! ```
 //!
@@ -15,19 +15,26 @@
 //! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
 
 mod clock;
+mod crew;
 mod disk;
 mod files;
 mod knobs;
+mod process;
 mod runner;
 mod tally;
+
+pub use process::serve_process;
 
 use super::{Host, HostError};
 use crate::results::RunResult;
 use crate::scenario::{ProcessSetup, Setup};
+use crew::Crew;
 use disk::Disk;
 use plimsoll_core::{Allocation, ByteCount, Span};
 use plimsoll_workloads::Plan;
-use runner::Crew;
+use process::Job;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,9 +52,18 @@ const LATE_REPLIES_PART_MAX: u64 = 10;
 /// Schedulers that decide at system calls.
 const NEED_CALLS: &[&str] = &["scs_token"];
 
-/// Real threads on a real file system.
-#[derive(Default)]
+/// The program that becomes a process of a scenario: with these arguments it calls [`serve_process`].
+#[derive(Clone, Debug)]
+pub struct ProcessProgram {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What makes a process of it.
+    pub arguments: Vec<OsString>,
+}
+
+/// Real processes on a real file system.
 pub struct LiveHost {
+    program: ProcessProgram,
     /// Somebody pressed Ctrl-C.
     stop: Arc<AtomicBool>,
     /// What is worth knowing about the runs. Held during a run: each has the machine for itself.
@@ -55,9 +71,9 @@ pub struct LiveHost {
 }
 
 impl LiveHost {
-    /// A host whose runs end, and are put away, when `stop` is set.
-    pub fn new(stop: Arc<AtomicBool>) -> LiveHost {
-        LiveHost { stop, notes: Mutex::default() }
+    /// A host whose processes are `program`, and whose runs end, and are put away, when `stop` is set.
+    pub fn new(program: ProcessProgram, stop: Arc<AtomicBool>) -> LiveHost {
+        LiveHost { program, stop, notes: Mutex::default() }
     }
 
     /// What is worth knowing about the runs so far, a line each.
@@ -77,16 +93,17 @@ impl Host for LiveHost {
             return Err(interrupted());
         }
         let allocation = check(setup).map_err(HostError::NotRun)?;
-        let plans: Vec<(&ProcessSetup, Plan)> = setup.processes.iter().map(|one| (one, plan(one, seed))).collect();
+        let plans: Vec<Plan> = setup.processes.iter().map(|one| one.workload.plan(plan_seed(one, seed))).collect();
         let bytes = volume_bytes(setup.machine.volume_bytes, &plans).map_err(HostError::NotRun)?;
         // Knobs are global: they are put back before the disk goes, whatever happens.
         let disk = Disk::build(&setup.machine, allocation, bytes, seed)?;
         let _knobs = knobs::Knobs::set(&setup.machine.config, disk.folder())?;
-        for (process, plan) in &plans {
-            files::prepare(&disk.folder().join(&process.name), plan, &self.stop)?;
+        let mut crew = Crew::default();
+        for process in &setup.processes {
+            crew.add(&self.program, &job(process, seed, &disk), &self.stop)?;
         }
-        files::settle(&disk, &plans)?;
-        let (result, late_seconds) = measure(&disk, setup, &plans, &self.stop)?;
+        let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
+        let (result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
         if late_seconds > 0 {
             notes.push(format!(
                 "seed {seed}: {late_seconds} seconds in which the emulated device answered late were left out"
@@ -105,9 +122,19 @@ fn failed(doing: impl std::fmt::Display, error: impl std::fmt::Display) -> HostE
 }
 
 /// Each process draws from a stream of its own, as on the simulator.
-fn plan(process: &ProcessSetup, seed: u64) -> Plan {
+fn plan_seed(process: &ProcessSetup, seed: u64) -> u64 {
     let name = process.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    process.workload.plan(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name)
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name
+}
+
+fn job(process: &ProcessSetup, seed: u64, disk: &Disk) -> Job {
+    Job {
+        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        name: process.name.clone(),
+        workload: process.workload.to_string(),
+        seed: plan_seed(process, seed),
+        folder: disk.folder().join(&process.name),
+    }
 }
 
 /// What the mount's account is promised; or why the setup cannot be run here.
@@ -138,9 +165,9 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
 }
 
 /// Bytes of the volume: as the scenario says, or what its files need.
-fn volume_bytes(wanted: Option<u64>, plans: &[(&ProcessSetup, Plan)]) -> Result<u64, String> {
+fn volume_bytes(wanted: Option<u64>, plans: &[Plan]) -> Result<u64, String> {
     let of_plan = |plan: &Plan| (0..plan.file_count()).map(|n| plan.file(plimsoll_workloads::FileIndex(n)).bytes).sum();
-    let files: u64 = plans.iter().map(|(_, plan)| -> u64 { of_plan(plan) }).sum();
+    let files: u64 = plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum();
     let bytes = wanted.unwrap_or((files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20));
     let (needed, allowed) = (ByteCount(bytes), ByteCount(VOLUME_BYTES_MAX));
     if bytes > VOLUME_BYTES_MAX {
@@ -155,21 +182,21 @@ fn volume_bytes(wanted: Option<u64>, plans: &[(&ProcessSetup, Plan)]) -> Result<
     }
 }
 
-/// Runs the threads until there are as many seconds that count as the setup asks for; answers with how many did not.
+/// Runs the processes until there are as many seconds that count as the setup asks for; answers with how many did not.
 fn measure(
     disk: &Disk,
     setup: &Setup,
-    plans: &[(&ProcessSetup, Plan)],
-    stop: &Arc<AtomicBool>,
+    mut crew: Crew,
+    is_timed: bool,
+    stop: &AtomicBool,
 ) -> Result<(RunResult, u64), HostError> {
     let wanted = setup.duration.as_secs_f64().ceil() as u64;
-    let is_timed = plans.iter().any(|(_, plan)| plan.active() != (Span::ZERO..Span::MAX));
     let patience = if is_timed { wanted } else { wanted * PATIENCE_FACTOR };
-    let crew = Crew::start(disk, plans)?;
+    let origin = crew.start()?;
     let (mut counts, mut busy_samples, mut samples) = (Vec::new(), 0, 0);
     let mut before = disk.emulation()?;
     while counts.iter().filter(|&&counts| counts).count() < wanted as usize && (counts.len() as u64) < patience {
-        let end = crew.origin() + Span::from_secs(counts.len() as u64 + 1);
+        let end = origin + Span::from_secs(counts.len() as u64 + 1);
         while clock::now() < end && !crew.has_failed() {
             if stop.load(Ordering::Relaxed) {
                 return crew.finish().and(Err(interrupted()));
@@ -186,7 +213,7 @@ fn measure(
         before = now;
     }
     let late = counts.iter().filter(|&&counts| !counts).count() as u64;
-    let done = crew.finish()?;
+    let log = crew.finish()?;
     if counts.len() as u64 - late < wanted {
         return Err(HostError::NotRun(format!(
             "this machine was too busy to emulate {}: of {} seconds {late} were late",
@@ -199,8 +226,8 @@ fn measure(
     }
     let result = RunResult {
         hash: None,
-        cpu_cores: done.processor.as_secs_f64() / counts.len() as f64,
-        sources: done.sources(&counts),
+        cpu_cores: log.processor().as_secs_f64() / counts.len() as f64,
+        sources: log.sources(&counts),
         device_busy: busy_samples as f64 / f64::from(samples.max(1)),
         ..RunResult::default()
     };

@@ -1,13 +1,11 @@
 //! Threads: the steps of a workload as system calls.
 
-use super::disk::Disk;
+use super::clock;
 use super::tally::Tally;
-use super::{HostError, clock, failed};
-use crate::results::Source;
-use crate::scenario::ProcessSetup;
 use plimsoll_core::{Span, Time};
 use plimsoll_workloads::{Action, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread, ThreadSpec};
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -27,19 +25,18 @@ const FILL: u8 = 0xA5;
 /// Mode that is set where attributes change: what a new file has anyway.
 const MODE: u32 = 0o644;
 
-/// All threads of a run.
-pub(super) struct Crew {
-    origin: Time,
-    processes: Vec<(String, Arc<Shared>)>,
+/// The threads of a process.
+pub(super) struct Team {
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    is_over: Arc<AtomicBool>,
 }
 
-/// What a crew did.
+/// What a team did.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
-    tallies: Vec<(String, Tally)>,
-    /// Processor time of all threads.
-    pub(super) processor: Span,
+    pub(super) tally: Tally,
+    /// Processor time of all threads, nanoseconds.
+    pub(super) processor_ns: u64,
 }
 
 /// What the threads of a process share.
@@ -50,7 +47,7 @@ struct Shared {
     origin: Time,
     steps_origin: Time,
     stop: Time,
-    is_over: Arc<AtomicBool>,
+    is_over: AtomicBool,
     posts: Mutex<BTreeMap<u8, Post>>,
     posted: Condvar,
     outcome: Mutex<Outcome>,
@@ -76,78 +73,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Crew {
-    /// Starts every thread of every process.
-    pub(super) fn start(disk: &Disk, plans: &[(&ProcessSetup, Plan)]) -> Result<Crew, HostError> {
-        let (origin, is_over) = (clock::now(), Arc::new(AtomicBool::new(false)));
-        let mut crew = Crew { origin, processes: Vec::new(), threads: Vec::new(), is_over };
-        for (process, plan) in plans {
-            let specs: Vec<ThreadSpec> = plan.threads().collect();
-            let active = plan.active();
-            let shared = Arc::new(Shared {
-                folder: disk.folder().join(&process.name),
-                plan: plan.clone(),
-                origin,
-                steps_origin: origin + active.start,
-                stop: origin + active.end,
-                is_over: crew.is_over.clone(),
-                posts: Mutex::default(),
-                posted: Condvar::new(),
-                outcome: Mutex::new(Outcome { running: specs.len(), ..Outcome::default() }),
-            });
-            crew.processes.push((process.name.clone(), shared.clone()));
-            for (number, spec) in specs.into_iter().enumerate() {
-                let shared = shared.clone();
-                let thread = std::thread::Builder::new().name(format!("{}.{number}", process.name));
-                let spawned = thread.spawn(move || shared.run(number as u32, &spec));
-                // A crew that is dropped ends by itself.
-                crew.threads.push(spawned.map_err(|error| failed("start a thread", error))?);
-            }
+impl Team {
+    /// Starts every thread of `plan`, whose files are below `folder`, in an experiment that begins at `origin`.
+    pub(super) fn start(name: &str, folder: PathBuf, plan: Plan, origin: Time) -> io::Result<Team> {
+        let specs: Vec<ThreadSpec> = plan.threads().collect();
+        let active = plan.active();
+        let shared = Arc::new(Shared {
+            folder,
+            plan,
+            origin,
+            steps_origin: origin + active.start,
+            stop: origin + active.end,
+            is_over: AtomicBool::new(false),
+            posts: Mutex::default(),
+            posted: Condvar::new(),
+            outcome: Mutex::new(Outcome { running: specs.len(), ..Outcome::default() }),
+        });
+        let mut team = Team { shared: shared.clone(), threads: Vec::new() };
+        for (number, spec) in specs.into_iter().enumerate() {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("{name}.{number}"));
+            // A team that is dropped ends by itself.
+            team.threads.push(thread.spawn(move || shared.run(number as u32, &spec))?);
         }
-        Ok(crew)
-    }
-
-    /// When it started.
-    pub(super) fn origin(&self) -> Time {
-        self.origin
+        Ok(team)
     }
 
     /// Whether a thread has met an error.
     pub(super) fn has_failed(&self) -> bool {
-        self.processes.iter().any(|(_, shared)| lock(&shared.outcome).failure.is_some())
+        lock(&self.shared.outcome).failure.is_some()
     }
 
     fn end(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.shared.is_over.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 
     /// Ends it: every thread finishes the call that it is in.
-    pub(super) fn finish(mut self) -> Result<Done, HostError> {
+    pub(super) fn finish(mut self) -> Result<Done, String> {
         self.end();
-        let mut done = Done { tallies: Vec::new(), processor: Span::ZERO };
-        for (name, shared) in &self.processes {
-            let mut outcome = lock(&shared.outcome);
-            if let Some(failure) = outcome.failure.take() {
-                return Err(failed(name, failure));
-            }
-            done.processor += outcome.processor;
-            done.tallies.push((name.clone(), std::mem::take(&mut outcome.tally)));
+        let mut outcome = lock(&self.shared.outcome);
+        match outcome.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Done { tally: std::mem::take(&mut outcome.tally), processor_ns: outcome.processor.as_nanos() }),
         }
-        Ok(done)
     }
 }
 
-impl Drop for Crew {
+impl Drop for Team {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl Done {
-    /// The figures of the seconds that count.
-    pub(super) fn sources(&self, counts: &[bool]) -> BTreeMap<String, Source> {
-        self.tallies.iter().map(|(name, tally)| (name.clone(), tally.source(counts))).collect()
     }
 }
 
@@ -268,9 +243,9 @@ impl Memory {
 }
 
 /// One thread.
-struct Runner<'crew> {
-    shared: &'crew Shared,
-    files: &'crew Files,
+struct Runner<'team> {
+    shared: &'team Shared,
+    files: &'team Files,
     tally: Tally,
     /// When the unit began or was due, and the bytes that it moved so far.
     unit: Option<(Time, u64)>,

@@ -5,6 +5,7 @@
 
 use crate::results::{KINDS, Source};
 use plimsoll_core::{Span, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Width of a class of latencies, as a fraction.
@@ -12,7 +13,7 @@ const CLASS_WIDTH: f64 = 0.005;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Calls of one kind in one second.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Calls {
     bytes: u64,
     /// Calls by class of latency.
@@ -20,12 +21,45 @@ struct Calls {
 }
 
 /// What one thread, or several, counted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "WrittenTally", try_from = "WrittenTally")]
 pub(super) struct Tally {
     /// By the second in which calls returned, and kind.
     seconds: Vec<BTreeMap<&'static str, Calls>>,
     /// When the last thread ended by itself.
     pub(super) ended: Option<Span>,
+}
+
+/// A tally as one process writes it for another.
+#[derive(Serialize, Deserialize)]
+struct WrittenTally {
+    seconds: Vec<BTreeMap<String, Calls>>,
+    ended_ns: Option<u64>,
+}
+
+impl From<Tally> for WrittenTally {
+    fn from(tally: Tally) -> WrittenTally {
+        let second =
+            |calls: BTreeMap<&'static str, Calls>| calls.into_iter().map(|(kind, calls)| (kind.to_owned(), calls));
+        WrittenTally {
+            seconds: tally.seconds.into_iter().map(|calls| second(calls).collect()).collect(),
+            ended_ns: tally.ended.map(Span::as_nanos),
+        }
+    }
+}
+
+impl TryFrom<WrittenTally> for Tally {
+    type Error = String;
+
+    fn try_from(written: WrittenTally) -> Result<Tally, String> {
+        let kind = |(name, calls): (String, Calls)| match KINDS.iter().find(|kind| **kind == name) {
+            Some(kind) => Ok((*kind, calls)),
+            None => Err(format!("{name:?}, which is no kind of call")),
+        };
+        let second = |calls: BTreeMap<String, Calls>| calls.into_iter().map(kind).collect();
+        let seconds = written.seconds.into_iter().map(second).collect::<Result<_, String>>()?;
+        Ok(Tally { seconds, ended: written.ended_ns.map(Span::from_nanos) })
+    }
 }
 
 impl Tally {
@@ -80,6 +114,17 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::results::latency_quantile;
+
+    #[test]
+    fn another_process_can_send_it() {
+        let mut tally = Tally { ended: Some(Span::from_millis(1700)), ..Tally::default() };
+        tally.record("write", Span::from_millis(1500), Span::from_millis(10), 4096);
+        tally.record("fsync", Span::from_millis(1600), Span::from_millis(30), 0);
+        let text = serde_json::to_string(&tally).unwrap();
+        assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), tally);
+        let error = serde_json::from_str::<Tally>(&text.replace("fsync", "fsink")).unwrap_err();
+        assert!(error.to_string().contains("\"fsink\", which is no kind of call"), "{error}");
+    }
 
     #[test]
     fn seconds_that_do_not_count_are_cut_out() {

@@ -1,11 +1,14 @@
-//! Compiles what runs in other processes, so that the library has it in it: the shim that is preloaded into tenants.
+//! Compiles what runs in other processes, so that the library has it in it: the shim that is preloaded into tenants, and the
+//! keepers of listeners.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each product, and how it is made beyond the common flags.
-const PRODUCTS: &[(&str, &str, &[&str])] =
-    &[("plimsoll-gate.so", "gate.c", &["-shared", "-fPIC", "-fvisibility=hidden", "-nostdlib"])];
+const PRODUCTS: &[(&str, &str, &[&str])] = &[
+    ("plimsoll-gate.so", "gate.c", &["-shared", "-fPIC", "-fvisibility=hidden", "-nostdlib"]),
+    ("plimsoll-keeper", "keeper.c", &[]),
+];
 const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-Wl,-z,relro,-z,now"];
 
 fn main() {

@@ -17,4 +17,8 @@
 #define ACCOUNTS_MAX 64
 #define WORDS_BYTES 20480
 
+/* The ledger of a listener: what its agent has received and not yet answered. `src/listener/ledger.rs`. */
+#define LEDGER_SLOTS 1024
+#define SLOT_BYTES 128
+
 #endif

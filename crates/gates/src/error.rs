@@ -24,11 +24,18 @@ pub enum GateError {
         /// The run directory.
         directory: PathBuf,
     },
+    /// What is executed or loaded from there would be refused.
+    #[error("{directory} is mounted noexec; programs need a directory that is not, for example below /var/lib",
+        directory = directory.display())]
+    NotExecutable {
+        /// The directory for programs.
+        directory: PathBuf,
+    },
     /// The loader splits its list of libraries at spaces and colons.
-    #[error("{directory} cannot be a run directory: allowed is a path without spaces and colons",
+    #[error("{directory} cannot be the shim's directory: allowed is a path without spaces and colons",
         directory = directory.display())]
     Unloadable {
-        /// The run directory.
+        /// The directory.
         directory: PathBuf,
     },
     /// Another agent owns the words.
@@ -54,11 +61,37 @@ pub enum GateError {
         /// The last that has one.
         max: u32,
     },
+    /// One step failed in the kernel.
+    #[error("cannot {step}: {source}")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A socket's path is too long for the kernel.
+    #[error("{path} is too long for a socket: allowed are {max} bytes", path = path.display())]
+    SocketPath {
+        /// The path.
+        path: PathBuf,
+        /// Bytes that the kernel takes.
+        max: usize,
+    },
+    /// What stood behind a listener did not start.
+    #[error("the keeper did not start ({outcome}); without one a dead agent would fail its tenants' calls")]
+    Keeper {
+        /// Its exit status.
+        outcome: String,
+    },
 }
 
 impl GateError {
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> GateError {
         let path = path.into();
         move |source| GateError::File { action, path, source }
+    }
+
+    pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> GateError {
+        move |source| GateError::Step { step, source: source.into() }
     }
 }

@@ -1,16 +1,31 @@
-//! Starting a command behind a gate.
+//! Starting a command behind gates.
 //!
-//! The command is prepared and then either started ([`Command::spawn`](std::process::Command::spawn)) or, better, executed in
-//! place of this process ([`CommandExt::exec`](std::os::unix::process::CommandExt::exec)): then nothing stays between the
-//! command and whoever started it, and signals, terminal and exit code are its own.
+//! The command is prepared and then either started ([`Command::spawn`]) or, better, executed in place of this process
+//! ([`CommandExt::exec`]): then nothing stays between the command and whoever started it, and signals, terminal, job control
+//! and exit code are its own.
+//!
+//! A filter is installed by the command's own process, after it has forked and before it executes, and handed to the agent
+//! over the socket that OCI runtimes use. It executes only when the agent says that a keeper stands behind the listener.
 
 use crate::error::GateError;
-use crate::shim::Shim;
+use crate::filter::Filter;
+use crate::kernel;
+use crate::oci::{ContainerState, SECCOMP_DESCRIPTOR, SeccompState, TAKEN_OVER};
+use crate::passing;
+use crate::programs::Programs;
 use crate::words::{ACCOUNTS_MAX, GateWords};
 use plimsoll_core::AccountId;
+use rustix::fs::{FileType, fstat};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// What the loader loads before anything else (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
@@ -18,47 +33,206 @@ const PRELOAD: &str = "LD_PRELOAD";
 const WORDS: &str = "PLIMSOLL_GATE_WORDS";
 /// Which of them are its own.
 const ACCOUNT: &str = "PLIMSOLL_GATE_ACCOUNT";
+/// How long the agent may take to start a keeper.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The version of the OCI runtime specification whose words we use.
+const OCI_VERSION: &str = "1.0.2";
+/// Stands for the process's number, which is known only after the fork; as many digits as the largest.
+const UNKNOWN_PROCESS: u32 = u32::MAX;
 
-/// The preload gate of one account, for any number of commands.
-pub struct Preload {
-    shim: PathBuf,
-    words: PathBuf,
-    account: AccountId,
+/// The gates that a command is started behind.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    preload: Option<(PathBuf, PathBuf, AccountId)>,
+    filter: Option<(Filter, PathBuf, SeccompState)>,
 }
 
-impl Preload {
-    /// For the tenant `account`, with the shim and words of a run directory.
+impl Launch {
+    /// Behind none.
+    pub fn new() -> Launch {
+        Launch::default()
+    }
+
+    /// Behind the preload shim, at the words of `account`.
     ///
     /// # Errors
     /// The account has no words.
-    pub fn new(shim: &Shim, words: &GateWords, account: AccountId) -> Result<Preload, GateError> {
-        Preload::at(shim.path(), words.path(), account)
+    pub fn with_shim(self, programs: &Programs, words: &GateWords, account: AccountId) -> Result<Launch, GateError> {
+        self.with_shim_at(programs.shim(), words.path(), account)
     }
 
     /// The same by their names, for who is not the agent.
     ///
     /// # Errors
     /// The account has no words.
-    pub fn at(shim: &Path, words: &Path, account: AccountId) -> Result<Preload, GateError> {
+    pub fn with_shim_at(self, shim: &Path, words: &Path, account: AccountId) -> Result<Launch, GateError> {
         if account.0 >= ACCOUNTS_MAX {
             return Err(GateError::Account { got: account.0, max: ACCOUNTS_MAX - 1 });
         }
-        Ok(Preload { shim: shim.to_owned(), words: words.to_owned(), account })
+        Ok(Launch { preload: Some((shim.to_owned(), words.to_owned(), account)), ..self })
     }
 
-    /// Puts the command behind the gate, and whatever it starts that passes its environment on. Libraries that are preloaded
-    /// already stay so, behind the shim.
-    pub fn prepare(&self, command: &mut Command) {
-        let set = command.get_envs().find(|(name, _)| *name == OsStr::new(PRELOAD)).map(|(_, value)| value);
-        let others = match set {
-            Some(value) => value.map(OsStr::to_owned),
-            None => std::env::var_os(PRELOAD),
+    /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
+    ///
+    /// Who has not CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as the user
+    /// who starts them.
+    #[must_use]
+    pub fn with_filter(self, filter: Filter, socket: &Path, metadata: &str, name: &str) -> Launch {
+        let container = ContainerState {
+            oci_version: OCI_VERSION.to_owned(),
+            id: name.to_owned(),
+            status: "creating".to_owned(),
+            pid: UNKNOWN_PROCESS,
+            bundle: String::new(),
         };
-        let mut libraries = OsString::from(&self.shim);
-        if let Some(others) = others.filter(|others| !others.is_empty()) {
-            libraries.push(":");
-            libraries.push(others);
+        let state = SeccompState {
+            oci_version: OCI_VERSION.to_owned(),
+            fds: vec![SECCOMP_DESCRIPTOR.to_owned()],
+            pid: UNKNOWN_PROCESS,
+            metadata: metadata.to_owned(),
+            state: container,
+        };
+        Launch { filter: Some((filter, socket.to_owned(), state)), ..self }
+    }
+
+    /// Puts the command behind the gates, and all that it starts. It can be started once. Libraries that are preloaded already
+    /// stay so, behind the shim.
+    ///
+    /// # Errors
+    /// The agent does not listen.
+    pub fn prepare(&self, command: &mut Command) -> Result<(), GateError> {
+        if let Some((shim, words, account)) = &self.preload {
+            command.env(PRELOAD, preloaded(command, shim)).env(WORDS, words).env(ACCOUNT, account.0.to_string());
         }
-        command.env(PRELOAD, libraries).env(WORDS, &self.words).env(ACCOUNT, self.account.0.to_string());
+        if let Some((filter, path, state)) = &self.filter {
+            let socket = UnixStream::connect(path).map_err(GateError::file("connect to", path))?;
+            let mut handover = Handover::new(*filter, socket.into(), state)?;
+            // SAFETY: what runs between fork and exec was made before; it takes no lock and no memory.
+            unsafe { command.pre_exec(move || handover.run()) };
+        }
+        Ok(())
+    }
+}
+
+/// The libraries to load first: the shim, and those that are asked for already.
+fn preloaded(command: &Command, shim: &Path) -> OsString {
+    let set = command.get_envs().find(|(name, _)| *name == OsStr::new(PRELOAD)).map(|(_, value)| value);
+    let others = match set {
+        Some(value) => value.map(OsStr::to_owned),
+        None => std::env::var_os(PRELOAD),
+    };
+    let mut libraries = OsString::from(shim);
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    libraries
+}
+
+/// Installs a filter and hands its listener over; made before the fork.
+struct Handover {
+    socket: OwnedFd,
+    program: Vec<libc::sock_filter>,
+    /// For who has a file as stdin, stdout or stderr.
+    program_with_standard_descriptors: Vec<libc::sock_filter>,
+    text: Vec<u8>,
+    /// Where in the text the process's number goes.
+    places: Vec<usize>,
+}
+
+impl Handover {
+    fn new(filter: Filter, socket: OwnedFd, state: &SeccompState) -> Result<Handover, GateError> {
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(GateError::step("set a timeout"))?;
+        let text = serde_json::to_string(state).expect("texts and numbers");
+        // In a text the quotes would be escaped.
+        let pattern = format!("\"pid\":{UNKNOWN_PROCESS}");
+        let digits = pattern.len() - UNKNOWN_PROCESS.to_string().len();
+        let places = text.match_indices(&pattern).map(|(place, _)| place + digits).collect();
+        Ok(Handover {
+            socket,
+            program: filter.program(),
+            program_with_standard_descriptors: filter.with_standard_descriptors().program(),
+            text: text.into_bytes(),
+            places,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        self.name_process(rustix::process::getpid().as_raw_nonzero().get() as u32);
+        let listener =
+            kernel::install(if has_standard_file() { &self.program_with_standard_descriptors } else { &self.program })?;
+        passing::send(self.socket.as_fd(), &self.text, &[listener.as_fd()])?;
+        shutdown(&self.socket, Shutdown::Write)?;
+        let mut answer = [0; TAKEN_OVER.len()];
+        let mut filled = 0;
+        while filled < answer.len() {
+            match recv(&self.socket, &mut answer[filled..], RecvFlags::empty()) {
+                Ok((0, _)) => break,
+                Ok((bytes, _)) => filled += bytes,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        // By number: an error with a text would need memory.
+        if answer == TAKEN_OVER { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)) }
+    }
+
+    /// Writes the number over its place in the text, filled up with spaces, which JSON passes over.
+    fn name_process(&mut self, process: u32) {
+        for &place in &self.places {
+            let field = &mut self.text[place..place + 10];
+            field.fill(b' ');
+            let (mut rest, mut digits) = (process, [0; 10]);
+            let mut count = 0;
+            while rest > 0 {
+                digits[count] = b'0' + (rest % 10) as u8;
+                (rest, count) = (rest / 10, count + 1);
+            }
+            digits[..count].iter().rev().zip(field).for_each(|(digit, place)| *place = *digit);
+        }
+    }
+}
+
+/// Whether stdin, stdout or stderr leads to a disk.
+fn has_standard_file() -> bool {
+    let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    standard.into_iter().any(|descriptor| {
+        fstat(descriptor).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_is_named_wherever_it_stands_and_nowhere_else() {
+        let name = r#""pid":4294967295 and a quote"#;
+        let launch = Launch::new().with_filter(Filter::default(), Path::new("/x"), "backup", name);
+        let (filter, _, state) = launch.filter.unwrap();
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let mut handover = Handover::new(filter, socket.into(), &state).unwrap();
+        for process in [1, 32768, u32::MAX - 1] {
+            handover.name_process(process);
+            let (read, _) = SeccompState::parse(&handover.text, 1).unwrap();
+            assert_eq!((read.pid, read.state.pid, &*read.state.id), (process, process, name));
+        }
+    }
+
+    #[test]
+    fn what_was_preloaded_stays() {
+        let mut command = Command::new("true");
+        command.env(PRELOAD, "/lib/other.so");
+        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so:/lib/other.so");
+        command.env(PRELOAD, "");
+        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so");
+        command.env_remove(PRELOAD);
+        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so");
+    }
+
+    #[test]
+    fn an_account_without_words_is_refused() {
+        let refusal = Launch::new().with_shim_at(Path::new("/s"), Path::new("/w"), AccountId(64)).unwrap_err();
+        assert_eq!(refusal.to_string(), "account 64 has no gate, allowed are 0 to 63");
     }
 }

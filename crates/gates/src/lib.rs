@@ -6,20 +6,41 @@
 //!   fsync() -> shim, preloaded: word closed? wait <---- GateWords: one word per account and class
 //!        |
 //!        v  system call
+//!   seccomp filter: user notification ----------------> Listener -> HeldCall -> scheduler -> resume
+//!                        ^                                 |
+//!                        +---- keeper: answers when the agent does not
 //! ```
 //!
-//! A gate **fails open**: the words count only as long as their lease is renewed.
+//! | gate | cost while open | who cannot pass by |
+//! | --- | --- | --- |
+//! | preload shim, at [`words`] | nanoseconds | programs that call through the C library and do not mean to pass by |
+//! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | anybody, with all that it starts |
+//! | [`oci`]: the same for containers, by the runtime | the same | anybody in the container |
+//!
+//! A gate **fails open**. The words count only as long as their lease is renewed; behind each listener stands a
+//! [`keeper`], a process that lets every call go on when the agent is gone or does not renew the lease. `docs/gates.md`
+//! has the outcome of each fault.
 
 pub mod class;
 pub mod clock;
 pub mod error;
+pub mod filter;
+pub mod keeper;
+mod kernel;
 pub mod launch;
+pub mod listener;
 mod mapping;
-pub mod shim;
+pub mod oci;
+mod passing;
+pub mod programs;
 pub mod words;
 
 pub use class::{GateClass, GateClasses};
 pub use error::GateError;
-pub use launch::Preload;
-pub use shim::Shim;
+pub use filter::Filter;
+pub use keeper::{Keepers, Registration};
+pub use launch::Launch;
+pub use listener::{HeldCall, Listener, ListenerId, Listeners, Received};
+pub use oci::{OciSocket, SeccompState};
+pub use programs::Programs;
 pub use words::GateWords;

@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, statfs};
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,7 +52,7 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// The words of all accounts. One agent at a time has them; all words are open when it comes and when it goes.
 pub struct GateWords {
     path: PathBuf,
-    /// Locked as long as it is open.
+    #[allow(dead_code, reason = "the lock is held as long as this is open")]
     file: File,
     mapping: Mapping,
 }
@@ -153,6 +153,11 @@ impl GateWords {
         self.word(account, class).load(Ordering::Acquire) != OPEN
     }
 
+    /// The file once more, for reading, without this one's lock.
+    pub(crate) fn reader(&self) -> Result<File, GateError> {
+        File::open(&self.path).map_err(GateError::file("open", &self.path))
+    }
+
     fn open_all(&self) {
         for account in 0..ACCOUNTS_MAX {
             GateClass::ALL.iter().for_each(|&class| self.open(AccountId(account), class));
@@ -163,12 +168,6 @@ impl GateWords {
         assert!(account.0 < ACCOUNTS_MAX, "account {} has no words, allowed are 0 to {}", account.0, ACCOUNTS_MAX - 1);
         let place = account.index() * GateClass::ALL.len() + class as usize;
         self.mapping.word(WORDS_OFFSET + place * WORD_STRIDE)
-    }
-}
-
-impl AsFd for GateWords {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 

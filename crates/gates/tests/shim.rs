@@ -3,8 +3,8 @@
 mod support;
 
 use plimsoll_core::AccountId;
-use plimsoll_gates::GateClass;
-use support::{Plan, Rig};
+use plimsoll_gates::{GateClass, Launch};
+use support::{Plan, Rig, alive};
 
 const ACCOUNT: u32 = 7;
 const WRITERS: usize = 8;
@@ -13,14 +13,15 @@ const WRITERS: usize = 8;
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     let rig = Rig::new();
-    let mut tenant = rig.tenant(ACCOUNT, "write", WRITERS);
-    rig.alive(|| {
+    let words = rig.words();
+    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
+    alive(&words, || {
         for _ in 0..3 {
             tenant.goes_on();
-            rig.words.close(AccountId(ACCOUNT), GateClass::Write);
+            words.close(AccountId(ACCOUNT), GateClass::Write);
             tenant.waits();
             assert!(tenant.counts().iter().all(|(entered, returned)| *entered == returned + 1));
-            rig.words.open(AccountId(ACCOUNT), GateClass::Write);
+            words.open(AccountId(ACCOUNT), GateClass::Write);
         }
         tenant.goes_on();
     });
@@ -47,20 +48,21 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
         ("pipe", &[]),
     ];
     let rig = Rig::new();
-    rig.alive(|| {
+    let words = rig.words();
+    alive(&words, || {
         for (what, waits_for) in calls {
             println!("{what}");
-            let mut tenant = rig.tenant(ACCOUNT, what, 1);
+            let mut tenant = rig.tenant(&rig.preload(ACCOUNT), what, 1);
             let others = GateClass::ALL.into_iter().filter(|class| !waits_for.contains(class));
-            others.for_each(|class| rig.words.close(AccountId(ACCOUNT), class));
+            others.for_each(|class| words.close(AccountId(ACCOUNT), class));
             tenant.goes_on();
             for &class in waits_for {
-                rig.words.close(AccountId(ACCOUNT), class);
+                words.close(AccountId(ACCOUNT), class);
                 tenant.waits();
-                rig.words.open(AccountId(ACCOUNT), class);
+                words.open(AccountId(ACCOUNT), class);
                 tenant.goes_on();
             }
-            GateClass::ALL.into_iter().for_each(|class| rig.words.open(AccountId(ACCOUNT), class));
+            GateClass::ALL.into_iter().for_each(|class| words.open(AccountId(ACCOUNT), class));
         }
     });
 }
@@ -68,16 +70,18 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
 #[test]
 fn sixty_two_accounts_wait_apart() {
     let rig = Rig::new();
-    let mut tenants: Vec<_> = (1..63).map(|account| (account, rig.tenant(account, "append", 1))).collect();
-    rig.alive(|| {
+    let words = rig.words();
+    let mut tenants: Vec<_> =
+        (1..63).map(|account| (account, rig.tenant(&rig.preload(account), "append", 1))).collect();
+    alive(&words, || {
         let is_held = |account: u32| account % 3 == 1;
         for account in (1..63).filter(|&account| is_held(account)) {
-            rig.words.close(AccountId(account), GateClass::Write);
+            words.close(AccountId(account), GateClass::Write);
         }
         tenants.iter_mut().filter(|(account, _)| !is_held(*account)).for_each(|(_, tenant)| tenant.goes_on());
         tenants.iter_mut().filter(|(account, _)| is_held(*account)).for_each(|(_, tenant)| tenant.waits());
         for account in (1..63).filter(|&account| is_held(account)) {
-            rig.words.open(AccountId(account), GateClass::Write);
+            words.open(AccountId(account), GateClass::Write);
         }
         tenants.iter_mut().for_each(|(_, tenant)| tenant.goes_on());
     });
@@ -87,38 +91,38 @@ fn sixty_two_accounts_wait_apart() {
 #[test]
 fn a_lease_that_runs_out_holds_nobody_and_one_that_is_renewed_holds_again() {
     let rig = Rig::new();
-    let mut tenant = rig.tenant(ACCOUNT, "write", WRITERS);
+    let words = rig.words();
+    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
     for _ in 0..2 {
-        rig.alive(|| {
+        alive(&words, || {
             tenant.goes_on();
-            rig.words.close(AccountId(ACCOUNT), GateClass::Write);
+            words.close(AccountId(ACCOUNT), GateClass::Write);
             tenant.waits();
         });
         // Nobody renews any more; and who was let go once is not held up again at every call.
         tenant.goes_on();
-        rig.alive(|| tenant.waits());
-        rig.words.open(AccountId(ACCOUNT), GateClass::Write);
+        alive(&words, || tenant.waits());
+        words.open(AccountId(ACCOUNT), GateClass::Write);
     }
 }
 
 #[test]
 fn words_that_are_not_there_or_not_words_are_no_gate() {
     let rig = Rig::new();
+    let words = rig.words();
     let bad = [("missing", None), ("short", Some(vec![1; 100])), ("garbage", Some(vec![1; 1 << 20]))];
     for (name, content) in bad {
-        let words = rig.run.path().join(name);
-        if let Some(content) = content {
-            std::fs::write(&words, content).unwrap();
-        }
-        let gate = plimsoll_gates::Preload::at(rig.shim.path(), &words, AccountId(ACCOUNT)).unwrap();
-        Plan::new(rig.disk.path(), "write", 2).start(|command| gate.prepare(command)).goes_on();
+        let path = rig.run.path().join(name);
+        content.into_iter().for_each(|content| std::fs::write(&path, content).unwrap());
+        let gate = Launch::new().with_shim_at(rig.programs.shim(), &path, AccountId(ACCOUNT)).unwrap();
+        rig.tenant(&gate, "write", 2).goes_on();
     }
     // And an account that the shim does not know.
-    GateClass::ALL.into_iter().for_each(|class| rig.words.close(AccountId(0), class));
+    GateClass::ALL.into_iter().for_each(|class| words.close(AccountId(0), class));
     for account in ["64", "-1", "", "7x", "99999999999999999999"] {
         let mut plan = Plan::new(rig.disk.path(), "write", 2);
-        rig.preload(ACCOUNT).prepare(&mut plan.command);
+        rig.preload(ACCOUNT).prepare(&mut plan.command).unwrap();
         plan.command.env("PLIMSOLL_GATE_ACCOUNT", account);
-        rig.alive(|| plan.start(|_| ()).goes_on());
+        alive(&words, || plan.start(&Launch::new()).goes_on());
     }
 }

@@ -31,7 +31,7 @@ static void fail(const char *step) {
 static int call(int fd, const char *name, char *bytes) {
   struct iovec one = {bytes, 4096};
   if (is("write")) return pwrite(fd, bytes, 4096, 0) == 4096 ? 0 : -1;
-  if (is("append")) return write(fd, bytes, 10) == 10 ? 0 : -1;
+  if (is("append")) return write(fd, bytes, 10) == 10 ? usleep(1000) : -1;
   if (is("writev")) return writev(fd, &one, 1) == 4096 && !ftruncate(fd, 0) ? 0 : -1;
   if (is("pwritev2")) return pwritev2(fd, &one, 1, 0, 0) == 4096 ? 0 : -1;
   if (is("fsync")) return pwrite(fd, bytes, 4096, 0) == 4096 ? fsync(fd) : -1;
@@ -43,8 +43,13 @@ static int call(int fd, const char *name, char *bytes) {
   if (is("truncate")) return truncate(file, 100);
   if (is("allocate")) return fallocate(fd, 0, 0, 8192);
   if (is("read")) return pread(fd, bytes, 4096, 0) == 4096 ? 0 : -1;
-  if (is("cold")) return posix_fadvise(fd, 0, 4096, POSIX_FADV_DONTNEED) | (pread(fd, bytes, 4096, 0) == 4096 ? 0 : -1);
+  if (is("cold")) return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) | (pread(fd, bytes, 4096, 0) == 4096 ? 0 : -1);
   if (is("pipe")) { int ends[2]; return pipe(ends) || write(ends[1], bytes, 1) != 1 || close(ends[0]) || close(ends[1]) ? -1 : 0; }
+  if (is("stdout")) return write(1, "12345\n", 6) == 6 ? 0 : -1;
+  if (is("ring")) { int made = (int)syscall(SYS_io_uring_setup, 1, bytes); int missing = made < 0 && errno == ENOSYS; errno = 0; return missing ? 0 : -1; }
+#ifdef __x86_64__
+  if (is("32-bit")) { long pid = 20; __asm__ volatile("int $0x80" : "+a"(pid)); return pid > 0 ? 0 : -1; }
+#endif
   errno = EINVAL;
   return -1;
 }

@@ -1,10 +1,12 @@
-//! What the tests of the gates share: tenants that count their calls, an agent's heart, and a look at who waits where.
+//! What the tests of the gates share: tenants that count their calls, an agent, and a look at who waits where.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use plimsoll_core::{AccountId, Span};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::words::RENEWAL;
-use plimsoll_gates::{GateWords, Preload, Shim};
+use plimsoll_gates::{Filter, GateWords, Launch, Programs};
+pub mod agent;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
@@ -58,10 +60,9 @@ pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// A run directory with words and shim, and a folder on a disk.
+/// A run directory in memory, a folder for data and programs on a disk.
 pub struct Rig {
-    pub words: GateWords,
-    pub shim: Shim,
+    pub programs: Programs,
     pub run: TempDir,
     pub disk: TempDir,
 }
@@ -69,38 +70,48 @@ pub struct Rig {
 impl Rig {
     pub fn new() -> Rig {
         let (run, disk) = (tempfile::tempdir_in("/dev/shm").unwrap(), disk());
-        // Tenants of other users load the shim from here.
+        // Tenants may be other users.
         let everybody: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(run.path(), everybody).unwrap();
-        let (words, shim) = (GateWords::create(run.path()).unwrap(), Shim::install(run.path()).unwrap());
-        Rig { words, shim, run, disk }
+        for folder in [&run, &disk] {
+            std::fs::set_permissions(folder.path(), everybody.clone()).unwrap();
+        }
+        Rig { programs: Programs::install(disk.path()).unwrap(), run, disk }
     }
 
-    pub fn preload(&self, account: u32) -> Preload {
-        Preload::new(&self.shim, &self.words, AccountId(account)).unwrap()
+    pub fn words(&self) -> GateWords {
+        GateWords::create(self.run.path()).unwrap()
     }
 
-    /// `threads` threads that do `what`, behind the preload gate of `account`.
-    pub fn tenant(&self, account: u32, what: &str, threads: usize) -> Tenant {
-        let plan = Plan::new(self.disk.path(), what, threads);
-        plan.start(|command| self.preload(account).prepare(command))
+    pub fn preload(&self, account: u32) -> Launch {
+        let words = self.run.path().join(plimsoll_gates::words::FILE_NAME);
+        Launch::new().with_shim_at(self.programs.shim(), &words, AccountId(account)).unwrap()
     }
 
-    /// Runs `work` while the lease is renewed.
-    pub fn alive<T>(&self, work: impl FnOnce() -> T) -> T {
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    self.words.renew();
-                    pause(RENEWAL.as_nanos() / 2_000_000);
-                }
-            });
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            is_over.store(true, Ordering::Relaxed);
-            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+    pub fn filtered(&self, account: u32, filter: Filter) -> Launch {
+        let socket = self.run.path().join(agent::SOCKET_NAME);
+        Launch::new().with_filter(filter, &socket, &account.to_string(), "tenant")
     }
+
+    /// `threads` threads that do `what`, behind a gate.
+    pub fn tenant(&self, gate: &Launch, what: &str, threads: usize) -> Tenant {
+        Plan::new(self.disk.path(), what, threads).start(gate)
+    }
+}
+
+/// Runs `work` while the lease of the words is renewed.
+pub fn alive<T>(words: &GateWords, work: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                words.renew();
+                pause(RENEWAL.as_nanos() / 2_000_000);
+            }
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// A folder that is not in memory.
@@ -137,8 +148,8 @@ impl Plan {
         Plan { command, counters, threads }
     }
 
-    pub fn start(mut self, prepare: impl FnOnce(&mut Command)) -> Tenant {
-        prepare(&mut self.command);
+    pub fn start(mut self, gate: &Launch) -> Tenant {
+        gate.prepare(&mut self.command).unwrap();
         Tenant { child: self.command.spawn().unwrap(), counters: self.counters, threads: self.threads }
     }
 }
@@ -175,8 +186,14 @@ impl Tenant {
     /// Waits until `waiting` threads of the tenant and of what it started are in the system call `number`, and that remains
     /// so while nothing returns to anybody.
     pub fn waits_in(&self, number: i64, waiting: usize) {
-        let is_settled = || calls_of_group(self.child.id()).iter().filter(|&&call| call == number).count() == waiting;
-        wait_until(&format!("{waiting} threads wait in system call {number}"), || {
+        self.waits_in_one_of(&[number], waiting);
+    }
+
+    /// The same for calls of which one or the other is under way.
+    pub fn waits_in_one_of(&self, numbers: &[i64], waiting: usize) {
+        let is_settled =
+            || calls_of_group(self.child.id()).iter().filter(|call| numbers.contains(call)).count() == waiting;
+        wait_until(&format!("{waiting} threads wait in a system call of {numbers:?}"), || {
             let before = self.counts();
             // Long enough for the slowest call to return that had passed the gate before.
             is_settled() && {

@@ -1,0 +1,63 @@
+//! Which calls of a tenant are notified: a seccomp filter, for what we start and for what an OCI runtime starts.
+//!
+//! A filter is for ever, for the process that installs it and for all that it starts. It notifies calls by class and lets
+//! everything else pass, which the kernel remembers per call number, so that it costs nothing.
+//!
+//! - Reads and writes through the descriptors 0 to 2 are notified only if that is asked for: usually they lead to a
+//!   terminal or a log. [`Launch`](crate::Launch) asks for it where one of them is a file.
+//! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter. Programs
+//!   that use rings fall back, as on an old kernel.
+//! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: who makes one is killed.
+
+mod profile;
+mod program;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::class::{GateClass, GateClasses};
+use table::{GATED, GatedCall, Place};
+
+/// The last of stdin, stdout and stderr.
+const STANDARD_DESCRIPTOR_MAX: u32 = 2;
+
+/// What to notify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    classes: GateClasses,
+    standard_descriptors: bool,
+}
+
+impl Default for Filter {
+    /// Sync and metadata calls: [`GateClasses::ENTANGLING`].
+    fn default() -> Filter {
+        Filter::new(GateClasses::ENTANGLING)
+    }
+}
+
+impl Filter {
+    /// Notifies the calls of `classes`.
+    pub const fn new(classes: GateClasses) -> Filter {
+        Filter { classes, standard_descriptors: false }
+    }
+
+    /// Reads and writes through the descriptors 0 to 2 too, as far as their classes are notified.
+    #[must_use]
+    pub const fn with_standard_descriptors(self) -> Filter {
+        Filter { standard_descriptors: true, ..self }
+    }
+
+    fn calls(self) -> impl Iterator<Item = &'static GatedCall> {
+        GATED.iter().filter(move |call| self.classes.contains(call.class))
+    }
+
+    /// The argument that must be a descriptor above the standard ones.
+    fn descriptor_above_standard(self, call: &GatedCall) -> Option<usize> {
+        match (call.class, call.place) {
+            (GateClass::Read | GateClass::Write, Place::Descriptor(argument)) if !self.standard_descriptors => {
+                Some(argument)
+            }
+            _ => None,
+        }
+    }
+}

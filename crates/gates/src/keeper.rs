@@ -1,0 +1,154 @@
+//! Keepers: who answers a tenant's calls when the agent does not.
+//!
+//! A keeper is a process of its own (`shim/keeper.c`), one a listener, that ends with the tenant and not with the agent. It
+//! has the listener, the ledger of what the agent received, and the words with the agent's lease. When the agent is gone it
+//! lets every call go on, and offers the listener at a socket in the run directory to the next agent.
+//!
+//! What it cannot help: with the keeper *and* the agent killed, nobody is left who could answer, and the kernel fails the
+//! tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
+//! `KillMode=process`.
+
+use crate::error::GateError;
+use crate::listener::Listener;
+use crate::passing;
+use crate::programs::Programs;
+use crate::words::GateWords;
+use plimsoll_core::AccountId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where keepers find the next agent, in the run directory.
+const SOCKET_NAME: &str = "keepers.sock";
+/// Keepers that offer a listener and are not heard yet; they try again.
+const BACKLOG: i32 = 128;
+/// What it takes from the agent to stand back.
+const ACKNOWLEDGED: &[u8] = b"A";
+/// Bytes of a registration (`REGISTRATION_MAX` of keeper.c).
+const REGISTRATION_MAX: usize = 4096;
+/// Bytes of `sun_path`, the end included.
+pub(crate) const SOCKET_PATH_MAX: usize = 107;
+
+/// Who is behind a listener: what an agent needs to know to take it over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// Who pays.
+    pub account: AccountId,
+    /// What to call it: a container's or a command's name. A keeper remembers 512 characters of it.
+    pub name: String,
+    /// Its first process.
+    pub process: u32,
+}
+
+/// The agent's line to a keeper; when it is dropped, the keeper answers.
+pub(crate) struct Keeper {
+    socket: OwnedFd,
+}
+
+impl Keeper {
+    /// Whether the keeper is still there.
+    pub(crate) fn is_alive(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&at_once)).is_err() || !polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    fn acknowledge(&self) -> Result<(), GateError> {
+        let sent = send(&self.socket, ACKNOWLEDGED, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        sent.map(drop).map_err(GateError::step("speak to a keeper"))
+    }
+}
+
+/// Starts keepers, and hears of those that outlived an earlier agent.
+pub struct Keepers {
+    program: PathBuf,
+    words: File,
+    path: PathBuf,
+    socket: OwnedFd,
+}
+
+impl Keepers {
+    /// Listens in `directory`, the run directory, for keepers that an earlier agent left. There is one agent a directory, as
+    /// the words hold it to.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn open(directory: &Path, programs: &Programs, words: &GateWords) -> Result<Keepers, GateError> {
+        let path = directory.join(SOCKET_NAME);
+        let socket = passing::listen(&path, SocketType::SEQPACKET, BACKLOG, 0o600)?;
+        Ok(Keepers { program: programs.keeper().to_owned(), words: words.reader()?, path, socket })
+    }
+
+    /// Starts a keeper behind `listener`.
+    pub(crate) fn guard(&self, listener: &Listener, registration: &Registration) -> Result<Keeper, GateError> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(GateError::step("make a pair of sockets"))?;
+        let keep = [listener.as_fd(), listener.ledger(), self.words.as_fd()];
+        passing::send(ours.as_fd(), &registration.payload(), &keep).map_err(GateError::step("speak to a keeper"))?;
+        let mut command = Command::new(&self.program);
+        command.arg(&self.path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
+        let status = command.env_clear().status().map_err(GateError::file("run", &self.program))?;
+        if !status.success() {
+            return Err(GateError::Keeper { outcome: status.to_string() });
+        }
+        let keeper = Keeper { socket: ours };
+        keeper.acknowledge()?;
+        Ok(keeper)
+    }
+
+    /// A listener that an earlier agent left, if a keeper offers one. The keeper stands back from now on.
+    pub(crate) fn accept(&self) -> Result<Option<(Registration, Listener, Keeper)>, GateError> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = match rustix::net::accept_with(&self.socket, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
+            Err(errno) => return Err(GateError::step("accept a keeper")(errno)),
+        };
+        // Anything but a keeper of ours is sent away: the connection is closed when this returns.
+        let Some((registration, listener, ledger)) = offer(&socket).ok().flatten() else { return Ok(None) };
+        let listener = Listener::adopt(listener, ledger, registration.account)?;
+        let keeper = Keeper { socket };
+        // Who is gone meanwhile is found to be so, and replaced.
+        let _ = keeper.acknowledge();
+        Ok(Some((registration, listener, keeper)))
+    }
+}
+
+impl AsFd for Keepers {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsFd for Keeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Registration {
+    /// Characters of a name that are kept: with six bytes for each, as JSON may need, they fit a message still.
+    const NAME_MAX: usize = 512;
+
+    fn payload(&self) -> Vec<u8> {
+        let short = Registration { name: self.name.chars().take(Registration::NAME_MAX).collect(), ..*self };
+        serde_json::to_vec(&short).expect("numbers and a text")
+    }
+}
+
+/// What a keeper sends when it has connected: everything in one message, which is there already.
+fn offer(socket: &OwnedFd) -> io::Result<Option<(Registration, OwnedFd, OwnedFd)>> {
+    let mut payload = vec![0; REGISTRATION_MAX];
+    let (bytes, descriptors) = passing::receive(socket.as_fd(), &mut payload)?;
+    let Ok(registration) = serde_json::from_slice(&payload[..bytes]) else { return Ok(None) };
+    let Ok([listener, ledger, _words]) = <[OwnedFd; 3]>::try_from(descriptors) else { return Ok(None) };
+    Ok(Some((registration, listener, ledger)))
+}

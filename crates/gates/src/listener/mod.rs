@@ -1,0 +1,213 @@
+//! The agent's end of a seccomp filter: calls come in, and go on when they are told to.
+//!
+//! The kernel's rules (seccomp_unotify(2)) that shape it:
+//!
+//! - If the last descriptor of a listener is closed, the calls that wait fail with ENOSYS, and so do all later ones. So a
+//!   [`keeper`](crate::keeper) holds one too.
+//! - A call is answered by its number, which only its receiver knows. So the numbers are in a [`ledger`](Ledger) that the
+//!   keeper can read.
+//! - Receiving waits if there is nothing, whatever the descriptor's flags say. So we poll first; while the lease has run out
+//!   the keeper receives, and we do not.
+
+mod inspect;
+mod ledger;
+mod round;
+
+pub use inspect::FileKey;
+pub use round::{ListenerId, Listeners, Turn};
+
+use crate::class::GateClass;
+use crate::error::GateError;
+use crate::kernel;
+use ledger::Ledger;
+use plimsoll_core::{AccountId, Call, CallId, FileId, ThreadId, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A call that waits at the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldCall {
+    /// As schedulers know it. What it says of file, offset and length was true when we looked: a hint, which the tenant may
+    /// have changed since.
+    pub call: Call,
+    /// Its class.
+    pub class: GateClass,
+    /// The file, or for a path the directory that it starts from; `None` if it cannot be seen.
+    pub file: Option<FileKey>,
+}
+
+/// What a look at a listener brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A call that waits until it is [resumed](Listener::resume).
+    Call(HeldCall),
+    /// One that was let go on at once (no file, for example), or was gone before we looked.
+    Passed,
+    /// None, or as many are held as may be; the rest wait in the kernel.
+    Nothing,
+    /// Nobody is left behind the filter.
+    Ended,
+}
+
+/// What became of a call that was to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// It goes on.
+    Continued,
+    /// It was not there any more: killed, interrupted, or let go by the keeper.
+    Gone,
+}
+
+/// One tenant's listener.
+pub struct Listener {
+    descriptor: OwnedFd,
+    ledger: Ledger,
+    account: AccountId,
+    held: BTreeMap<CallId, u16>,
+}
+
+impl Listener {
+    /// For the calls of `account`.
+    ///
+    /// # Errors
+    /// No memory for the ledger.
+    pub fn new(descriptor: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
+        let ledger = Ledger::new().map_err(GateError::step("make a ledger"))?;
+        Ok(Listener::with(descriptor, ledger, account))
+    }
+
+    /// One whose keeper kept it for us.
+    pub(crate) fn adopt(descriptor: OwnedFd, ledger: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
+        let ledger = Ledger::of(ledger).map_err(GateError::step("take a ledger over"))?;
+        Ok(Listener::with(descriptor, ledger, account))
+    }
+
+    fn with(descriptor: OwnedFd, ledger: Ledger, account: AccountId) -> Listener {
+        if let Err(error) = kernel::wake_synchronously(descriptor.as_fd()) {
+            tracing::debug!("notifications wake the slow way, which Linux before 6.6 always does: {error}");
+        }
+        Listener { descriptor, ledger, account, held: BTreeMap::new() }
+    }
+
+    /// Who pays for its calls.
+    pub fn account(&self) -> AccountId {
+        self.account
+    }
+
+    /// How many calls are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether as many calls are held as may be.
+    pub fn is_full(&self) -> bool {
+        self.held.len() == ledger::SLOTS
+    }
+
+    pub(crate) fn ledger(&self) -> BorrowedFd<'_> {
+        self.ledger.as_fd()
+    }
+
+    /// The next call, without waiting. To be asked only while the lease of the words lasts: see [`Listeners::turn`].
+    ///
+    /// # Errors
+    /// The descriptor is not a listener's.
+    pub fn receive(&mut self, now: Time) -> Result<Received, GateError> {
+        let mut polled = [PollFd::new(&self.descriptor, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut polled, Some(&at_once)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(GateError::step("poll a listener")(errno)),
+        }
+        let ready = polled[0].revents();
+        if ready.contains(PollFlags::NVAL) || ready.contains(PollFlags::ERR) {
+            return Err(GateError::step("poll a listener")(rustix::io::Errno::BADF));
+        }
+        if !ready.contains(PollFlags::IN) {
+            return Ok(if ready.contains(PollFlags::HUP) { Received::Ended } else { Received::Nothing });
+        }
+        let Some((slot, place)) = self.ledger.take() else { return Ok(Received::Nothing) };
+        // SAFETY: the place is in the ledger's mapping, which is used as atomic words only.
+        match unsafe { kernel::receive(self.descriptor.as_fd(), place) } {
+            Ok(()) => self.received(slot, now),
+            Err(error) => {
+                self.ledger.free(slot);
+                match error.kind() {
+                    // Gone since we polled, or a signal.
+                    ErrorKind::NotFound | ErrorKind::Interrupted => Ok(Received::Passed),
+                    _ => Err(GateError::step("receive a notification")(error)),
+                }
+            }
+        }
+    }
+
+    fn received(&mut self, slot: u16, now: Time) -> Result<Received, GateError> {
+        let notification = self.ledger.read(slot);
+        let id = CallId(notification.id);
+        self.held.insert(id, slot);
+        let Some(findings) = inspect::inspect(&notification) else {
+            self.resume(id)?;
+            return Ok(Received::Passed);
+        };
+        // The thread's number may be another's by now, and what we read then was another's too.
+        if !self.is_waiting(id) {
+            self.forget(id);
+            return Ok(Received::Passed);
+        }
+        let call = Call {
+            id,
+            account: self.account,
+            thread: ThreadId(notification.thread),
+            kind: findings.call.kind,
+            file: findings.file.map_or(FileId::DEVICE, FileKey::id),
+            offset: findings.offset,
+            length: findings.length,
+            entered: now,
+        };
+        Ok(Received::Call(HeldCall { call, class: findings.call.class, file: findings.file }))
+    }
+
+    /// Lets a call that was received go on.
+    ///
+    /// # Errors
+    /// The descriptor is not a listener's.
+    pub fn resume(&mut self, id: CallId) -> Result<Resumed, GateError> {
+        if !self.held.contains_key(&id) {
+            return Ok(Resumed::Gone);
+        }
+        let outcome = kernel::send_continue(self.descriptor.as_fd(), id.0);
+        self.forget(id);
+        match outcome {
+            Ok(()) => Ok(Resumed::Continued),
+            // Not there, or answered by the keeper.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINPROGRESS)) => Ok(Resumed::Gone),
+            Err(error) => Err(GateError::step("answer a notification")(error)),
+        }
+    }
+
+    /// Whether a call that was received still waits.
+    pub fn is_waiting(&self, id: CallId) -> bool {
+        self.held.contains_key(&id) && kernel::is_valid(self.descriptor.as_fd(), id.0)
+    }
+
+    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which. A look at each that is
+    /// held.
+    pub fn take_gone(&mut self) -> Vec<CallId> {
+        let gone: Vec<_> = self.held.keys().copied().filter(|&id| !self.is_waiting(id)).collect();
+        gone.iter().for_each(|&id| self.forget(id));
+        gone
+    }
+
+    /// After the answer and not before: what is not in the ledger, no keeper answers. Answering twice does no harm.
+    fn forget(&mut self, id: CallId) {
+        self.held.remove(&id).into_iter().for_each(|slot| self.ledger.free(slot));
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

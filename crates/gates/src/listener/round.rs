@@ -1,0 +1,224 @@
+//! All tenants' listeners with their keepers: in turn, and none for longer than its share.
+//!
+//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn each listener
+//! whose calls wait is heard, a bounded number of times, the next turn beginning with the one after the last.
+
+use super::{HeldCall, Listener, Received, Resumed};
+use crate::error::GateError;
+use crate::keeper::{Keeper, Keepers, Registration};
+use plimsoll_core::{CallDecision, CallId, Span, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How long to leave a keeper be that could not be started.
+const GUARD_AGAIN: Span = Span::from_secs(1);
+
+/// A listener's number, never used twice by an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(pub u64);
+
+/// What a turn brought, beside the calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Notifications that were received.
+    pub notifications: usize,
+    /// Listeners that keepers brought back from an earlier agent.
+    pub returned: Vec<(ListenerId, Registration)>,
+    /// Listeners behind which nobody is left; they are forgotten.
+    pub ended: Vec<(ListenerId, Registration)>,
+}
+
+struct Member {
+    listener: Listener,
+    registration: Registration,
+    keeper: Option<Keeper>,
+    /// When to try for a keeper again, if there is none.
+    guard_after: Time,
+}
+
+/// The listeners of an agent.
+pub struct Listeners {
+    keepers: Keepers,
+    members: BTreeMap<ListenerId, Member>,
+    next_id: u64,
+    /// Who was heard last.
+    last: ListenerId,
+    /// Calls that go on by themselves, by when.
+    due: BTreeSet<(Time, ListenerId, CallId)>,
+}
+
+impl Listeners {
+    /// None yet.
+    pub fn new(keepers: Keepers) -> Listeners {
+        Listeners { keepers, members: BTreeMap::new(), next_id: 0, last: ListenerId(0), due: BTreeSet::new() }
+    }
+
+    /// Takes a listener in, with a keeper behind it. If the keeper does not start, which is logged, it is heard all the same
+    /// and another is tried later; until then its tenant depends on this agent.
+    pub fn add(&mut self, now: Time, listener: Listener, registration: Registration) -> ListenerId {
+        let id = self.insert(Member { listener, registration, keeper: None, guard_after: now });
+        self.guard(now, id);
+        id
+    }
+
+    /// The listener of that number.
+    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.members.get(&id).map(|member| &member.listener)
+    }
+
+    /// The same, for changing.
+    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.members.get_mut(&id).map(|member| &mut member.listener)
+    }
+
+    /// Lets a held call go on.
+    ///
+    /// # Errors
+    /// As [`Listener::resume`].
+    pub fn resume(&mut self, id: ListenerId, call: CallId) -> Result<Resumed, GateError> {
+        self.get_mut(id).map_or(Ok(Resumed::Gone), |listener| listener.resume(call))
+    }
+
+    /// Lets a held call go on in the first turn at or after `time`.
+    pub fn resume_at(&mut self, id: ListenerId, call: CallId, time: Time) {
+        self.due.insert((time, id, call));
+    }
+
+    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which.
+    pub fn take_gone(&mut self) -> Vec<(ListenerId, CallId)> {
+        let gone = |(id, member): (&ListenerId, &mut Member)| {
+            let id = *id;
+            member.listener.take_gone().into_iter().map(move |call| (id, call))
+        };
+        self.members.iter_mut().flat_map(gone).collect()
+    }
+
+    /// Until when a turn can wait; `None` if no call goes on by itself.
+    pub fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|(time, _, _)| *time)
+    }
+
+    /// Waits until a turn has something to do, one of `others` is readable, or `timeout` has passed.
+    ///
+    /// # Errors
+    /// The kernel cannot poll.
+    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Span) -> Result<(), GateError> {
+        let mut polled = self.polled();
+        polled.extend(others.iter().map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN)));
+        wait_for(&mut polled, timeout)
+    }
+
+    /// Hears each listener up to `budget` times. `decide` is asked about each call: held calls wait until they are resumed.
+    /// After `lease_until` ([`GateWords::lease_until`](crate::GateWords::lease_until)) nothing is received: the keepers do.
+    ///
+    /// # Errors
+    /// A listener's descriptor is not one.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        lease_until: Time,
+        budget: usize,
+        mut decide: impl FnMut(ListenerId, &HeldCall) -> CallDecision,
+    ) -> Result<Turn, GateError> {
+        let mut turn = Turn::default();
+        self.resume_due(now)?;
+        self.look_after_keepers(now);
+        while let Some((registration, listener, keeper)) = self.keepers.accept()? {
+            let member =
+                Member { listener, registration: registration.clone(), keeper: Some(keeper), guard_after: now };
+            turn.returned.push((self.insert(member), registration));
+        }
+        if now >= lease_until {
+            return Ok(turn);
+        }
+        for id in self.ready()? {
+            self.last = id;
+            let Some(member) = self.members.get_mut(&id) else { continue };
+            for _ in 0..budget {
+                match member.listener.receive(now)? {
+                    Received::Call(held) => {
+                        turn.notifications += 1;
+                        if decide(id, &held) == CallDecision::Admit {
+                            member.listener.resume(held.call.id)?;
+                        }
+                    }
+                    Received::Passed => turn.notifications += 1,
+                    Received::Nothing => break,
+                    Received::Ended => {
+                        let member = self.members.remove(&id).expect("it is there");
+                        turn.ended.push((id, member.registration));
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(turn)
+    }
+
+    fn insert(&mut self, member: Member) -> ListenerId {
+        self.next_id += 1;
+        let id = ListenerId(self.next_id);
+        self.members.insert(id, member);
+        id
+    }
+
+    fn resume_due(&mut self, now: Time) -> Result<(), GateError> {
+        while let Some(&(time, id, call)) = self.due.first().filter(|(time, _, _)| *time <= now) {
+            self.due.remove(&(time, id, call));
+            self.resume(id, call)?;
+        }
+        Ok(())
+    }
+
+    /// Those that have something to say, beginning after who was heard last.
+    fn ready(&self) -> Result<Vec<ListenerId>, GateError> {
+        let mut polled = self.polled();
+        wait_for(&mut polled, Span::ZERO)?;
+        let ready = self.members.keys().zip(polled.iter().skip(1).step_by(2));
+        let ready: BTreeSet<_> = ready.filter(|(_, polled)| !polled.revents().is_empty()).map(|(id, _)| *id).collect();
+        let after = ready.range((Excluded(self.last), Unbounded));
+        Ok(after.chain(ready.range(..=self.last)).copied().collect())
+    }
+
+    /// Where keepers come back, and then for each member its listener and its keeper's line.
+    fn polled(&self) -> Vec<PollFd<'_>> {
+        let mut polled = vec![PollFd::new(&self.keepers, PollFlags::IN)];
+        for member in self.members.values() {
+            let wanted = if member.listener.is_full() { PollFlags::empty() } else { PollFlags::IN };
+            polled.push(PollFd::new(&member.listener, wanted));
+            let line = member.keeper.as_ref().map_or(self.keepers.as_fd(), AsFd::as_fd);
+            polled.push(PollFd::from_borrowed_fd(line, PollFlags::empty()));
+        }
+        polled
+    }
+
+    fn look_after_keepers(&mut self, now: Time) {
+        let lost = |member: &Member| member.keeper.as_ref().is_none_or(|keeper| !keeper.is_alive());
+        let lost: Vec<_> = self.members.iter().filter(|(_, member)| lost(member)).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|id| self.guard(now, id));
+    }
+
+    fn guard(&mut self, now: Time, id: ListenerId) {
+        let Some(member) = self.members.get_mut(&id).filter(|member| now >= member.guard_after) else { return };
+        member.keeper = None;
+        match self.keepers.guard(&member.listener, &member.registration) {
+            Ok(keeper) => member.keeper = Some(keeper),
+            Err(error) => {
+                tracing::warn!("{}: {error}", member.registration.name);
+                member.guard_after = now + GUARD_AGAIN;
+            }
+        }
+    }
+}
+
+fn wait_for(polled: &mut [PollFd<'_>], timeout: Span) -> Result<(), GateError> {
+    let nanoseconds = timeout.as_nanos();
+    let timeout =
+        Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 };
+    match poll(polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(GateError::step("poll the listeners")(errno)),
+    }
+}

@@ -1,0 +1,81 @@
+//! What runs in other processes, as files: the preload shim (`shim/gate.c`) and the keeper (`shim/keeper.c`).
+
+use crate::error::GateError;
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const SHIM: (&str, &[u8]) = ("plimsoll-gate.so", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-gate.so")));
+const KEEPER: (&str, &[u8]) = ("plimsoll-keeper", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-keeper")));
+/// Everybody may load and run them, nobody may write them.
+const MODE: u32 = 0o555;
+
+/// Shim and keeper, written to a directory.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    shim: PathBuf,
+    keeper: PathBuf,
+}
+
+impl Programs {
+    /// Writes them to `directory`, which everybody may enter and only the agent may write to: the shim becomes part of every
+    /// tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there are replaced; who
+    /// runs them keeps what he has.
+    ///
+    /// # Errors
+    /// The directory's name cannot stand in a list of libraries, it is mounted `noexec`, or a file cannot be written.
+    pub fn install(directory: &Path) -> Result<Programs, GateError> {
+        if directory.to_str().is_none_or(|text| text.contains([' ', ':'])) {
+            return Err(GateError::Unloadable { directory: directory.to_owned() });
+        }
+        let system = statvfs(directory).map_err(|errno| GateError::file("look at", directory)(errno.into()))?;
+        if system.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+            return Err(GateError::NotExecutable { directory: directory.to_owned() });
+        }
+        Ok(Programs { shim: write(directory, SHIM)?, keeper: write(directory, KEEPER)? })
+    }
+
+    /// The shim, for `LD_PRELOAD`.
+    pub fn shim(&self) -> &Path {
+        &self.shim
+    }
+
+    pub(crate) fn keeper(&self) -> &Path {
+        &self.keeper
+    }
+}
+
+fn write(directory: &Path, (name, content): (&str, &[u8])) -> Result<PathBuf, GateError> {
+    let (path, draft) = (directory.join(name), directory.join(format!("{name}.{}", std::process::id())));
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&draft)?;
+        file.write_all(content)?;
+        file.set_permissions(PermissionsExt::from_mode(MODE))?;
+        std::fs::rename(&draft, &path)
+    };
+    write().map_err(GateError::file("write", &draft))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_cannot_serve_are_refused() {
+        let refusal = |directory: &str| Programs::install(Path::new(directory)).unwrap_err().to_string();
+        assert_eq!(
+            refusal("/tmp/a b"),
+            "/tmp/a b cannot be the shim's directory: allowed is a path without spaces and colons"
+        );
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        match fields.find(|fields| fields[3].split(',').any(|option| option == "noexec")) {
+            Some(fields) => assert!(refusal(fields[1]).contains(" is mounted noexec; "), "{}", refusal(fields[1])),
+            None => println!("not run: nothing is mounted noexec"),
+        }
+        assert!(refusal("/nowhere").starts_with("cannot look at /nowhere: "));
+    }
+}

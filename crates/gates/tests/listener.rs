@@ -1,0 +1,234 @@
+//! The filter and its listener: who waits, who does not, and what happens when the agent or a keeper is gone.
+
+mod support;
+
+use plimsoll_gates::{Filter, GateClass, GateClasses};
+use rustix::process::{Signal, kill_process};
+use support::agent::{Agent, keepers};
+use support::{Plan, Rig, is_root, wait_until};
+
+const ACCOUNT: u32 = 7;
+const OTHER: u32 = 8;
+const WRITERS: usize = 8;
+
+#[test]
+#[ignore = "the agent of the other tests"]
+fn agent_process() {
+    support::agent::run();
+}
+
+fn all() -> Filter {
+    Filter::new(GateClasses::ALL)
+}
+
+/// Broken on purpose and seen red: an agent that admits one call in a hundred; a filter without pwrite64.
+#[test]
+fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    for _ in 0..3 {
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+        assert!(tenant.counts().iter().all(|(entered, returned)| *entered == returned + 1));
+        assert_eq!(agent.listeners_and_held(), (1, WRITERS as u64));
+        agent.hold(&[OTHER]);
+    }
+    tenant.goes_on();
+    tenant.end();
+    agent.has_listeners(0);
+    wait_until("the keeper ends with its tenant", || keepers(&rig).is_empty());
+}
+
+#[test]
+fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
+    let calls = [
+        ("append", GateClass::Write, &[libc::SYS_write][..]),
+        ("writev", GateClass::Write, &[libc::SYS_writev]),
+        ("pwritev2", GateClass::Write, &[libc::SYS_pwritev2]),
+        ("fsync", GateClass::Sync, &[libc::SYS_fsync]),
+        ("fdatasync", GateClass::Sync, &[libc::SYS_fdatasync]),
+        ("range", GateClass::Sync, &[libc::SYS_sync_file_range]),
+        ("create", GateClass::Metadata, &[libc::SYS_openat, libc::SYS_unlink]),
+        ("mkdir", GateClass::Metadata, &[libc::SYS_mkdir, libc::SYS_rmdir]),
+        ("truncate", GateClass::Metadata, &[libc::SYS_truncate]),
+        ("allocate", GateClass::Metadata, &[libc::SYS_fallocate]),
+        ("cold", GateClass::Read, &[libc::SYS_pread64]),
+    ];
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    for (what, class, numbers) in calls {
+        println!("{what}");
+        let mut held = rig.tenant(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(class))), what, 1);
+        held.goes_on();
+        agent.hold(&[ACCOUNT]);
+        held.waits_in_one_of(numbers, 1);
+        agent.hold(&[]);
+        held.goes_on();
+    }
+    // What is no file is notified and goes on at once.
+    let mut pipe =
+        rig.tenant(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(GateClass::Write))), "pipe", 1);
+    agent.hold(&[ACCOUNT]);
+    pipe.goes_on();
+    // What is not asked for is not notified.
+    let mut reader = rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "write", 1);
+    reader.goes_on();
+}
+
+/// Broken on purpose and seen red: a keeper that does not look into the ledger; an agent that empties a slot before it
+/// answers and is killed in between.
+#[test]
+fn an_agent_that_is_killed_holds_nobody_and_no_call_fails() {
+    const WRITERS: usize = 50;
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    tenant.goes_on();
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    let killed = plimsoll_gates::clock::monotonic_now();
+    agent.kill();
+    let held = tenant.returned();
+    while tenant.returned().iter().zip(&held).any(|(now, then)| now == then) {
+        support::pause(1);
+    }
+    // Said, not asserted: the machine may be busy.
+    println!(
+        "all {WRITERS} went on after {:.0} ms",
+        plimsoll_gates::clock::monotonic_now().since(killed).as_secs_f64() * 1e3
+    );
+    tenant.goes_on();
+}
+
+#[test]
+fn the_next_agent_is_given_every_listener_under_load() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    let mut other = rig.tenant(&rig.filtered(OTHER, all()), "write", WRITERS);
+    [&mut tenant, &mut other].into_iter().for_each(support::Tenant::goes_on);
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    agent.kill();
+    tenant.goes_on();
+    for _ in 0..3 {
+        let agent = Agent::start(&rig);
+        agent.has_listeners(2);
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+        other.goes_on();
+        agent.hold(&[]);
+        tenant.goes_on();
+        agent.hold(&[OTHER]);
+        other.waits_in(libc::SYS_pwrite64, WRITERS);
+        agent.kill();
+        other.goes_on();
+    }
+}
+
+#[test]
+fn a_keeper_that_is_killed_is_replaced() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    tenant.goes_on();
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    let first = keepers(&rig);
+    assert_eq!(first.len(), 1);
+    // It is deaf to everything but this.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(first[0], signal).unwrap();
+    }
+    assert_eq!(keepers(&rig), first);
+    kill_process(first[0], Signal::KILL).unwrap();
+    wait_until("another keeper is there", || keepers(&rig).iter().any(|keeper| *keeper != first[0]));
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    agent.kill();
+    tenant.goes_on();
+}
+
+/// What nobody can help: the kernel's rule for a listener that nobody has.
+#[test]
+fn without_agent_and_keeper_calls_fail_with_enosys() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut plan = Plan::new(rig.disk.path(), "write", WRITERS);
+    plan.command.stderr(std::process::Stdio::piped());
+    let mut tenant = plan.start(&rig.filtered(ACCOUNT, all()));
+    tenant.goes_on();
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    // Stopped, it cannot replace the keeper.
+    agent.signal(Signal::STOP);
+    keepers(&rig).into_iter().for_each(|keeper| kill_process(keeper, Signal::KILL).unwrap());
+    agent.kill();
+    let status = tenant.child.wait().unwrap();
+    let said = std::io::read_to_string(tenant.child.stderr.take().unwrap()).unwrap();
+    assert_eq!((status.code(), said.contains("Function not implemented")), (Some(3), true), "{said}");
+}
+
+/// Broken on purpose and seen red: a keeper that does not look at the lease.
+#[test]
+fn an_agent_that_is_stuck_holds_nobody_and_holds_again_when_it_is_back() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    tenant.goes_on();
+    agent.hold(&[ACCOUNT]);
+    for _ in 0..3 {
+        tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+        agent.signal(Signal::STOP);
+        tenant.goes_on();
+        agent.signal(Signal::CONT);
+    }
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+}
+
+#[test]
+fn rings_and_calls_of_another_architecture_do_not_pass_by() {
+    let rig = Rig::new();
+    let _agent = Agent::start(&rig);
+    rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "ring", 2).goes_on();
+    if cfg!(target_arch = "x86_64") {
+        let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "32-bit", 1);
+        let status = tenant.child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGSYS), "{status}");
+    }
+}
+
+#[test]
+fn a_file_as_stdout_is_gated_and_a_terminal_or_pipe_is_not() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let start = |stdout: std::process::Stdio| {
+        let mut plan = Plan::new(rig.disk.path(), "stdout", 1);
+        plan.command.stdout(stdout);
+        plan.start(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(GateClass::Write))))
+    };
+    let mut into_file = start(std::fs::File::create(rig.disk.path().join("out")).unwrap().into());
+    let mut into_null = start(std::process::Stdio::null());
+    [&mut into_file, &mut into_null].into_iter().for_each(support::Tenant::goes_on);
+    agent.hold(&[ACCOUNT]);
+    into_file.waits_in(libc::SYS_write, 1);
+    into_null.goes_on();
+}
+
+#[test]
+fn a_user_without_privileges_is_gated_too() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut plan = Plan::new(rig.disk.path(), "fsync", 2);
+    std::os::unix::process::CommandExt::uid(&mut plan.command, 65534);
+    let mut tenant = plan.start(&rig.filtered(ACCOUNT, Filter::default()));
+    tenant.goes_on();
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_fsync, 2);
+    agent.kill();
+    tenant.goes_on();
+}

@@ -254,6 +254,13 @@ struct xfs_mount {
 struct xfs_trans {
 	struct xfs_mount *t_mountp;
 };
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long orig_ax;
+#elif defined(__TARGET_ARCH_arm64)
+	int syscallno;
+#endif
+};
 
 #pragma clang attribute pop
 

@@ -31,6 +31,8 @@ enum block_class {
 	CLASS_FILE_LARGEST = 18,
 };
 #define CLASSES 32
+/* Words of a set of system calls; Linux has numbers below 512. */
+#define CALL_WORDS 8
 
 /* Set before the programs are loaded, constant from then on. */
 struct settings {
@@ -50,6 +52,7 @@ struct settings {
 	__u32 hierarchies;          /* entries of `css_set.subsys` */
 	__u32 block_sectors;        /* of a block of the file system (ext4) */
 	__u32 spare;
+	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
 };
 
 /* Shared memory: user space and programs both change it. */
@@ -120,7 +123,7 @@ struct layout {
 	__u32 block_class;
 };
 
-enum event_kind { EVENT_DIRTIED = 1, EVENT_FREED = 2, EVENT_ISSUED = 3, EVENT_COMPLETED = 4 };
+enum event_kind { EVENT_DIRTIED = 1, EVENT_FREED = 2, EVENT_ISSUED = 3, EVENT_COMPLETED = 4, EVENT_RETURNED = 5 };
 
 struct page_event {
 	__u32 kind;
@@ -142,6 +145,11 @@ struct request_event {
 	__u8 block_class;
 	__u8 status;
 	__u8 spare[5];
+};
+struct call_event {
+	__u32 kind;
+	__u32 thread;
+	__u64 time_ns;
 };
 
 #endif

@@ -15,6 +15,7 @@
 #include "ext4.h"
 #include "xfs.h"
 #include "block.h"
+#include "calls.h"
 #include "sweep.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -54,6 +54,12 @@ pub enum TagsError {
         /// What was looked for.
         what: String,
     },
+    /// A system call that Linux does not have.
+    #[error("system call {number} does not exist, allowed are 0 to 511")]
+    Call {
+        /// Its number.
+        number: u32,
+    },
     /// A file cannot be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     File {

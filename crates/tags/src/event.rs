@@ -1,6 +1,6 @@
 //! Records of single happenings, for whoever asks for them ([`Options::event_bytes`](crate::Options::event_bytes)).
 
-use crate::shared::{PageEvent, Plain, RequestEvent};
+use crate::shared::{CallEvent, PageEvent, Plain, RequestEvent};
 use plimsoll_core::Class;
 
 /// One record. Times are nanoseconds of CLOCK_MONOTONIC, causes masks of accounts.
@@ -64,6 +64,15 @@ pub enum Event {
         /// `blk_status_t`: 0 went well.
         status: u8,
     },
+    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]).
+    ///
+    /// [`Options::returns`]: crate::Options::returns
+    Returned {
+        /// When.
+        time_ns: u64,
+        /// The thread.
+        thread: u32,
+    },
 }
 
 impl Event {
@@ -77,6 +86,10 @@ impl Event {
                 2 => Some(Event::Freed { time_ns, inode, first_page, pages, causes }),
                 _ => None,
             };
+        }
+        if kind == 5 {
+            let CallEvent { thread, time_ns, .. } = CallEvent::take(&mut record)?;
+            return Some(Event::Returned { time_ns, thread });
         }
         let RequestEvent { time_ns, request: id, sector, bytes, operation, causes, block_class, status, .. } =
             RequestEvent::take(&mut record)?;
@@ -103,6 +116,8 @@ mod tests {
         assert_eq!(Event::parse(&PageEvent { kind: 9, ..page }.bytes()), None);
         assert_eq!(Event::parse(&page.bytes()[..40]), None);
         assert_eq!(Event::parse(&[]), None);
+        let call = CallEvent { kind: 5, thread: 8, time_ns: 9 };
+        assert_eq!(Event::parse(&call.bytes()), Some(Event::Returned { time_ns: 9, thread: 8 }));
         let request = RequestEvent {
             kind: 3,
             bytes: 4096,

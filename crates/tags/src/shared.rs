@@ -13,6 +13,9 @@ pub(crate) const COUNTERS: u32 = 64;
 /// Classes of blocks.
 pub(crate) const CLASSES: usize = plimsoll_core::class::CLASSES;
 
+/// Words of a set of system calls; Linux has numbers below 512.
+pub(crate) const CALL_WORDS: usize = 8;
+
 /// What has the same bytes here and there.
 pub(crate) trait Plain: Sized {
     fn put(&self, to: &mut Vec<u8>);
@@ -93,7 +96,8 @@ shared! {
         hierarchies: u32,
         block_sectors: u32,
         spare: u32,
-    } 96
+        calls: [u64; CALL_WORDS],
+    } 160
 
     struct State {
         generation: u64,
@@ -166,6 +170,12 @@ shared! {
         causes: u64,
         previous: u64,
     } 48
+
+    struct CallEvent {
+        kind: u32,
+        thread: u32,
+        time_ns: u64,
+    } 16
 
     struct RequestEvent {
         kind: u32,

@@ -5,7 +5,7 @@ use crate::coverage::Findings;
 use crate::device::{Device, FileSystem, SECTOR_BYTES};
 use crate::error::TagsError;
 use crate::layout::StaticLayout;
-use crate::shared::{ENTRY_BYTES, Layout, Plain, Settings};
+use crate::shared::{CALL_WORDS, ENTRY_BYTES, Layout, Plain, Settings};
 use crate::tag::BLOCK_BYTES;
 use crate::{Coverage, Options};
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
@@ -20,6 +20,8 @@ const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
 const TRACEPOINT: &str = "btf_trace_";
 /// Programs for records of requests: not loaded if nobody wants events.
 const EVENT_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+/// That tells of calls that return: once there, it costs every system call of the machine a look.
+const CALL_PROGRAM: &str = "sys_exit";
 /// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=26;
 /// The number of the first process identifier namespace (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
@@ -67,6 +69,14 @@ impl Plan {
         if options.event_bytes.is_none() {
             left_out.extend(EVENT_PROGRAMS.map(str::to_owned));
         }
+        let mut calls = [0; CALL_WORDS];
+        for &number in options.event_bytes.iter().flat_map(|_| &options.returns) {
+            let word = calls.get_mut(number as usize / 64).ok_or(TagsError::Call { number })?;
+            *word |= 1 << (number % 64);
+        }
+        if calls == [0; CALL_WORDS] {
+            left_out.push(CALL_PROGRAM.to_owned());
+        }
         let hierarchies = fs::read_to_string("/proc/cgroups").map_or(0, |text| text.lines().count().saturating_sub(1));
         let settings = Settings {
             start_sector: device.start_sector,
@@ -87,6 +97,7 @@ impl Plan {
                 .block_sectors
                 .max((BLOCK_BYTES / SECTOR_BYTES) as u32 * u32::from(layout.ranges.is_empty())),
             spare: 0,
+            calls,
         };
         let has_symbols = settings.end_of_buffer != 0;
         Ok(Plan { settings, layout, slot_shift, layout_problem, has_symbols, left_out })

@@ -114,7 +114,7 @@ static __noinline void charge_run(struct bio_walk *walk)
 static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *folio, __u64 index)
 {
 	struct page_key page = { .inode = walk->key, .index = index };
-	__u64 *set = bpf_map_lookup_elem(&pages, &page);
+	__u64 *set = bpf_map_lookup_elem(&dirty_pages, &page);
 	__u64 causes = 0;
 	if (set) {
 		unsigned long flags = bpf_core_field_exists(folio->flags.f)
@@ -122,7 +122,7 @@ static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *foli
 			: BPF_CORE_READ((struct folio___plain *)folio, flags);
 		causes = __sync_fetch_and_or(set, TAKEN) & CAUSES;
 		if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_dirty))))
-			bpf_map_delete_elem(&pages, &page);
+			bpf_map_delete_elem(&dirty_pages, &page);
 	}
 	if (!causes) {
 		set = bpf_map_lookup_elem(&inodes, &page.inode);

@@ -84,10 +84,13 @@ int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
 		return 0;
 	act_for_inode(inode);
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct actor *actor = actor_of(task);
 	struct jbd2_journal_handle *handle = task->journal_info;
-	__u64 causes = causes_of(task, actor_of(task));
+	__u64 causes = causes_of(task, actor);
 	if (!handle || !causes)
 		return 0;
+	if (!is_kernel_thread(task))
+		join_inode(actor, inode->i_ino, causes);
 	struct transaction_s *transaction = BPF_CORE_READ(handle, h_transaction);
 	if (transaction)
 		join_transaction(BPF_CORE_READ(transaction, t_tid), causes);
@@ -214,6 +217,15 @@ int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int rea
 {
 	if (super->s_dev == settings.device && !blocks)
 		__sync_fetch_and_or(&state.fast_pending, state.fast_committing);
+	return 0;
+}
+
+SEC("tp_btf/ext4_forget")
+int BPF_PROG(ext4_forget, struct inode *inode, int is_metadata, __u64 block)
+{
+	/* Smaller blocks share an entry. */
+	if (is_ours(inode) && settings.block_sectors == 1 << (BLOCK_SHIFT - SECTOR_SHIFT))
+		drop_block(block);
 	return 0;
 }
 

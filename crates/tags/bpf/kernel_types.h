@@ -103,9 +103,12 @@ struct inode {
 	unsigned long i_ino;
 	unsigned int i_nlink;
 	long long i_size;
+	unsigned int i_state;
 };
-struct inode___state {
-	unsigned long i_state;
+/* The states of an inode were bits of a word up to 6.17; I_DIRTY_PAGES was the third until 6.11, the sixth then. */
+enum inode_state_flags_t { I_DIRTY_PAGES = 32 };
+struct inode___6_18 {
+	enum inode_state_flags_t i_state;
 };
 struct address_space {
 	struct inode *host;

@@ -26,7 +26,7 @@ struct actor {
 		__type(value, VALUE);                  \
 	} NAME SEC(".maps")
 
-TABLE(pages, HASH, struct page_key, __u64);              /* dirty pages of files: causes */
+TABLE(dirty_pages, HASH, struct page_key, __u64);              /* dirty pages of files: causes */
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
 TABLE(metadata, LRU_HASH, __u64, __u64);                 /* 4 KiB blocks of metadata: causes */
 TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: sequence of the committed item list: causes */
@@ -60,6 +60,9 @@ struct {
 const volatile struct settings settings SEC(".rodata.settings") = {};
 volatile struct state state SEC(".data.state") = { .generation = 1 };
 
+/* Of the kernel that is running; libbpf fills it in. */
+extern int LINUX_KERNEL_VERSION __kconfig;
+
 static __always_inline void count(volatile __u64 *counter, __u64 amount)
 {
 	__sync_fetch_and_add(counter, amount);
@@ -78,6 +81,32 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 	}
 	if ((*set & causes) != causes)
 		__sync_fetch_and_or(set, causes);
+}
+
+/*
+ * The same for a set whose I/O may have been taken: then it begins anew. Gives back the causes that it had and that still
+ * stand, 0 if there were none.
+ */
+static __always_inline __u64 mark(void *map, const void *key, __u64 causes)
+{
+	__u64 *set = bpf_map_lookup_elem(map, key);
+	if (!set) {
+		if (!bpf_map_update_elem(map, key, &causes, BPF_NOEXIST))
+			return 0;
+		set = bpf_map_lookup_elem(map, key);
+		if (!set) {
+			count(&state.entries_lost, 1);
+			return 0;
+		}
+	}
+	__u64 before = *(volatile __u64 *)set;
+	if (before & TAKEN) {
+		*(volatile __u64 *)set = causes | (before & DIRECTORY);
+		return 0;
+	}
+	if ((before & causes) != causes)
+		__sync_fetch_and_or(set, causes);
+	return before;
 }
 
 #endif

@@ -47,13 +47,13 @@ static __always_inline __u64 key_of(struct inode *inode, __u32 device)
 	return 0;
 }
 
-/* `causes` have dirtied the inode since it was last looked at; looked up once for a run of writes of one task. */
+/* `causes` have written the inode; looked up once for a run of writes of one task. */
 static __always_inline void join_inode(struct actor *actor, __u64 inode, __u64 causes)
 {
 	__u64 epoch = state.inode_epoch;
 	if (actor && actor->inode == inode && actor->epoch == epoch)
 		return;
-	join(&inodes, &inode, causes);
+	mark(&inodes, &inode, causes);
 	if (actor) {
 		actor->inode = inode;
 		actor->epoch = epoch;
@@ -66,6 +66,35 @@ static __always_inline void drop_inode(__u64 inode)
 		count(&state.inode_epoch, 1);
 }
 
+/* Whether pages of the inode wait to be written, as the kernel notes it. */
+static __always_inline bool has_dirty_pages(struct inode *inode)
+{
+	__u32 flags, dirty;
+	if (bpf_core_type_exists(enum inode_state_flags_t)) {
+		flags = BPF_CORE_READ((struct inode___6_18 *)inode, i_state);
+		dirty = bpf_core_enum_value(enum inode_state_flags_t, I_DIRTY_PAGES);
+	} else {
+		flags = inode->i_state;
+		dirty = LINUX_KERNEL_VERSION >= KERNEL_VERSION(6, 12, 0) ? 1 << 5 : 1 << 2;
+	}
+	return flags & dirty;
+}
+
+/* All is written: whoever writes the inode next is its only recent writer. Work that is left is still for the last ones. */
+SEC("tp_btf/writeback_single_inode")
+int BPF_PROG(writeback_single_inode, struct inode *inode)
+{
+	__u64 key = key_of(inode, inode->i_sb->s_dev);
+	if (!key || has_dirty_pages(inode))
+		return 0;
+	__u64 *writers = bpf_map_lookup_elem(&inodes, &key);
+	if (!writers || *writers & TAKEN)
+		return 0;
+	__sync_fetch_and_or(writers, TAKEN);
+	count(&state.inode_epoch, 1);
+	return 0;
+}
+
 /* The current kernel thread works for those who wrote the inode lately. */
 static __always_inline void act_for_inode(struct inode *inode)
 {
@@ -76,7 +105,7 @@ static __always_inline void act_for_inode(struct inode *inode)
 	if (!key)
 		return;
 	__u64 *writers = bpf_map_lookup_elem(&inodes, &key);
-	act_for(writers ? *writers : 0);
+	act_for(writers ? *writers & CAUSES : 0);
 }
 
 static __noinline void tell_of_pages(__u32 kind, const struct page_key *first, __u64 pages, __u64 causes, __u64 previous)
@@ -94,32 +123,6 @@ static __noinline void tell_of_pages(__u32 kind, const struct page_key *first, _
 	event->causes = causes;
 	event->previous = previous;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-}
-
-/*
- * Enters `causes` for the page. A set that was handed to the block layer is not added to: the page is dirty anew. Gives
- * back the causes that it was dirty with, 0 for a clean one.
- */
-static __always_inline __u64 mark_page(const struct page_key *page, __u64 causes)
-{
-	__u64 *set = bpf_map_lookup_elem(&pages, page);
-	if (!set) {
-		if (!bpf_map_update_elem(&pages, page, &causes, BPF_NOEXIST))
-			return 0;
-		set = bpf_map_lookup_elem(&pages, page);
-		if (!set) {
-			count(&state.pages_lost, 1);
-			return 0;
-		}
-	}
-	__u64 before = *(volatile __u64 *)set;
-	if (before & TAKEN) {
-		*(volatile __u64 *)set = causes;
-		return 0;
-	}
-	if ((before & causes) != causes)
-		__sync_fetch_and_or(set, causes);
-	return before;
 }
 
 /*
@@ -160,7 +163,7 @@ static long mark_next(__u32 number, void *nothing)
 	if (!walk)
 		return 1;
 	struct page_key page = walk->page;
-	__u64 before = mark_page(&page, walk->causes);
+	__u64 before = mark(&dirty_pages, &page, walk->causes);
 	walk->page.index++;
 	if (!before)
 		walk->fresh++;
@@ -199,7 +202,7 @@ static __always_inline void mark_pages(struct actor *actor, __u64 inode, __u64 f
 	__u64 fresh;
 	if (pages == 1) {
 		struct page_key page = { .inode = inode, .index = first };
-		__u64 before = mark_page(&page, causes);
+		__u64 before = mark(&dirty_pages, &page, causes);
 		fresh = !before;
 		if (settings.has_events && (before & causes) != causes)
 			tell_of_pages(EVENT_DIRTIED, &page, 1, causes, before);
@@ -286,11 +289,11 @@ static long free_next(__u32 number, void *nothing)
 		return 1;
 	struct page_key page = walk->page;
 	walk->page.index++;
-	__u64 *set = bpf_map_lookup_elem(&pages, &page);
+	__u64 *set = bpf_map_lookup_elem(&dirty_pages, &page);
 	if (!set)
 		return 0;
 	__u64 causes = *set;
-	bpf_map_delete_elem(&pages, &page);
+	bpf_map_delete_elem(&dirty_pages, &page);
 	if (causes & TAKEN)
 		return 0;
 	if (!walk->pending)

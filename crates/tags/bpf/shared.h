@@ -67,7 +67,7 @@ struct state {
 	__u64 transactions[4];      /* causes by the low bits of the transaction's number; two are alive at the most */
 	__u64 fast_pending;         /* causes of what a fast commit would have to write */
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
-	__u64 pages_lost;           /* dirtied pages that found no room */
+	__u64 entries_lost;           /* dirtied pages that found no room */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
 	__u64 events_lost;          /* records that found no room in the ring */
 	__u64 accounts_refused;     /* processes that became others because all accounts were taken */

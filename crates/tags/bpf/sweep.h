@@ -40,7 +40,7 @@ SEC("syscall")
 int sweep_accounts(struct sweep *context)
 {
 	struct sweep sweep = { .ended = context->ended & CAUSES };
-	bpf_for_each_map_elem(&pages, find_in_pages, &sweep, 0);
+	bpf_for_each_map_elem(&dirty_pages, find_in_pages, &sweep, 0);
 	bpf_for_each_map_elem(&inodes, take_out, &sweep, 0);
 	bpf_for_each_map_elem(&checkpoints, take_out, &sweep, 0);
 	/* Tasks look their inodes up again, and kernel threads work for nobody until they are told. */

@@ -35,15 +35,36 @@ int BPF_PROG(xfs_file_buffered_write, struct kiocb *call, struct iov_iter *from)
 	return 0;
 }
 
-SEC("tp_btf/xfs_trans_log_buf")
-int BPF_PROG(xfs_trans_log_buf, struct xfs_buf_log_item *item)
+static __always_inline void mark_buffer(struct xfs_buf *buffer)
 {
-	struct xfs_buf *buffer = item->bli_buf;
 	if (buffer->b_target->bt_bdev->bd_dev != settings.device)
-		return 0;
+		return;
 	__u64 causes = current_causes();
 	if (causes)
 		mark_block((__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT, causes);
+}
+
+SEC("tp_btf/xfs_trans_log_buf")
+int BPF_PROG(xfs_trans_log_buf, struct xfs_buf_log_item *item)
+{
+	mark_buffer(item->bli_buf);
+	return 0;
+}
+
+/* New inodes are written without being logged. */
+SEC("tp_btf/xfs_buf_item_ordered")
+int BPF_PROG(xfs_buf_item_ordered, struct xfs_buf_log_item *item)
+{
+	mark_buffer(item->bli_buf);
+	return 0;
+}
+
+SEC("tp_btf/xfs_trans_binval")
+int BPF_PROG(xfs_trans_binval, struct xfs_buf_log_item *item)
+{
+	struct xfs_buf *buffer = item->bli_buf;
+	if (buffer->b_target->bt_bdev->bd_dev == settings.device)
+		drop_block((__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT);
 	return 0;
 }
 
@@ -52,10 +73,14 @@ int BPF_PROG(xfs_inode_pin, struct xfs_inode *inode)
 {
 	if (!is_our_xfs(inode))
 		return 0;
-	__u64 causes = current_causes(), key = inode->i_vnode.i_ino;
-	if (!causes) {
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct actor *actor = actor_of(task);
+	__u64 causes = causes_of(task, actor), key = inode->i_vnode.i_ino;
+	if (!is_kernel_thread(task)) {
+		join_inode(actor, key, causes);
+	} else if (!causes) {
 		__u64 *writers = bpf_map_lookup_elem(&inodes, &key);
-		causes = writers ? *writers : 0;
+		causes = writers ? *writers & CAUSES : 0;
 	}
 	if (causes)
 		mark_block((__u64)inode->i_imap.im_blkno >> SECTORS_PER_BLOCK_SHIFT, causes);

@@ -72,13 +72,8 @@ impl Kernel {
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("open the programs"))?;
         let missing = plan.select_programs(&mut open)?;
         prepare(&mut open, &plan, options)?;
-        let object =
-            words::told(|| open.load()).map_err(|(error, words)| match refused("load the programs")(error) {
-                TagsError::Kernel { action, reason } => {
-                    TagsError::Kernel { action, reason: format!("{reason}: {words}") }
-                }
-                other => other,
-            })?;
+        let loaded = words::told(|| open.load());
+        let object = loaded.map_err(|(error, words)| refused_with("load the programs", &error, &words))?;
         let state = Arc::new(shared_memory(&object, ".data.state", size_of::<State>(), true)?);
         initialize(&state, &device);
         plan.tell_layout(&object)?;
@@ -222,7 +217,7 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "pages" => options.dirty_pages_max,
+            "dirty_pages" => options.dirty_pages_max,
             "inodes" => INODES_MAX,
             "metadata" => METADATA_BLOCKS_MAX,
             "checkpoints" => CHECKPOINTS_MAX,
@@ -261,13 +256,15 @@ fn shared_memory(object: &Object, name: &str, bytes: usize, is_writable: bool) -
     mapped.map_err(|error| TagsError::Kernel { action: "map shared memory", reason: error.to_string() })
 }
 
-/// The kernel's refusal; where it does not permit BPF at all, that.
 fn refused(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TagsError {
-    move |error| {
-        let reason = format!("{error:#}");
-        if error.kind() == ErrorKind::PermissionDenied {
-            return TagsError::NotRun(format!("BPF is not permitted here: cannot {action}: {reason}"));
-        }
-        TagsError::Kernel { action, reason }
+    move |error| refused_with(action, &error, "")
+}
+
+/// The kernel's refusal. EPERM is what it says where BPF is not permitted; EACCES, what the verifier says of a program.
+fn refused_with(action: &'static str, error: &libbpf_rs::Error, words: &str) -> TagsError {
+    let reason = format!("{error:#}");
+    if reason.ends_with("(os error 1)") {
+        return TagsError::NotRun(format!("BPF is not permitted here: cannot {action}: {reason}"));
     }
+    TagsError::Kernel { action, reason: if words.is_empty() { reason } else { format!("{reason}: {words}") } }
 }

@@ -94,8 +94,8 @@ impl Default for Options {
 /// What did not go as it should, counted since the tags were loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Dirtied pages that found no room.
-    pub pages_lost: u64,
+    /// Dirtied pages that found no room: raise `dirty_pages_max`.
+    pub entries_lost: u64,
     /// Blocks that were written with the file's recent writers as causes, because the page's were not known.
     pub blocks_guessed: u64,
     /// Events that found no room in the ring.
@@ -157,7 +157,7 @@ impl Tags {
     pub fn health(&self) -> Result<Health, TagsError> {
         let word = |offset| self.kernel.state().word(offset).load(Ordering::Relaxed);
         Ok(Health {
-            pages_lost: word(offset_of!(State, pages_lost)),
+            entries_lost: word(offset_of!(State, entries_lost)),
             blocks_guessed: word(offset_of!(State, inodes_guessed)),
             events_lost: word(offset_of!(State, events_lost)),
             accounts_refused: word(offset_of!(State, accounts_refused)),

@@ -110,7 +110,7 @@ shared! {
         transactions: [u64; 4],
         fast_pending: u64,
         fast_committing: u64,
-        pages_lost: u64,
+        entries_lost: u64,
         inodes_guessed: u64,
         events_lost: u64,
         accounts_refused: u64,

@@ -3,6 +3,7 @@
 use plimsoll_core::AccountId;
 use plimsoll_tags::{Options, Tags, TagsError};
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -151,5 +152,30 @@ impl Rig {
     /// 4 KiB blocks of the device.
     pub fn blocks(&self) -> u64 {
         SIZE_BYTES / plimsoll_tags::BLOCK_BYTES
+    }
+}
+
+/// Stops a mounted file system so that everything is in its place on the device, and lets it go on when dropped.
+/// `FIFREEZE`, `FITHAW`: `include/uapi/linux/fs.h`.
+pub struct Frozen(File);
+
+const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
+const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
+
+impl Frozen {
+    pub fn new(mounted: &Path) -> Frozen {
+        let file = File::open(mounted).unwrap();
+        // SAFETY: the call takes no argument of ours.
+        let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FIFREEZE, 0) };
+        assert!(outcome == 0, "freeze {}: {}", mounted.display(), std::io::Error::last_os_error());
+        Frozen(file)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        let outcome = unsafe { libc::ioctl(self.0.as_raw_fd(), FITHAW, 0) };
+        assert!(outcome == 0 || std::thread::panicking(), "thaw: {}", std::io::Error::last_os_error());
     }
 }

@@ -349,8 +349,8 @@ pub enum SchedulerCommand {
     /// List the schedulers and what each promises
     #[command(after_help = "Example:
   $ plimsoll scheduler list
-  scheduler  work-conserving  limits  reserves  summary
-  noop       yes              no      no        first come, first served; the device orders as it likes")]
+  scheduler  work-conserving  limits  reserves  weights  summary
+  noop       yes              no      no        no       first come, first served; the device orders as it likes")]
     List(OutputArguments),
 }
 

@@ -215,6 +215,15 @@ mod tests {
             }
         }
 
+        /// What an account costs that becomes active or idle, counted in lines of memory: one for each factor of eight.
+        #[test]
+        fn a_change_among_50_000_looks_at_six_lines(slot in 0usize..50_000, key in 0u64..50) {
+            let mut tree = MinTree::default();
+            tree.assign(49_999, 49_999);
+            tree.set(slot, [key; KEYS]);
+            prop_assert_eq!(tree.lines_of(slot).count(), 6);
+        }
+
         #[test]
         fn only_the_lines_of_a_slot_change_with_it(steps in proptest::collection::vec((0..SLOTS, 0u64..50), 1..40)) {
             let mut tree = MinTree::default();

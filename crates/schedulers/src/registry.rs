@@ -20,6 +20,8 @@ pub struct Laws {
     pub keeps_limits: bool,
     /// Every account that asks for it gets its reserve.
     pub keeps_reserves: bool,
+    /// What nobody reserved is divided among siblings by their weights.
+    pub shares_by_weight: bool,
 }
 
 /// One line of the registry.
@@ -38,55 +40,55 @@ static REGISTRY: &[Entry] = &[
     Entry {
         name: "noop",
         summary: "first come, first served; the device orders as it likes",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |_| Box::new(Noop::default()),
     },
     Entry {
         name: "block_deadline",
         summary: "by place in batches, reads first, each request by its deadline (Linux mq-deadline)",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(BlockDeadline::new(device)),
     },
     Entry {
         name: "cfq",
         summary: "disk time in slices by the submitter's priority, idling for who reads on (Linux CFQ)",
-        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(Cfq::new(device)),
     },
     Entry {
         name: "scs_token",
         summary: "limits in bytes at the read and write calls, below them cfq (SCS-Token)",
-        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(ScsToken::new(device)),
     },
     Entry {
         name: "split_deadline",
         summary: "deadlines for reads and fsync calls, dear fsyncs after writeback in slices, which it owns (Split-Deadline)",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(SplitDeadline::new(device, Writeback::Own)),
     },
     Entry {
         name: "split_deadline_flusher",
         summary: "split_deadline with the kernel's flusher: writes wait so that it never has much to write (Split-Pdflush)",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(SplitDeadline::new(device, Writeback::Flusher)),
     },
     Entry {
         name: "split_token",
         summary: "limits in normalised bytes: charged when pages become dirty, put right at the disk (SOSP 2015)",
-        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(SplitToken::new(device)),
     },
     Entry {
         name: "afq",
         summary: "disk time by priority to whoever caused the I/O: reads by block, writes and fsyncs by call (AFQ)",
-        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false },
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(Afq::new(device)),
     },
     Entry {
         name: "zygaria",
         summary: "pools and sessions with reserves and limits, the rest by water level (RTAS 2006)",
-        laws: Laws { is_work_conserving: true, keeps_limits: true, keeps_reserves: true },
+        laws: Laws { is_work_conserving: true, keeps_limits: true, keeps_reserves: true, shares_by_weight: true },
         build: |device| Box::new(Zygaria::new(device)),
     },
 ];

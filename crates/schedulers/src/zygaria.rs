@@ -23,7 +23,8 @@
 //!
 //! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
 //! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
-//! [`overload`](Scheduler::overload) says by how much.
+//! [`overload`](Scheduler::overload) says by how much. As somebody is always due then, who reserved nothing would starve:
+//! one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
 //!
 //! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log8 members). Accounts that are
 //! not active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early
@@ -49,6 +50,9 @@ const LATENESS_MAX: Span = Span::from_secs(1);
 const COMPANY_SPAN: Span = Span::from_secs(1);
 /// The part of the time by which deadlines come early because of the reserves' headroom: as much may be lost unharmed.
 const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
+/// Due requests that go before one that is not, while the device does less than was promised on it: what is shared by
+/// level is the headroom of the reserves, which has no other use then.
+const OVERLOAD_DUE_MAX: u32 = (RESERVE_HEADROOM / (RESERVE_HEADROOM - 1.0)) as u32;
 
 /// A run under way: requests that continue it belong to what was already paid.
 struct Run {
@@ -74,6 +78,8 @@ pub struct Zygaria {
     set_back_at: Time,
     /// The part of it that broke promises: the rest only used up the headroom of the reserves.
     overload: Span,
+    /// Dispatched because they were due, since one was not.
+    due_in_a_row: u32,
 }
 
 impl Zygaria {
@@ -90,6 +96,7 @@ impl Zygaria {
             set_back: Span::ZERO,
             set_back_at: Time::ZERO,
             overload: Span::ZERO,
+            due_in_a_row: 0,
         }
     }
 
@@ -143,8 +150,13 @@ impl Zygaria {
     fn choose(&self, now: Time) -> Option<(AccountId, bool)> {
         let due_by = self.deadline_clock(now).as_nanos();
         let (mut id, mut is_due) = (AccountId::ROOT, false);
+        let is_for_unreserved = self.due_in_a_row >= OVERLOAD_DUE_MAX && self.is_overloaded(now);
         while let Below::Members(Members { keys, .. }) = &self.node(id).below {
-            let is_member_due = keys.first(DEADLINE).key <= due_by;
+            let is_starving = || {
+                let lowest = keys.first(LEVEL);
+                lowest.key != ABSENT && self.node(AccountId(lowest.owner)).reserve.deadline() == Time::MAX
+            };
+            let is_member_due = keys.first(DEADLINE).key <= due_by && !(is_for_unreserved && is_starving());
             let first = keys.first(if is_member_due { DEADLINE } else { LEVEL });
             if first.key == ABSENT {
                 return None;
@@ -153,6 +165,11 @@ impl Zygaria {
             id = AccountId(first.owner);
         }
         Some((id, is_due))
+    }
+
+    /// Whether the device lately did less than what was promised on it.
+    fn is_overloaded(&self, now: Time) -> bool {
+        self.overload > Span::ZERO && now.since(self.set_back_at) < LATENESS_MAX
     }
 
     /// Sets the clock of deadlines back if even the earliest has waited too long. Waiting for a limit, one's own or a
@@ -197,6 +214,7 @@ impl Zygaria {
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
         self.charge(now, session, runs, bytes);
         self.window.dispatched(&request, is_due);
+        self.due_in_a_row = if is_due { self.due_in_a_row + 1 } else { 0 };
         self.load_next_pool(now);
         request
     }

@@ -1,82 +1,21 @@
 //! Reserves, limits and shares, for every scheduler that promises them, on a device whose speed is known exactly.
 
+mod metronome;
+
+use metronome::{DISK, Metronome, at, completed, keepers, reserve};
 use plimsoll_core::*;
-use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
-use plimsoll_schedulers::{Entry, registry};
-use plimsoll_sim::block::{BlockHost, Served};
+use plimsoll_devices::DeviceModel;
+use plimsoll_schedulers::Entry;
+use plimsoll_sim::block::BlockHost;
 use plimsoll_sim::workload::Workload;
 use proptest::prelude::*;
-use std::collections::VecDeque;
 
 const RUNS_PER_SECOND: u64 = 100;
-const DISK: std::ops::Range<u64> = 0..1 << 30;
-
-/// Serves one request after the other, 10 ms each.
-struct Metronome {
-    profile: DeviceProfile,
-    queue: VecDeque<u64>,
-    done_at: Time,
-}
-
-impl Metronome {
-    fn new(outstanding_max: u32) -> Metronome {
-        let profile = DeviceProfile {
-            name: "metronome".into(),
-            capacity_bytes: DISK.end,
-            worst_case_runs_per_second: RUNS_PER_SECOND as f64,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: false,
-            outstanding_max,
-        };
-        Metronome { profile, queue: VecDeque::new(), done_at: Time::MAX }
-    }
-
-    fn service() -> Span {
-        Span::from_nanos(1_000_000_000 / RUNS_PER_SECOND)
-    }
-}
-
-impl DeviceModel for Metronome {
-    fn profile(&self) -> &DeviceProfile {
-        &self.profile
-    }
-    fn submit(&mut self, now: Time, request: DeviceRequest) {
-        if self.queue.is_empty() {
-            self.done_at = now + Self::service();
-        }
-        self.queue.push_back(request.token);
-    }
-    fn next_completion(&self) -> Option<Time> {
-        (!self.queue.is_empty()).then_some(self.done_at)
-    }
-    fn complete(&mut self, now: Time) -> Option<Finished> {
-        let at = self.next_completion().filter(|&at| at <= now)?;
-        self.done_at = at + Self::service();
-        self.queue.pop_front().map(|token| Finished { token, at })
-    }
-    fn outstanding(&self) -> usize {
-        self.queue.len()
-    }
-}
-
-fn at(seconds: f64) -> Time {
-    Time::ZERO + Span::from_secs_f64(seconds)
-}
-
-/// Completions of `tenant` in the window of `length_s` seconds from `start_s`.
-fn completed(served: &[Served], tenant: usize, start_s: f64, length_s: f64) -> f64 {
-    let window = at(start_s)..at(start_s + length_s);
-    served.iter().filter(|one| one.tenant == tenant && window.contains(&one.completed)).count() as f64
-}
-
-fn reserve(percent: f64) -> Allocation {
-    Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
-}
 
 /// One pool of `pool` that holds a session for each of `sessions`; each keeps `depths` outstanding.
 fn host(entry: &Entry, pools: &[(Allocation, Vec<(Allocation, u32)>)]) -> BlockHost {
-    let device = Metronome::new(4);
-    let mut tree = AccountTree::new(device.profile.clone());
+    let device = metronome();
+    let mut tree = AccountTree::new(device.profile().clone());
     let mut tenants = Vec::new();
     for (number, (allocation, sessions)) in pools.iter().enumerate() {
         let pool = tree.open(AccountId::ROOT, &format!("pool{number}"), AccountKind::Pool, *allocation).unwrap();
@@ -85,7 +24,7 @@ fn host(entry: &Entry, pools: &[(Allocation, Vec<(Allocation, u32)>)]) -> BlockH
             tenants.push((tree.open(pool, &name, AccountKind::Session, allocation).unwrap(), depth));
         }
     }
-    let scheduler = (entry.build)(&device.profile);
+    let scheduler = (entry.build)(device.profile());
     let mut host = BlockHost::new(scheduler, Box::new(device), &tree);
     for (seed, (session, depth)) in tenants.into_iter().enumerate() {
         host.add_tenant(Workload::greedy(session, DISK, depth), seed as u64);
@@ -93,8 +32,8 @@ fn host(entry: &Entry, pools: &[(Allocation, Vec<(Allocation, u32)>)]) -> BlockH
     host
 }
 
-fn keepers(of: fn(&Entry) -> bool) -> impl Iterator<Item = &'static Entry> {
-    registry().iter().filter(move |entry| of(entry))
+fn metronome() -> Metronome {
+    Metronome::new(RUNS_PER_SECOND as f64, 4)
 }
 
 proptest! {
@@ -193,23 +132,10 @@ fn weights_divide_what_nobody_reserved_whatever_the_depth() {
 }
 
 #[test]
-fn a_request_that_waits_for_a_limit_is_not_charged() {
-    let device = Metronome::new(4);
-    let mut tree = AccountTree::new(device.profile.clone());
-    let limit = Allocation { limit: Some(Rate::RunsPerSecond(10.0)), ..Allocation::default() };
-    let session = tree.open(AccountId::ROOT, "s", AccountKind::Session, limit).unwrap();
-    let mut host = BlockHost::new((zygaria().build)(&device.profile), Box::new(device), &tree);
-    let arrivals = plimsoll_sim::workload::Arrivals::Open { per_second: 11.0 };
-    host.add_tenant(Workload { arrivals, ..Workload::greedy(session, DISK, 0) }, 1);
-    let served = host.run_until(at(60.0));
-    assert!((served.len() as f64 - 600.0).abs() <= 2.0, "11/s offered to a limit of 10/s for 60 s: {}", served.len());
-}
-
-#[test]
 fn promises_beyond_the_device_shrink_alike() {
     // 160 runs/s are promised on a device that was said to do 200 and does 100.
-    let device = Metronome::new(4);
-    let promised = DeviceProfile { worst_case_runs_per_second: 200.0, ..device.profile.clone() };
+    let device = metronome();
+    let promised = DeviceProfile { worst_case_runs_per_second: 200.0, ..device.profile().clone() };
     let mut tree = AccountTree::new(promised.clone());
     let sessions = [80.0, 40.0, 40.0].map(|runs| {
         let allocation = Allocation { reserve: Rate::RunsPerSecond(runs), ..Allocation::default() };
@@ -247,11 +173,11 @@ fn a_pool_held_by_its_own_limit_does_not_weaken_the_others() {
 
 #[test]
 fn an_idle_hour_earns_no_burst() {
-    let device = Metronome::new(4);
-    let mut tree = AccountTree::new(device.profile.clone());
+    let device = metronome();
+    let mut tree = AccountTree::new(device.profile().clone());
     let sessions =
         ["returns", "stays"].map(|name| tree.open(AccountId::ROOT, name, AccountKind::Session, reserve(45.0)).unwrap());
-    let mut host = BlockHost::new((zygaria().build)(&device.profile), Box::new(device), &tree);
+    let mut host = BlockHost::new((zygaria().build)(device.profile()), Box::new(device), &tree);
     let returns = Workload { active: at(3600.0)..at(3620.0), ..Workload::greedy(sessions[0], DISK, 64) };
     host.add_tenant(returns, 1);
     host.add_tenant(Workload::greedy(sessions[1], DISK, 64), 2);
@@ -264,12 +190,12 @@ fn an_idle_hour_earns_no_burst() {
 
 #[test]
 fn waiting_for_ones_own_limit_is_not_owed_afterwards() {
-    let device = Metronome::new(4);
-    let mut tree = AccountTree::new(device.profile.clone());
+    let device = metronome();
+    let mut tree = AccountTree::new(device.profile().clone());
     let held = Allocation { limit: Some(Rate::DevicePercent(50.0)), ..reserve(50.0) };
     let held_id = tree.open(AccountId::ROOT, "held", AccountKind::Session, held).unwrap();
     let other_id = tree.open(AccountId::ROOT, "other", AccountKind::Session, reserve(45.0)).unwrap();
-    let mut host = BlockHost::new((zygaria().build)(&device.profile), Box::new(device), &tree);
+    let mut host = BlockHost::new((zygaria().build)(device.profile()), Box::new(device), &tree);
     host.add_tenant(Workload::greedy(held_id, DISK, 64), 1);
     host.add_tenant(Workload::greedy(other_id, DISK, 64), 2);
     host.run_until(at(600.0));

@@ -17,11 +17,12 @@ pub(super) fn run(command: &SchedulerCommand) -> Outcome {
                 "is_work_conserving": entry.laws.is_work_conserving,
                 "keeps_limits": entry.laws.keeps_limits,
                 "keeps_reserves": entry.laws.keeps_reserves,
+                "shares_by_weight": entry.laws.shares_by_weight,
             })
         });
         return print_json(&schedulers.collect::<Vec<_>>());
     }
-    let mut table = Table::new(&["scheduler", "work-conserving", "limits", "reserves", "summary"]);
+    let mut table = Table::new(&["scheduler", "work-conserving", "limits", "reserves", "weights", "summary"]);
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     for entry in registry() {
         let laws = entry.laws;
@@ -30,6 +31,7 @@ pub(super) fn run(command: &SchedulerCommand) -> Outcome {
             yes(laws.is_work_conserving),
             yes(laws.keeps_limits),
             yes(laws.keeps_reserves),
+            yes(laws.shares_by_weight),
             entry.summary.to_owned(),
         ]);
     }

@@ -37,6 +37,11 @@ impl CauseSet {
         CauseSet { mask, above: None }
     }
 
+    /// Bytes that the set takes beside itself: none without accounts numbered 64 or higher.
+    pub fn heap_bytes(&self) -> usize {
+        self.above.as_ref().map_or(0, |above| size_of::<Vec<u32>>() + above.capacity() * size_of::<u32>())
+    }
+
     /// Adds `account`; O(1) below 64, otherwise O(members above).
     pub fn insert(&mut self, account: AccountId) {
         if account.0 < MASK_ACCOUNTS {

@@ -127,21 +127,11 @@ mod tests {
     //! whatever part is written; who dirties with others pays the whole; a deposit is spent twice.
 
     use super::*;
+    use crate::testing::disk;
     use plimsoll_core::{Operation, RequestId, Time};
     use proptest::prelude::*;
 
     const PAGE_BYTES: u64 = 4096;
-
-    fn device() -> DeviceProfile {
-        DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 40,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: true,
-            outstanding_max: 1,
-        }
-    }
 
     proptest! {
         /// Every account has a file of its own; the first two share one more.
@@ -149,7 +139,7 @@ mod tests {
         fn what_was_charged_comes_back_with_the_pages(
             steps in proptest::collection::vec((0..4u32, 0..5u8, 1..100u64), 0..150),
         ) {
-            let (mut advances, mut model) = (Advances::new(&device()), DirtyModel::new(&device()));
+            let (mut advances, mut model) = (Advances::new(&disk(1)), DirtyModel::new(&disk(1)));
             // By file: dirty pages. By account: advances that were paid, less refunds; and deposits.
             let (mut pages, mut paid, mut deposits) = ([0u64; 4], [0u64; 3], [0u64; 3]);
             for (file, what, number) in steps {
@@ -213,7 +203,7 @@ mod tests {
 
     #[test]
     fn metadata_is_not_paid_in_advance() {
-        let mut advances = Advances::new(&device());
+        let mut advances = Advances::new(&disk(1));
         let (causes, previous) = (CauseSet::of(AccountId(1)), CauseSet::EMPTY);
         let event = PageEvent { file: FileId::DEVICE, offset: 0, length: PAGE_BYTES, causes, previous };
         assert_eq!(advances.pages_dirtied(&event), 0);

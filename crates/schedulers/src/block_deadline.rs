@@ -166,18 +166,8 @@ impl Scheduler for BlockDeadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::disk;
     use plimsoll_core::{AccountId, Deadlines};
-
-    fn device(outstanding_max: u32) -> DeviceProfile {
-        DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 40,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: true,
-            outstanding_max,
-        }
-    }
 
     fn add(scheduler: &mut BlockDeadline, id: u64, operation: Operation, offset: u64, now: Time) {
         scheduler.request_added(now, BlockRequest::new(RequestId(id), AccountId(1), operation, offset, 4096, now));
@@ -193,7 +183,7 @@ mod tests {
 
     #[test]
     fn goes_by_place_and_wraps_around() {
-        let mut scheduler = BlockDeadline::new(&device(100));
+        let mut scheduler = BlockDeadline::new(&disk(100));
         for (id, place) in [(1, 900), (2, 100), (3, 500)] {
             add(&mut scheduler, id, Operation::Read, place << 12, Time::ZERO);
         }
@@ -205,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_expired_request_is_served_when_the_batch_ends() {
-        let mut scheduler = BlockDeadline::new(&device(1000));
+        let mut scheduler = BlockDeadline::new(&disk(1000));
         add(&mut scheduler, 1000, Operation::Read, 1 << 12, Time::ZERO);
         let now = Time::ZERO + READ_EXPIRE;
         scheduler.reads.position = 5 << 12;
@@ -219,7 +209,7 @@ mod tests {
 
     #[test]
     fn writes_wait_for_two_batches_of_reads_at_the_most() {
-        let mut scheduler = BlockDeadline::new(&device(1000));
+        let mut scheduler = BlockDeadline::new(&disk(1000));
         for id in 0..100 {
             add(&mut scheduler, id, Operation::Read, id << 12, Time::ZERO);
             add(&mut scheduler, 1000 + id, Operation::Write, id << 12, Time::ZERO);
@@ -232,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_accounts_own_deadline_counts() {
-        let mut scheduler = BlockDeadline::new(&device(1000));
+        let mut scheduler = BlockDeadline::new(&disk(1000));
         let deadlines = Deadlines { write: Some(Span::from_millis(10)), ..Deadlines::default() };
         scheduler.promised.promise_account(AccountId(1), deadlines);
         scheduler.writes.position = 1 << 30;

@@ -201,6 +201,7 @@ mod tests {
     //! - a turn never ends while something is dirty: `a_turn_ends_with_what_was_dirty_when_it_began`
 
     use super::*;
+    use crate::testing::disk;
     use plimsoll_core::{AccountId, CauseSet, Operation, RequestId};
     use proptest::prelude::*;
 
@@ -208,14 +209,7 @@ mod tests {
     const ME: AccountId = AccountId(1);
 
     fn files() -> DirtyFiles {
-        DirtyFiles::new(&DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 40,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: true,
-            outstanding_max: 1,
-        })
+        DirtyFiles::new(&disk(1))
     }
 
     fn event(file: u64, page: u64, previous: CauseSet) -> PageEvent {

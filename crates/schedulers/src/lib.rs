@@ -30,6 +30,8 @@ pub mod scs_token;
 pub mod split_deadline;
 pub mod split_token;
 pub mod stride;
+#[cfg(test)]
+mod testing;
 pub mod token_bucket;
 pub mod water_level;
 pub mod zygaria;

@@ -47,18 +47,12 @@ mod tests {
     //! Breaks that were planted, and that turned the test red: sequential writes pay the mean too; metadata does.
 
     use super::*;
+    use crate::testing::disk;
     use plimsoll_core::{AccountId, RequestId, Time};
 
     #[test]
     fn writes_of_files_pay_the_mean() {
-        let device = DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 40,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: true,
-            outstanding_max: 8,
-        };
+        let device = disk(8);
         let (mut means, mut model) = (MeanPositioning::new(&device), CostModel::new(&device));
         let mut paid = [0; 2];
         for number in 0..1000u64 {

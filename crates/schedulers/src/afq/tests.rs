@@ -17,6 +17,7 @@
 use super::*;
 use crate::anticipation::STALE;
 use crate::call_batch::GATHER_MAX;
+use crate::testing::disk;
 use plimsoll_core::{AccountKind, Allocation, CauseSet, RequestId, ThreadId};
 
 const HIGH: AccountId = AccountId(1);
@@ -36,14 +37,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let mut afq = Afq::new(&DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 40,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            is_rotational: true,
-            outstanding_max: 4,
-        });
+        let mut afq = Afq::new(&disk(4));
         for (id, level) in [(HIGH, 0), (LOW, 7), (FLUSHER, 4)] {
             let allocation = Allocation { priority: Priority::Level(level), ..Allocation::default() };
             let (name, parent) = (id.0.to_string(), Some(AccountId::ROOT));

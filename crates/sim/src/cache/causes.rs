@@ -5,6 +5,9 @@
 use plimsoll_core::CauseSet;
 use std::collections::BTreeMap;
 
+/// A search tree's nodes are at least half full, so an entry may take twice its size.
+const TREE_FACTOR: usize = 2;
+
 /// A cause set's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CauseId(u32);
@@ -21,6 +24,8 @@ pub struct CauseSets {
     unions: BTreeMap<(CauseId, CauseId), CauseId>,
     /// The set that was asked for last: mostly it is asked for again.
     last: CauseId,
+    /// What the sets and the names by which they are found have on the heap.
+    heap_bytes: usize,
 }
 
 impl Default for CauseSets {
@@ -30,6 +35,7 @@ impl Default for CauseSets {
             numbers: BTreeMap::from([(Vec::new(), CauseId::NONE)]),
             unions: BTreeMap::new(),
             last: CauseId::NONE,
+            heap_bytes: 0,
         }
     }
 }
@@ -39,10 +45,12 @@ impl CauseSets {
     pub fn number(&mut self, set: &CauseSet) -> CauseId {
         if self.set(self.last) != set {
             let members: Vec<u32> = set.iter().map(|account| account.0).collect();
+            let members_bytes = members.capacity() * size_of::<u32>();
             let next = CauseId(self.sets.len() as u32);
             self.last = *self.numbers.entry(members).or_insert(next);
             if self.last == next {
                 self.sets.push(set.clone());
+                self.heap_bytes += set.heap_bytes() + members_bytes;
             }
         }
         self.last
@@ -76,5 +84,12 @@ impl CauseSets {
     /// How many different sets there are, the empty one included.
     pub fn count(&self) -> usize {
         self.sets.len()
+    }
+
+    /// Bytes that the sets take, and what finds them again.
+    pub fn bytes(&self) -> usize {
+        let entries = self.numbers.len() * size_of::<(Vec<u32>, CauseId)>()
+            + self.unions.len() * size_of::<((CauseId, CauseId), CauseId)>();
+        self.sets.len() * size_of::<CauseSet>() + self.heap_bytes + TREE_FACTOR * entries
     }
 }

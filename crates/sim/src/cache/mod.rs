@@ -367,14 +367,15 @@ impl Cache {
         }
     }
 
-    /// Bytes that the tags take: four on each dirty page, and the sets.
+    /// Bytes that the tags take: four on each dirty page, and the sets of causes.
     pub fn tag_bytes(&self) -> u64 {
-        self.dirty * size_of::<CauseId>() as u64 + (self.causes.count() * size_of::<CauseSet>()) as u64
+        self.dirty * size_of::<CauseId>() as u64 + self.causes.bytes() as u64
     }
 
     /// The most bytes that the tags took at once.
     pub fn tag_bytes_max(&self) -> u64 {
-        self.dirty_max * size_of::<CauseId>() as u64 + (self.causes.count() * size_of::<CauseSet>()) as u64
+        // Sets only become more.
+        self.dirty_max * size_of::<CauseId>() as u64 + self.causes.bytes() as u64
     }
 
     /// # Panics

@@ -5,7 +5,7 @@
 //! seed, over all variants of that seed: what is compared had the same chances.
 
 use crate::claim::{Claim, readable};
-use crate::expression::{Context, Expression, RunOf};
+use crate::expression::{Context, Expression, NOT_RUN, Outcome, RunOf};
 use crate::host::{Host, HostError};
 use crate::picture::{Drawing, DrawnPanel, DrawnSeries, Point, place};
 use crate::results::RunResult;
@@ -67,10 +67,13 @@ pub struct ReportRow {
     pub paper: Option<f64>,
     /// The claim in words; `None` where the row only informs.
     pub claim: Option<String>,
-    /// Whether the claim holds; `None` without one.
+    /// Whether the claim holds; `None` without one, and where it was not run.
     pub holds: Option<bool>,
     /// Where the paper's value or the bound comes from.
     pub source: String,
+    /// Which variant it asks for that was not run, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<String>,
     /// Why it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -89,6 +92,11 @@ impl Report {
             hashes: Vec::new(),
             drawing: Drawing::default(),
         }
+    }
+
+    /// The claims of which nothing is known, because something that they ask for was not run.
+    pub fn unknown(&self) -> impl Iterator<Item = &ReportRow> {
+        self.rows.iter().filter(|row| row.claim.is_some() && row.not_run.is_some())
     }
 
     /// The claims that do not hold.
@@ -124,12 +132,16 @@ pub fn run(
     finished: &(dyn Fn() + Sync),
 ) -> Result<Report, HostError> {
     let by_seed = run_all(scenario, host, seeds, finished)?;
+    // Where some can be run, what asks for the others is not run; where none can, the scenario is not.
+    if let Some(reason) = not_run(&by_seed) {
+        return Err(HostError::NotRun(reason));
+    }
     let contexts: Vec<Context> = by_seed.iter().map(|results| context(scenario, results)).collect();
     let rows = scenario.rows.iter().map(|row| measure(row, scenario, &contexts)).collect();
     let panels = scenario.panels.iter().map(|panel| drawn(panel, &contexts)).collect();
     let hashes = scenario.variants.iter().enumerate().map(|(index, variant)| VariantHashes {
         variant: variant.labels.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" "),
-        hashes: by_seed.iter().filter_map(|results| Some(format!("{:016x}", results[index].hash?))).collect(),
+        hashes: by_seed.iter().filter_map(|results| Some(format!("{:016x}", results[index].hash()?))).collect(),
     });
     Ok(Report {
         scenario: scenario.name.clone(),
@@ -143,13 +155,23 @@ pub fn run(
     })
 }
 
+/// Why none of the runs was run, if so.
+fn not_run(by_seed: &[Vec<Outcome>]) -> Option<String> {
+    let all = || by_seed.iter().flatten();
+    let reasons = all().map(|outcome| match outcome {
+        Outcome::NotRun(reason) => Some(reason),
+        Outcome::Measured(_) | Outcome::Rehearsed => None,
+    });
+    reasons.collect::<Option<Vec<_>>>()?.first().copied().cloned()
+}
+
 /// The results of every variant, for each seed.
 fn run_all(
     scenario: &Scenario,
     host: &dyn Host,
     seeds: u32,
     finished: &(dyn Fn() + Sync),
-) -> Result<Vec<Vec<Arc<RunResult>>>, HostError> {
+) -> Result<Vec<Vec<Outcome>>, HostError> {
     let variants = scenario.variants.len();
     let jobs = variants * seeds as usize;
     let results: Vec<Mutex<Option<Result<RunResult, HostError>>>> = (0..jobs).map(|_| Mutex::new(None)).collect();
@@ -168,19 +190,23 @@ fn run_all(
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let mut all = Vec::with_capacity(jobs);
     for result in results {
-        all.push(Arc::new(result.into_inner().expect("no holder panicked").expect("every job was done")?));
+        all.push(match result.into_inner().expect("no holder panicked").expect("every job was done") {
+            Ok(result) => Outcome::Measured(Arc::new(result)),
+            Err(HostError::NotRun(reason)) => Outcome::NotRun(reason),
+            Err(error) => return Err(error),
+        });
     }
     Ok(all.chunks(variants).map(<[_]>::to_vec).collect())
 }
 
 /// What expressions see of one seed.
-fn context(scenario: &Scenario, results: &[Arc<RunResult>]) -> Context {
-    let runs = scenario.variants.iter().zip(results).map(|(variant, result)| {
+fn context(scenario: &Scenario, outcomes: &[Outcome]) -> Context {
+    let runs = scenario.variants.iter().zip(outcomes).map(|(variant, outcome)| {
         Rc::new(RunOf {
             labels: variant.labels.clone(),
             sources: variant.setup.sources(),
             window: variant.setup.window(),
-            result: Some(result.clone()),
+            outcome: outcome.clone(),
         })
     });
     Context { runs: Rc::new(runs.collect()), ..Context::default() }
@@ -201,7 +227,12 @@ fn measure(row: &Row, scenario: &Scenario, contexts: &[Context]) -> ReportRow {
         margin: claim.margin,
     });
     let estimate = Estimate::of(&values);
-    let holds = row.claim.is_some().then(|| claim.is_some_and(|claim| claim.holds_on(&values, scenario.claim_on)));
+    let (not_run, problem): (Option<String>, Option<String>) = match problem {
+        Some(text) if text.starts_with(NOT_RUN) => (Some(text[NOT_RUN.len()..].to_owned()), None),
+        problem => (None, problem),
+    };
+    let holds = (row.claim.is_some() && not_run.is_none())
+        .then(|| claim.is_some_and(|claim| claim.holds_on(&values, scenario.claim_on)));
     ReportRow {
         name: row.name.clone(),
         title: row.title.clone(),
@@ -213,6 +244,7 @@ fn measure(row: &Row, scenario: &Scenario, contexts: &[Context]) -> ReportRow {
         claim: claim.map(|claim| claim.to_string()).or_else(|| row.claim.as_ref().map(|_| "-".to_owned())),
         holds,
         source: row.source.clone(),
+        not_run,
         problem,
     }
 }

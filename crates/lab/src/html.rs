@@ -91,7 +91,8 @@ fn table_row(page: &mut String, row: &ReportRow) {
         Some(false) => "<td class=\"no\">NO</td>",
         None => "<td></td>",
     };
-    let measured = row.problem.clone().unwrap_or_else(|| row.measured_text());
+    let not_run = row.not_run.as_ref().map(|reason| format!("not run: {reason}"));
+    let measured = row.problem.clone().or(not_run).unwrap_or_else(|| row.measured_text());
     let _ = writeln!(
         page,
         "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td>{holds}<td>{}</td></tr>",

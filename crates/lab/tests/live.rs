@@ -4,9 +4,10 @@ use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::results::RunResult;
 use plimsoll_lab::scenario::{self, Setup};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const KNOBS: [&str; 6] = [
     "dirty_bytes",
@@ -19,6 +20,8 @@ const KNOBS: [&str; 6] = [
 
 /// Makes a child of this binary a process of a scenario.
 const PROCESS_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_PROCESS";
+/// Makes it a host that is to be killed.
+const HOST_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_HOST";
 
 /// A scenario of two seconds on ext4, whose limits of dirty memory differ from any default.
 fn setup(machine: &str, rest: &str) -> Setup {
@@ -54,13 +57,49 @@ fn run(setup: &Setup) -> Result<RunResult, HostError> {
     host(Arc::default()).run(setup, 1)
 }
 
+/// Runs share the machine's knobs and a folder.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        println!("not run: mounting takes root and /dev/fuse");
+    }
+    can
+}
+
+fn note(name: &str) -> PathBuf {
+    std::env::temp_dir().join("plimsoll-live").join(name)
+}
+
+/// Settings of a loop device as a note has them, once it is complete; empty until then.
+fn noted_settings() -> Vec<(PathBuf, String)> {
+    let text = std::fs::read_to_string(note("queue-settings")).unwrap_or_default();
+    let line = |line: &str| {
+        let [device, name, value] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+        (Path::new("/sys/block").join(device).join("queue").join(name), value.to_owned())
+    };
+    if text.contains("max_sectors_kb") && text.ends_with('\n') { text.lines().map(line).collect() } else { Vec::new() }
+}
+
+fn assert_put_back(settings: &[(PathBuf, String)]) {
+    assert!(settings.len() >= 5, "{settings:?}");
+    for (path, value) in settings {
+        let now = std::fs::read_to_string(path).unwrap();
+        let is_same = now.trim() == value || now.contains(&format!("[{value}]"));
+        assert!(is_same, "{}: {now:?} instead of {value:?}", path.display());
+    }
+    assert!(!note("queue-settings").exists());
+}
+
 fn knobs() -> Vec<String> {
     KNOBS.iter().map(|knob| std::fs::read_to_string(format!("/proc/sys/vm/{knob}")).unwrap()).collect()
 }
 
 fn mounts() -> usize {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    table.lines().filter(|line| line.contains("plimsoll-live")).count()
+    let folder = note("").display().to_string();
+    table.lines().filter(|line| line.contains(&folder)).count()
 }
 
 #[test]
@@ -99,11 +138,10 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
     }
 }
 
-/// One test, because runs share the machine's knobs and a folder.
 #[test]
 fn it_measures_real_calls_and_puts_everything_back() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        println!("not run: mounting takes root and /dev/fuse");
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() {
         return;
     }
     let before = knobs();
@@ -147,11 +185,79 @@ fn it_measures_real_calls_and_puts_everything_back() {
     assert_eq!((knobs(), mounts()), (before.clone(), 0), "after a failure");
 
     // A predecessor that was killed: its note brings back what it had found.
-    let note = std::env::temp_dir().join("plimsoll-live/vm-knobs");
+    let note = note("vm-knobs");
     let expire = KNOBS[4];
     std::fs::write(&note, format!("{expire} {}", before[4])).unwrap();
     std::fs::write(format!("/proc/sys/vm/{expire}"), "1234").unwrap();
     let _ = run(&setup(EXT4, full));
     assert_eq!((knobs(), mounts()), (before, 0), "after a predecessor that was killed");
     assert!(!note.exists());
+}
+
+/// Two processes in groups of their own under BFQ, with everything turned that a run can turn.
+fn rivals() -> Setup {
+    let machine = format!("{EXT4}\nkernel_scheduler = \"bfq\"\nkernel_limits = true");
+    let processes = "[account.a]\npriority = \"idle\"\nlimit = \"1MB/s\"\n[account.b]\nweight = 300\n\
+                     [process.a]\nworkload = \"append 4KiB to log 16MiB\"\n\
+                     [process.b]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
+    setup(&machine, processes)
+}
+
+/// Not a test by itself: the host that is killed.
+#[test]
+fn host_that_is_killed() {
+    if std::env::var_os(HOST_VARIABLE).is_some() {
+        let _ = run(&rivals());
+    }
+}
+
+/// The processes in the groups of the run that is under way.
+fn members() -> Vec<u32> {
+    let Ok(folder) = std::fs::read_to_string(note("cgroups")) else { return Vec::new() };
+    let members = ["a", "b"].map(|group| Path::new(&folder).join(group).join("cgroup.procs"));
+    let texts = members.iter().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    texts.flat_map(|text| text.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>()).collect()
+}
+
+#[test]
+fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_back() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() {
+        return;
+    }
+    let before = knobs();
+    // The whole of it once, undisturbed.
+    match run(&rivals()) {
+        Ok(result) => assert!(result.sources.values().all(|source| source.series("write").is_some())),
+        Err(HostError::NotRun(reason)) if reason.contains("blkio") => return println!("not run: {reason}"),
+        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!((knobs(), mounts(), note("cgroups").exists()), (before.clone(), 0, false), "after a run");
+
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "host_that_is_killed"]).env(HOST_VARIABLE, "1");
+    let mut host = command.spawn().unwrap();
+    while members().len() < 2 {
+        assert!(host.try_wait().unwrap().is_none(), "the host ended before it ran anything");
+        std::thread::yield_now();
+    }
+    let (processes, settings) = (members(), noted_settings());
+    let scheduler = std::fs::read_to_string(&settings[0].0).unwrap();
+    assert!(scheduler.contains("[bfq]"), "{scheduler}");
+    host.kill().unwrap();
+    host.wait().unwrap();
+    for process in processes {
+        while Path::new(&format!("/proc/{process}")).exists() {
+            std::thread::yield_now();
+        }
+    }
+    assert!(knobs() != before && mounts() > 0 && note("cgroups").exists(), "it was killed in the middle");
+    let groups = std::fs::read_to_string(note("cgroups")).unwrap();
+
+    // Whatever the next run does, it begins with what this one left.
+    let _ = run(&setup(EXT4, APPEND));
+    assert_eq!((knobs(), mounts()), (before, 0));
+    assert!(!note("cgroups").exists() && !Path::new(&groups).exists(), "{groups}");
+    assert_put_back(&settings);
 }

@@ -123,7 +123,11 @@ fn machine_in_words(setup: &Setup) -> String {
     if !setup.tenants.is_empty() {
         return block;
     }
-    format!("{block}, {} on it, {}", machine.file_system, kernel_in_words(config))
+    let above = machine.kernel_scheduler.map_or_else(String::new, |scheduler| {
+        let limits = if machine.has_kernel_limits { " and limits" } else { "" };
+        format!(", the kernel's {scheduler}{limits} above it")
+    });
+    format!("{block}{above}, {} on it, {}", machine.file_system, kernel_in_words(config))
 }
 
 fn kernel_in_words(config: &MachineConfig) -> String {
@@ -313,6 +317,9 @@ fn print_report(scenario: &Scenario, report: &Report) -> Outcome {
         if let Some(problem) = &row.problem {
             print(format!("{} was not measured: {problem}", row.name))?;
         }
+        if let Some(reason) = &row.not_run {
+            print(format!("{} was not run: {reason}", row.name))?;
+        }
     }
     print("\n")
 }
@@ -342,7 +349,7 @@ fn write(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }
 
-/// A claim that fails weighs more than a scenario that was not run.
+/// A claim that fails weighs more than a scenario or a claim that was not run.
 fn verdict(reports: &[(Scenario, Report)]) -> Outcome {
     let failed: Vec<String> = reports
         .iter()
@@ -352,6 +359,10 @@ fn verdict(reports: &[(Scenario, Report)]) -> Outcome {
         return Err(Failure::Failed(format!("{} claims do not hold: {}", failed.len(), failed.join(", "))));
     }
     let not_run = reports.iter().filter_map(|(scenario, report)| Some((scenario, report.not_run.as_ref()?)));
-    let not_run: Vec<String> = not_run.map(|(scenario, reason)| format!("{}: {reason}", scenario.name)).collect();
+    let not_run = not_run.map(|(scenario, reason)| format!("{}: {reason}", scenario.name));
+    let unknown = reports
+        .iter()
+        .flat_map(|(scenario, report)| report.unknown().map(|row| format!("{}: {}", scenario.name, row.name)));
+    let not_run: Vec<String> = not_run.chain(unknown).collect();
     if not_run.is_empty() { Ok(()) } else { Err(Failure::NotRun(not_run.join("; "))) }
 }

@@ -181,7 +181,7 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
 fn register_machine(engine: &mut Engine) {
     type Of = fn(&RunResult) -> f64;
     fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
-        each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of).into()))
+        each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of)?.into()))
     }
     let figures: [(&str, Of); 4] = [
         ("cpu_cores", |result| result.cpu_cores),

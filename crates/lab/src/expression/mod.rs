@@ -16,7 +16,7 @@
 mod functions;
 mod runs;
 
-pub use runs::{RunOf, Runs, Window};
+pub use runs::{NOT_RUN, Outcome, RunOf, Runs, Window};
 
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 use std::rc::Rc;

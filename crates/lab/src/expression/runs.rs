@@ -14,9 +14,33 @@ pub struct RunOf {
     pub sources: BTreeSet<String>,
     /// From where figures count unless they say otherwise: the end of the warm-up to the end.
     pub window: Window,
-    /// What was measured; `None` at the rehearsal.
-    pub result: Option<Arc<RunResult>>,
+    /// What was measured.
+    pub outcome: Outcome,
 }
+
+/// What came of a variant with one seed.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Nothing yet; every figure is 1.
+    Rehearsed,
+    /// Its figures.
+    Measured(Arc<RunResult>),
+    /// It was not run, and why; so is whatever asks for a figure of it.
+    NotRun(String),
+}
+
+impl Outcome {
+    /// The number that stands for its course, if it was measured on a host that can repeat it.
+    pub fn hash(&self) -> Option<u64> {
+        match self {
+            Outcome::Measured(result) => result.hash,
+            Outcome::Rehearsed | Outcome::NotRun(_) => None,
+        }
+    }
+}
+
+/// What the errors of figures begin with that were not measured because a variant was not run.
+pub const NOT_RUN: &str = "not run: ";
 
 /// Whole seconds, the last not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +111,18 @@ impl RunOf {
         self.labels.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str())
     }
 
+    /// The figures; `None` at the rehearsal.
+    fn measured(&self) -> Result<Option<&RunResult>, String> {
+        match &self.outcome {
+            Outcome::Rehearsed => Ok(None),
+            Outcome::Measured(result) => Ok(Some(result)),
+            Outcome::NotRun(reason) => {
+                let labels: Vec<_> = self.labels.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+                Err(format!("{NOT_RUN}{}: {reason}", labels.join(" ")))
+            }
+        }
+    }
+
     fn check_source(&self, source: &str) -> Result<(), String> {
         if self.sources.contains(source) {
             return Ok(());
@@ -104,7 +140,7 @@ impl RunOf {
         if window.from >= window.to {
             return Err(format!("from {} to {}, which is no time", window.from, window.to));
         }
-        let Some(result) = &self.result else { return Ok(None) };
+        let Some(result) = self.measured()? else { return Ok(None) };
         let series = result.sources.get(source).and_then(|source| source.series(kind));
         Ok(Some(series.map_or(&[], |series: &Series| series.window(window.from, window.to))))
     }
@@ -162,14 +198,14 @@ impl RunOf {
     /// When the last process of this name ended, seconds.
     pub(super) fn ended(&self, source: &str) -> Result<f64, String> {
         self.check_source(source)?;
-        let Some(result) = &self.result else { return Ok(1.0) };
+        let Some(result) = self.measured()? else { return Ok(1.0) };
         let ended = result.sources.get(source).and_then(|source| source.ended);
         ended.map(|at| at.as_secs_f64()).ok_or_else(|| format!("{source:?}, which had not ended"))
     }
 
     /// A figure of the whole machine.
-    pub(super) fn machine(&self, of: impl Fn(&RunResult) -> f64) -> f64 {
-        self.result.as_ref().map_or(1.0, |result| of(result))
+    pub(super) fn machine(&self, of: impl Fn(&RunResult) -> f64) -> Result<f64, String> {
+        Ok(self.measured()?.map_or(1.0, of))
     }
 }
 

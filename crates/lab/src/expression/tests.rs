@@ -30,7 +30,7 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
         labels: vec![("scheduler".into(), scheduler.into()), ("load".into(), "random read".into())],
         sources: ["a", "b"].map(str::to_owned).into(),
         window: Window { from: 2, to: 10 },
-        result: (!is_rehearsal).then(|| Arc::new(result)),
+        outcome: if is_rehearsal { Outcome::Rehearsed } else { Outcome::Measured(Arc::new(result)) },
     })
 }
 
@@ -143,4 +143,20 @@ fn a_rehearsal_knows_names_and_no_figures() {
     assert_eq!(rehearse(r#"run("scheduler=cfq").ended("a")"#), Ok(1.0));
     assert!(rehearse(r#"run("scheduler=cfq").latency("c", "fsync", 0.99)"#).is_err());
     assert!(rehearse(r#"run("scheduler=bfq").ended("a")"#).is_err());
+}
+
+#[test]
+fn what_asks_for_a_variant_that_was_not_run_is_not_run_either() {
+    let absent = RunOf { outcome: Outcome::NotRun("too busy".into()), ..(*run("cfq", 1, false)).clone() };
+    let context = Context { runs: Rc::new(vec![run("noop", 1, false), Rc::new(absent)]), ..Context::default() };
+    let number = |text: &str| Expression::new(text).number(&context);
+    assert_eq!(number(r#"run("scheduler=noop").rate("a", "read")"#), Ok(1000.0));
+    for text in [
+        r#"run("scheduler=cfq").rate("a", "read")"#,
+        r#"sum(runs().latency_mean("a", "read"))"#,
+        r#"run("scheduler=cfq").ended("b")"#,
+        r#"run("scheduler=cfq").cpu_cores()"#,
+    ] {
+        assert_eq!(number(text), Err(format!("{NOT_RUN}scheduler=cfq load=random read: too busy")), "{text}");
+    }
 }

@@ -66,6 +66,9 @@ impl Host for SimHost {
 }
 
 fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
+    if let Some(scheduler) = setup.machine.kernel_scheduler {
+        return Err(HostError::NotRun(format!("the kernel's {scheduler} is on the live host only")));
+    }
     let failed = |(name, error): (String, String)| HostError::Failed(format!("account {name}: {error}"));
     let accounts = Accounts::open(&setup.machine, &setup.accounts).map_err(failed)?;
     let mut simulation = build(setup, &accounts, seed);

@@ -15,7 +15,7 @@ pub use model::*;
 pub use plimsoll_sim::MachineConfig;
 pub use plimsoll_sim::guest::CacheMode;
 
-use crate::expression::{Context, RunOf, Window};
+use crate::expression::{Context, Outcome, RunOf, Window};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, file, quoted, suggest, syntax};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -213,7 +213,7 @@ fn rehearsal(scenario: &Scenario) -> Context {
             labels: variant.labels.clone(),
             sources: variant.setup.sources(),
             window: variant.setup.window(),
-            result: None,
+            outcome: Outcome::Rehearsed,
         })
     });
     Context { runs: Rc::new(runs.collect()), ..Context::default() }

@@ -94,6 +94,10 @@ pub struct MachineSetup {
     pub file_system: &'static str,
     /// Bytes of the volume that the file system is on, from the device's start; `None` for the whole device.
     pub volume_bytes: Option<u64>,
+    /// The kernel's own scheduler on the block device, above the device's; live host only.
+    pub kernel_scheduler: Option<&'static str>,
+    /// Whether the kernel is told limits and weights, through its cgroups; live host only.
+    pub has_kernel_limits: bool,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
 }

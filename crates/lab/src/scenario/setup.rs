@@ -4,6 +4,7 @@
 use super::model::*;
 use super::several;
 use crate::host::Accounts;
+use crate::host::live::KERNEL_SCHEDULERS;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
 use plimsoll_settings::allocation::deadlines;
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
@@ -12,6 +13,8 @@ use plimsoll_sim::cache::PAGE_BYTES;
 use plimsoll_workloads::{FileIndex, Workload, WorkloadError};
 use std::collections::BTreeSet;
 
+/// Serves in the order in which the kernel's scheduler lets requests go.
+const BELOW_THE_KERNELS: &str = "noop";
 const ACCOUNTS_MAX: usize = 100_000;
 const PROCESSES_MAX: usize = 10_000;
 const CORES_MAX: u64 = 1024;
@@ -84,13 +87,27 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let scheduler = scheduler(&mut section, problems);
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
+    let kernel_scheduler = section.choice("kernel_scheduler", KERNEL_SCHEDULERS, problems);
+    let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false);
     let config = kernel(&mut section, problems);
-    section.finish(problems);
+    let place = section.finish(problems);
+    match (kernel_scheduler, scheduler) {
+        (Some(_), Some(scheduler)) if scheduler != BELOW_THE_KERNELS => {
+            let allowed = format!("\"{BELOW_THE_KERNELS}\", because of kernel_scheduler");
+            problems.push(place.problem("scheduler", quoted(scheduler), allowed));
+        }
+        (None, _) if has_kernel_limits && !place.has("kernel_scheduler") => {
+            problems.push(place.problem("kernel_limits", "true", "with a kernel_scheduler only"));
+        }
+        _ => {}
+    }
     Some(MachineSetup {
         device: device?,
         scheduler: scheduler?,
         file_system: file_system.unwrap_or("raw"),
         volume_bytes: volume.map(|size| size.0),
+        kernel_scheduler,
+        has_kernel_limits,
         config,
     })
 }

@@ -1,9 +1,11 @@
 //! The processes of a run, from the host's side.
 
+use super::cgroups::Groups;
 use super::process::{Answer, Job, Link, Start};
 use super::runner::Done;
 use super::{HostError, ProcessProgram, clock, failed, interrupted};
 use crate::results::Source;
+use crate::scenario::ProcessSetup;
 use plimsoll_core::{Span, Time};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -53,6 +55,12 @@ impl Crew {
             Answer::Prepared => Ok(()),
             answer => Err(failed(&job.name, format!("answered {answer:?} to its job"))),
         }
+    }
+
+    /// Puts each process into the group of its account.
+    pub(super) fn join(&self, groups: &Groups, processes: &[ProcessSetup]) -> Result<(), HostError> {
+        let pairs = self.members.iter().zip(processes);
+        pairs.into_iter().try_for_each(|(member, process)| groups.join(&process.account, member.child.id()))
     }
 
     /// Lets all of them begin; answers with when they do.

@@ -1,6 +1,7 @@
 //! The device of a live run: a model in real time, with one volume in memory, mounted.
 
-use super::{HostError, failed, knobs};
+use super::queue::Queue;
+use super::{HostError, cgroups, failed, knobs, queue};
 use crate::scenario::MachineSetup;
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
@@ -22,13 +23,11 @@ const VOLUME: &str = "volume";
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
 const BYTES_PER_KIB: u64 = 1024;
-/// `wbt_lat_usec`: none, and the kernel's default.
-const WRITE_THROTTLING_OFF: &str = "0";
-const WRITE_THROTTLING_DEFAULT: &str = "-1";
 
 /// The device, and the file system on it. Everything is put away when it is dropped.
 pub(super) struct Disk {
     engine: EngineHandle,
+    queue: Option<Queue>,
     attachment: Option<Attachment>,
     folder: PathBuf,
 }
@@ -68,6 +67,8 @@ impl Disk {
         let folder = base.join("mount");
         let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
         knobs::recover(&folder);
+        queue::recover(&folder);
+        cgroups::recover(&folder);
         let model = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
         let mut config = EngineConfig::emulated(model, machine.scheduler);
         if config.profile.is_rotational {
@@ -75,7 +76,7 @@ impl Disk {
         }
         let engine = spawn(config);
         let engine = engine.map_err(|error| failed("start the emulated device", error))?;
-        let mut disk = Disk { engine, attachment: None, folder };
+        let mut disk = Disk { engine, queue: None, attachment: None, folder };
         let config = VolumeConfig {
             name: VOLUME.to_owned(),
             pool: VOLUME.to_owned(),
@@ -108,37 +109,14 @@ impl Disk {
         let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));
         served.map_err(|error| failed("serve the mount", error))?;
         attachment.build().map_err(|error| failed("make a file system", error))?;
-        disk.set_queue(machine)?;
+        disk.queue = Some(Queue::set(&disk.device(), machine, &disk.folder)?);
         Ok(disk)
     }
 
-    /// Gives the block device the scenario's limits.
-    fn set_queue(&self, machine: &MachineSetup) -> Result<(), HostError> {
-        let (queue, config) = (self.queue(), &machine.config);
-        for (knob, value) in [
-            ("read_ahead_kb", config.read_ahead_bytes / BYTES_PER_KIB),
-            ("max_sectors_kb", u64::from(config.request_bytes_max) / BYTES_PER_KIB),
-        ] {
-            let path = queue.join(knob);
-            std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))?;
-        }
-        self.set_write_throttling(WRITE_THROTTLING_OFF)
-    }
-
-    /// Turns the block layer's own throttling of writes (`blk-wbt`) off or back to its default, where the kernel has it: the
-    /// simulated block layer has none, as Linux had none before 4.10. A loop device keeps it beyond the run.
-    fn set_write_throttling(&self, latency: &str) -> Result<(), HostError> {
-        let path = self.queue().join("wbt_lat_usec");
-        match std::fs::write(&path, latency) {
-            Err(error) if path.exists() => Err(failed(path.display(), error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Where the block device's settings are.
-    fn queue(&self) -> PathBuf {
+    /// The block device's name: `loop0`.
+    pub(super) fn device(&self) -> String {
         let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
-        Path::new("/sys/block").join(device.file_name().expect("a device has a name")).join("queue")
+        device.file_name().expect("a device has a name").to_string_lossy().into_owned()
     }
 
     /// Where the file system is mounted.
@@ -161,9 +139,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if self.attachment.as_ref().and_then(Attachment::device_path).is_some() {
-            let _ = self.set_write_throttling(WRITE_THROTTLING_DEFAULT);
-        }
+        self.queue = None;
         // The last writes of the file system go through the engine.
         self.attachment = None;
         let _ = self.engine.shutdown(GRACE_DEFAULT);

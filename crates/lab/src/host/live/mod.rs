@@ -6,32 +6,40 @@
 //! ```
 //!
 //! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback as
-//! they are today, and about nothing of this machine's disk. What it cannot do is *not run*, with the reason: it takes
-//! root, FUSE and loop devices; processes share one mount, so their I/O is charged to one account, and a scheduler that
+//! they are today, and about nothing of this machine's disk. With `kernel_scheduler` the kernel's own scheduler decides
+//! (it is a rival): it is told priorities, with `kernel_limits` also limits and weights, and the device below it serves
+//! first come, first served. What the host cannot do is *not run*, with the reason: it takes root, FUSE and loop devices;
+//! without the kernel's scheduler processes share one mount, so their I/O is charged to one account, and a scheduler that
 //! decides at system calls or by process has nothing to go by. (That comes with tags for each process.)
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
 //! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
 //! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
 
+mod cgroups;
 mod clock;
 mod crew;
 mod disk;
 mod files;
 mod knobs;
+mod priority;
 mod process;
+mod queue;
 mod runner;
 mod tally;
 
 pub use process::serve_process;
+pub(crate) use queue::KERNEL_SCHEDULERS;
 
 use super::{Host, HostError};
 use crate::results::RunResult;
 use crate::scenario::{ProcessSetup, Setup};
+use cgroups::Groups;
 use crew::Crew;
 use disk::Disk;
 use plimsoll_core::{Allocation, ByteCount, Span};
 use plimsoll_workloads::Plan;
+use priority::Priorities;
 use process::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -98,9 +106,14 @@ impl Host for LiveHost {
         // Knobs are global: they are put back before the disk goes, whatever happens.
         let disk = Disk::build(&setup.machine, allocation, bytes, seed)?;
         let _knobs = knobs::Knobs::set(&setup.machine.config, disk.folder())?;
+        let has_limits = setup.machine.has_kernel_limits;
+        let groups = has_limits.then(|| Groups::make(setup, &disk.device(), disk.folder())).transpose()?;
         let mut crew = Crew::default();
         for process in &setup.processes {
-            crew.add(&self.program, &job(process, seed, &disk), &self.stop)?;
+            crew.add(&self.program, &job(process, setup, seed, &disk), &self.stop)?;
+        }
+        if let Some(groups) = &groups {
+            crew.join(groups, &setup.processes)?;
         }
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
         let (result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
@@ -127,13 +140,15 @@ fn plan_seed(process: &ProcessSetup, seed: u64) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name
 }
 
-fn job(process: &ProcessSetup, seed: u64, disk: &Disk) -> Job {
+fn job(process: &ProcessSetup, setup: &Setup, seed: u64, disk: &Disk) -> Job {
+    let priorities = || Priorities::of(process, &setup.accounts);
     Job {
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         name: process.name.clone(),
         workload: process.workload.to_string(),
         seed: plan_seed(process, seed),
         folder: disk.folder().join(&process.name),
+        priorities: setup.machine.kernel_scheduler.map(|_| priorities()),
     }
 }
 
@@ -150,6 +165,15 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
         return Err("the kernel's flusher cannot be turned off".to_owned());
     }
     disk::why_not_mounted(machine.file_system).map_or(Ok(()), Err)?;
+    if machine.has_kernel_limits
+        && let Some(reason) = cgroups::why_not(setup)
+    {
+        return Err(reason);
+    }
+    // The kernel's scheduler tells processes apart by itself, and the device below serves whom it chose.
+    if machine.kernel_scheduler.is_some() {
+        return Ok(Allocation::default());
+    }
     let used: Vec<_> = setup.accounts.iter().filter(|account| !account.is_pool).collect();
     match &used[..] {
         [only] if only.parent.is_none() => Ok(only.allocation),

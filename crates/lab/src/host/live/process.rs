@@ -15,6 +15,7 @@
 
 use super::clock;
 use super::files;
+use super::priority::Priorities;
 use super::runner::{Done, Team};
 use plimsoll_core::Time;
 use plimsoll_workloads::{Plan, Workload};
@@ -39,6 +40,8 @@ pub(super) struct Job {
     pub(super) seed: u64,
     /// Where its files are to be: a folder that does not exist yet, on the file system that is measured.
     pub(super) folder: PathBuf,
+    /// What the kernel's scheduler is told, if there is one.
+    pub(super) priorities: Option<Priorities>,
 }
 
 /// When the experiment begins, on the clock that all processes share.
@@ -136,7 +139,7 @@ fn prepare(job: &Job) -> Result<Plan, String> {
 /// Runs the threads until the host ends the conversation or one of them fails.
 fn run(link: &Link, job: Job, plan: Plan, origin: Time) -> Result<Done, String> {
     clock::sleep_until(origin);
-    let team = Team::start(&job.name, job.folder, plan, origin).map_err(|error| format!("start a thread: {error}"))?;
+    let team = Team::start(job, plan, origin).map_err(|error| format!("start a thread: {error}"))?;
     while !team.has_failed() && !link.has_word(clock::SLICE.as_nanos()) {}
     team.finish()
 }

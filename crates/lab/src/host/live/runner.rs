@@ -1,6 +1,8 @@
 //! Threads: the steps of a workload as system calls.
 
 use super::clock;
+use super::priority::{self, Priorities};
+use super::process::Job;
 use super::tally::Tally;
 use plimsoll_core::{Span, Time};
 use plimsoll_workloads::{Action, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread, ThreadSpec};
@@ -42,6 +44,7 @@ pub(super) struct Done {
 /// What the threads of a process share.
 struct Shared {
     folder: PathBuf,
+    priorities: Option<Priorities>,
     plan: Plan,
     /// Where the experiment's time is zero, and where that of the steps is.
     origin: Time,
@@ -74,12 +77,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Team {
-    /// Starts every thread of `plan`, whose files are below `folder`, in an experiment that begins at `origin`.
-    pub(super) fn start(name: &str, folder: PathBuf, plan: Plan, origin: Time) -> io::Result<Team> {
+    /// Starts every thread of the job, whose workload is `plan`, in an experiment that begins at `origin`.
+    pub(super) fn start(job: Job, plan: Plan, origin: Time) -> io::Result<Team> {
         let specs: Vec<ThreadSpec> = plan.threads().collect();
         let active = plan.active();
         let shared = Arc::new(Shared {
-            folder,
+            folder: job.folder,
+            priorities: job.priorities,
             plan,
             origin,
             steps_origin: origin + active.start,
@@ -92,7 +96,7 @@ impl Team {
         let mut team = Team { shared: shared.clone(), threads: Vec::new() };
         for (number, spec) in specs.into_iter().enumerate() {
             let shared = shared.clone();
-            let thread = std::thread::Builder::new().name(format!("{name}.{number}"));
+            let thread = std::thread::Builder::new().name(format!("{}.{number}", job.name));
             // A team that is dropped ends by itself.
             team.threads.push(thread.spawn(move || shared.run(number as u32, &spec))?);
         }
@@ -131,6 +135,10 @@ impl Shared {
         let files = Files::default();
         let mut runner =
             Runner { shared: self, files: &files, tally: Tally::default(), unit: None, memory: Memory::default() };
+        let priority = self.priorities.as_ref().map(|priorities| priorities.of_thread(&spec.name));
+        if let Some(Err(error)) = priority.map(priority::set) {
+            return self.settle(Tally::default(), Err(format!("set an I/O priority: {error}")), true);
+        }
         let workers = if spec.depth == DEPTH_UNLIMITED { WORKERS_MAX } else { spec.depth };
         let result = match workers {
             0 | 1 => runner.run(self.plan.thread(number), spec.is_background, None),

@@ -31,7 +31,7 @@
 #define NANOSECONDS 1000000000
 #define TICK_MS 100
 /* Calls that are let go on before everything else is looked at again. */
-#define BUDGET 256
+#define BUDGET 64
 #define REGISTRATION_MAX 4096
 #define DESCRIPTORS 3
 
@@ -71,14 +71,20 @@ static void let_received_go_on(void) {
   }
 }
 
+/* First all are received, then answered: to poll, the kernel goes through the calls until it has found one that is new and
+ * one that was received. */
 static void let_new_go_on(void) {
-  for (int n = 0; n < BUDGET; n++) {
+  uint64_t received[BUDGET];
+  int count = 0;
+  while (count < BUDGET) {
     struct pollfd polled = {LISTENER, POLLIN, 0};
-    if (poll(&polled, 1, 0) <= 0 || !(polled.revents & POLLIN)) return;
+    if (poll(&polled, 1, 0) <= 0 || !(polled.revents & POLLIN)) break;
     struct seccomp_notif notification;
     memset(&notification, 0, sizeof notification);
-    if (!ioctl(LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &notification)) let_go_on(notification.id);
+    if (ioctl(LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &notification)) break;
+    received[count++] = notification.id;
   }
+  for (int n = 0; n < count; n++) let_go_on(received[n]);
 }
 
 static void leave_agent(void) {

@@ -17,7 +17,7 @@ use crate::words::{ACCOUNTS_MAX, GateWords};
 use plimsoll_core::AccountId;
 use rustix::fs::{FileType, fstat};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::net::{RecvFlags, recv};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -162,7 +162,6 @@ impl Handover {
         let listener =
             kernel::install(if has_standard_file() { &self.program_with_standard_descriptors } else { &self.program })?;
         passing::send(self.socket.as_fd(), &self.text, &[listener.as_fd()])?;
-        shutdown(&self.socket, Shutdown::Write)?;
         let mut answer = [0; TAKEN_OVER.len()];
         let mut filled = 0;
         while filled < answer.len() {

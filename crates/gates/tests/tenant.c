@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *file, *what;
@@ -27,28 +29,61 @@ static void fail(const char *step) {
   _exit(3);
 }
 
+static int wrote(ssize_t bytes, ssize_t wanted) { return bytes == wanted ? 0 : -1; }
+
+static int write_into_pipe(char *bytes) {
+  int ends[2];
+  if (pipe(ends) || write(ends[1], bytes, 1) != 1) return -1;
+  return close(ends[0]) | close(ends[1]);
+}
+
+static int create_and_unlink(const char *name) {
+  int made = open(name, O_CREAT | O_RDWR, 0600);
+  return made < 0 ? -1 : close(made) | unlink(name);
+}
+
+static int write_in_child(int fd, char *bytes) {
+  int status;
+  pid_t child = fork();
+  if (!child) _exit(pwrite(fd, bytes, 4096, 0) == 4096 ? 0 : 3);
+  return child > 0 && waitpid(child, &status, 0) == child && !status ? 0 : -1;
+}
+
+/* No ring is to be had behind a filter. */
+static int find_no_ring(char *bytes) {
+  int made = (int)syscall(SYS_io_uring_setup, 1, bytes), is_missing = made < 0 && errno == ENOSYS;
+  errno = 0;
+  return is_missing ? 0 : -1;
+}
+
 /* One call of the kind that was asked for; `name` is a path of this thread's own. */
 static int call(int fd, const char *name, char *bytes) {
   struct iovec one = {bytes, 4096};
-  if (is("write")) return pwrite(fd, bytes, 4096, 0) == 4096 ? 0 : -1;
-  if (is("append")) return write(fd, bytes, 10) == 10 ? usleep(1000) : -1;
-  if (is("writev")) return writev(fd, &one, 1) == 4096 && !ftruncate(fd, 0) ? 0 : -1;
-  if (is("pwritev2")) return pwritev2(fd, &one, 1, 0, 0) == 4096 ? 0 : -1;
-  if (is("fsync")) return pwrite(fd, bytes, 4096, 0) == 4096 ? fsync(fd) : -1;
-  if (is("fdatasync")) return pwrite(fd, bytes, 4096, 0) == 4096 ? fdatasync(fd) : -1;
+  if (is("write") || is("traced")) return wrote(pwrite(fd, bytes, 4096, 0), 4096);
+  if (is("slow")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | usleep(1000000);
+  if (is("append")) return wrote(write(fd, bytes, 10), 10) | usleep(1000);
+  if (is("stdout")) return wrote(write(1, "12345\n", 6), 6);
+  if (is("writev")) return wrote(writev(fd, &one, 1), 4096) | ftruncate(fd, 0);
+  if (is("pwritev2")) return wrote(pwritev2(fd, &one, 1, 0, 0), 4096);
+  if (is("fsync")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | fsync(fd);
+  if (is("fdatasync")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | fdatasync(fd);
   if (is("range")) return sync_file_range(fd, 0, 4096, SYNC_FILE_RANGE_WRITE);
-  if (is("create")) { int made = open(name, O_CREAT | O_RDWR, 0600); return made < 0 ? -1 : close(made) | unlink(name); }
-  if (is("mkdir")) return mkdir(name, 0700) ? -1 : rmdir(name);
-  if (is("rename")) { close(creat(name, 0600)); return rename(name, file); }
+  if (is("create")) return create_and_unlink(name);
+  if (is("mkdir")) return mkdir(name, 0700) | rmdir(name);
+  if (is("rename")) return close(creat(name, 0600)) | rename(name, file);
   if (is("truncate")) return truncate(file, 100);
   if (is("allocate")) return fallocate(fd, 0, 0, 8192);
-  if (is("read")) return pread(fd, bytes, 4096, 0) == 4096 ? 0 : -1;
-  if (is("cold")) return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) | (pread(fd, bytes, 4096, 0) == 4096 ? 0 : -1);
-  if (is("pipe")) { int ends[2]; return pipe(ends) || write(ends[1], bytes, 1) != 1 || close(ends[0]) || close(ends[1]) ? -1 : 0; }
-  if (is("stdout")) return write(1, "12345\n", 6) == 6 ? 0 : -1;
-  if (is("ring")) { int made = (int)syscall(SYS_io_uring_setup, 1, bytes); int missing = made < 0 && errno == ENOSYS; errno = 0; return missing ? 0 : -1; }
+  if (is("read")) return wrote(pread(fd, bytes, 4096, 0), 4096);
+  if (is("cold")) return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) | wrote(pread(fd, bytes, 4096, 0), 4096);
+  if (is("pipe")) return write_into_pipe(bytes);
+  if (is("fork")) return write_in_child(fd, bytes);
+  if (is("ring")) return find_no_ring(bytes);
 #ifdef __x86_64__
-  if (is("32-bit")) { long pid = 20; __asm__ volatile("int $0x80" : "+a"(pid)); return pid > 0 ? 0 : -1; }
+  if (is("32-bit")) {
+    long pid = 20;
+    __asm__ volatile("int $0x80" : "+a"(pid));
+    return pid > 0 ? 0 : -1;
+  }
 #endif
   errno = EINVAL;
   return -1;
@@ -71,6 +106,19 @@ static void *loop(void *argument) {
   return NULL;
 }
 
+/* Follows its child, which goes on in main, from system call to system call. */
+static void trace(void) {
+  int status;
+  pid_t child = fork();
+  if (!child) {
+    ptrace(PTRACE_TRACEME, 0, 0, 0);
+    raise(SIGSTOP);
+    return;
+  }
+  while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) ptrace(PTRACE_SYSCALL, child, 0, 0);
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
+}
+
 int main(int arguments, char **argument) {
   if (arguments < 4) return 2;
   file = argument[1];
@@ -80,6 +128,7 @@ int main(int arguments, char **argument) {
   counters = mmap(NULL, (size_t)threads * 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (counters == MAP_FAILED) fail(argument[2]);
   close(fd);
+  if (is("traced")) trace();
   pthread_attr_t small;
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 64 << 10);

@@ -26,7 +26,7 @@ pub struct Turn {
     pub notifications: usize,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which nobody is left; they are forgotten.
+    /// Listeners behind which nobody is left; they are forgotten, with the calls that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 
@@ -36,6 +36,40 @@ struct Member {
     keeper: Option<Keeper>,
     /// When to try for a keeper again, if there is none.
     guard_after: Time,
+}
+
+impl Member {
+    /// Receives up to `budget` calls and asks about them; whether nobody is left behind the listener.
+    ///
+    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that is new
+    /// and one that was received. With ten thousand that wait and none received it goes through all of them.
+    fn hear(
+        &mut self,
+        now: Time,
+        budget: usize,
+        notifications: &mut usize,
+        mut decide: impl FnMut(&HeldCall) -> CallDecision,
+    ) -> Result<bool, GateError> {
+        let (mut calls, mut has_ended) = (Vec::new(), false);
+        for _ in 0..budget {
+            match self.listener.receive(now)? {
+                Received::Call(held) => calls.push(held),
+                Received::Passed => *notifications += 1,
+                Received::Nothing => break,
+                Received::Ended => {
+                    has_ended = true;
+                    break;
+                }
+            }
+        }
+        *notifications += calls.len();
+        for held in calls {
+            if decide(&held) == CallDecision::Admit {
+                self.listener.resume(held.call.id)?;
+            }
+        }
+        Ok(has_ended)
+    }
 }
 
 /// The listeners of an agent.
@@ -136,22 +170,9 @@ impl Listeners {
         for id in self.ready()? {
             self.last = id;
             let Some(member) = self.members.get_mut(&id) else { continue };
-            for _ in 0..budget {
-                match member.listener.receive(now)? {
-                    Received::Call(held) => {
-                        turn.notifications += 1;
-                        if decide(id, &held) == CallDecision::Admit {
-                            member.listener.resume(held.call.id)?;
-                        }
-                    }
-                    Received::Passed => turn.notifications += 1,
-                    Received::Nothing => break,
-                    Received::Ended => {
-                        let member = self.members.remove(&id).expect("it is there");
-                        turn.ended.push((id, member.registration));
-                        break;
-                    }
-                }
+            if member.hear(now, budget, &mut turn.notifications, |call| decide(id, call))? {
+                let member = self.members.remove(&id).expect("it is there");
+                turn.ended.push((id, member.registration));
             }
         }
         Ok(turn)

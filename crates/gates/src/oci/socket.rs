@@ -1,6 +1,6 @@
 //! The socket at which listeners are handed over.
 
-use super::state::{OciError, STATE_BYTES_MAX, SeccompState};
+use super::state::{OciError, PIECES_MAX, STATE_BYTES_MAX, SeccompState};
 use crate::error::GateError;
 use crate::passing::{self, DESCRIPTORS_MAX};
 use plimsoll_core::{Span, Time};
@@ -43,6 +43,7 @@ struct Connection {
     socket: OwnedFd,
     text: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+    pieces: usize,
     deadline: Time,
 }
 
@@ -82,6 +83,7 @@ impl OciSocket {
                     socket,
                     text: Vec::new(),
                     descriptors: Vec::new(),
+                    pieces: 0,
                     deadline: now + Span::from_secs(PATIENCE_SECONDS),
                 }),
                 Err(Errno::AGAIN) => break,
@@ -92,8 +94,10 @@ impl OciSocket {
         let mut outcomes = Vec::new();
         for mut connection in std::mem::take(&mut self.connections) {
             match connection.read(now) {
-                Ok(false) => self.connections.push(connection),
-                Ok(true) => outcomes.push(connection.arrive()),
+                Ok(None) => self.connections.push(connection),
+                Ok(Some((state, listener))) => {
+                    outcomes.push(Ok(Arrival { state, listener, answer: Answer(connection.socket) }));
+                }
                 Err(error) => outcomes.push(Err(error)),
             }
         }
@@ -102,33 +106,41 @@ impl OciSocket {
 }
 
 impl Connection {
-    /// Reads what is there; whether that was all.
-    fn read(&mut self, now: Time) -> Result<bool, OciError> {
+    /// Reads what is there. The state is complete when its JSON is: runc leaves the connection open.
+    fn read(&mut self, now: Time) -> Result<Option<(SeccompState, OwnedFd)>, OciError> {
         let mut piece = [0; 4096];
         loop {
             match passing::receive(self.socket.as_fd(), &mut piece) {
+                Ok((0, _)) => return self.complete().map(Some),
                 Ok((bytes, descriptors)) => {
                     self.text.extend(&piece[..bytes]);
                     self.descriptors.extend(descriptors);
-                    if bytes == 0 {
-                        return Ok(true);
-                    }
-                    if self.text.len() > STATE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX {
-                        return Err(OciError::Size);
-                    }
+                    self.pieces += 1;
+                    self.check_bounds()?;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let is_late = now >= self.deadline;
-                    return if is_late { Err(OciError::Late { seconds: PATIENCE_SECONDS }) } else { Ok(false) };
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(OciError::Broken(error)),
             }
         }
+        match self.complete() {
+            Err(error) if error.is_incomplete() && now < self.deadline => Ok(None),
+            Err(error) if error.is_incomplete() => Err(OciError::Late { seconds: PATIENCE_SECONDS }),
+            outcome => outcome.map(Some),
+        }
     }
 
-    fn arrive(mut self) -> Result<Arrival, OciError> {
+    fn check_bounds(&self) -> Result<(), OciError> {
+        match self.descriptors.len() {
+            _ if self.text.len() > STATE_BYTES_MAX => Err(OciError::Size),
+            _ if self.pieces > PIECES_MAX => Err(OciError::Pieces),
+            got if got > DESCRIPTORS_MAX => Err(OciError::Crowd { got }),
+            _ => Ok(()),
+        }
+    }
+
+    fn complete(&mut self) -> Result<(SeccompState, OwnedFd), OciError> {
         let (state, place) = SeccompState::parse(&self.text, self.descriptors.len())?;
-        Ok(Arrival { state, listener: self.descriptors.swap_remove(place), answer: Answer(self.socket) })
+        Ok((state, self.descriptors.swap_remove(place)))
     }
 }

@@ -1,5 +1,6 @@
 //! What is said of a listener that is handed over.
 
+use crate::passing::DESCRIPTORS_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -7,6 +8,9 @@ use thiserror::Error;
 pub(crate) const SECCOMP_DESCRIPTOR: &str = "seccompFd";
 /// Bytes of a state; annotations of a large cluster take some thousands.
 pub(crate) const STATE_BYTES_MAX: usize = 64 << 10;
+
+/// Pieces in which a state may arrive: each time we look whether it is complete. A runtime sends one.
+pub(crate) const PIECES_MAX: usize = 64;
 
 /// The state of a container process, as far as a gate needs it. What else is in it is passed over, and what is missing is
 /// empty: to lose a listener because its description is of another version would break the container.
@@ -50,6 +54,15 @@ pub enum OciError {
     /// More than a state can be.
     #[error("a state of more than {STATE_BYTES_MAX} bytes")]
     Size,
+    /// More than a runtime sends.
+    #[error("a state in more than {PIECES_MAX} pieces")]
+    Pieces,
+    /// More than a runtime sends.
+    #[error("a state with {got} descriptors, allowed are {DESCRIPTORS_MAX}")]
+    Crowd {
+        /// How many came.
+        got: usize,
+    },
     /// The names and the descriptors do not go together.
     #[error("{got} descriptors were sent, and the state names {named}")]
     Descriptors {
@@ -73,6 +86,13 @@ pub enum OciError {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(std::io::Error),
+}
+
+impl OciError {
+    /// Whether more text could mend it.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        matches!(self, OciError::Form(error) if error.is_eof())
+    }
 }
 
 impl SeccompState {

@@ -1,4 +1,5 @@
-//! A small agent: holds the calls of the accounts that a file in the run directory names, and lets the others go on.
+//! A small agent: holds the calls of the accounts that a file in the run directory names, at their words and at their
+//! listeners, and lets the others go on.
 //!
 //! It runs as a process of its own, which can be killed: the test binary executes itself with one test, which is ignored
 //! otherwise. Each test binary that uses it has that test and calls [`run`] from it.
@@ -8,7 +9,7 @@ use plimsoll_core::{AccountId, CallDecision, CallId, Span};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::oci::Arrival;
 use plimsoll_gates::{
-    GateError, GateWords, Keepers, Listener, ListenerId, Listeners, OciSocket, Programs, Registration,
+    GateClass, GateError, GateWords, Keepers, Listener, ListenerId, Listeners, OciSocket, Programs, Registration,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ impl Agent {
         agent
     }
 
-    /// Holds the calls of these accounts, and lets all others go on; returns when that is so.
+    /// Holds the calls of these accounts, at their words and their listeners, and lets all others go on; returns when that is so.
     pub fn hold(&self, accounts: &[u32]) {
         let mask: u64 = accounts.iter().map(|account| 1 << account).sum();
         let draft = self.run.join("held.draft");
@@ -164,7 +165,8 @@ impl SmallAgent {
             self.listeners.resume(id, call).unwrap();
         }
         let gone = self.listeners.take_gone();
-        self.held.retain(|(id, _, call)| !gone.contains(&(*id, *call)));
+        let has_ended = |id| turn.ended.iter().any(|(ended, _)| *ended == id);
+        self.held.retain(|(id, _, call)| !has_ended(*id) && !gone.contains(&(*id, *call)));
     }
 
     /// Reads what to hold, and says what it did after it has acted on it.
@@ -172,7 +174,12 @@ impl SmallAgent {
         let draft = run.join("state.draft");
         std::fs::write(&draft, format!("{} {} {}", self.mask, self.members, self.held.len())).unwrap();
         std::fs::rename(&draft, run.join(STATE)).unwrap();
-        let mask = std::fs::read_to_string(run.join(HELD)).ok();
-        self.mask = mask.and_then(|mask| mask.parse().ok()).unwrap_or(self.mask);
+        let mask = std::fs::read_to_string(run.join(HELD)).ok().and_then(|mask| mask.parse().ok()).unwrap_or(self.mask);
+        for account in (0..u64::BITS).filter(|account| (mask ^ self.mask) >> account & 1 == 1) {
+            let is_held = mask >> account & 1 == 1;
+            let change = if is_held { GateWords::close } else { GateWords::open };
+            GateClass::ALL.into_iter().for_each(|class| change(&self.words, AccountId(account), class));
+        }
+        self.mask = mask;
     }
 }

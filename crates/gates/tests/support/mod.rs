@@ -150,13 +150,16 @@ impl Plan {
 
     pub fn start(mut self, gate: &Launch) -> Tenant {
         gate.prepare(&mut self.command).unwrap();
-        Tenant { child: self.command.spawn().unwrap(), counters: self.counters, threads: self.threads }
+        let child = self.command.spawn().unwrap();
+        Tenant { group: child.id(), child, counters: self.counters, threads: self.threads }
     }
 }
 
 /// A running tenant and whatever it started; killed when dropped.
 pub struct Tenant {
     pub child: Child,
+    /// The process group whose threads do the work.
+    pub group: u32,
     counters: File,
     threads: usize,
 }
@@ -191,8 +194,7 @@ impl Tenant {
 
     /// The same for calls of which one or the other is under way.
     pub fn waits_in_one_of(&self, numbers: &[i64], waiting: usize) {
-        let is_settled =
-            || calls_of_group(self.child.id()).iter().filter(|call| numbers.contains(call)).count() == waiting;
+        let is_settled = || calls_of_group(self.group).iter().filter(|call| numbers.contains(call)).count() == waiting;
         wait_until(&format!("{waiting} threads wait in a system call of {numbers:?}"), || {
             let before = self.counts();
             // Long enough for the slowest call to return that had passed the gate before.
@@ -209,7 +211,7 @@ impl Tenant {
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let group = rustix::process::Pid::from_child(&self.child);
+        let group = rustix::process::Pid::from_raw(self.group as i32).unwrap();
         rustix::process::kill_process_group(group, signal).unwrap();
     }
 

@@ -1,0 +1,241 @@
+//! What befalls a gated process, at both gates: each fault with its outcome, as `docs/gates.md` has them.
+
+mod support;
+
+use plimsoll_gates::{Filter, GateClasses, Launch};
+use rustix::process::Signal;
+use std::process::Command;
+use support::agent::Agent;
+use support::{Plan, Rig, Tenant, calls_of_group, is_root, pause, tenant_program, wait_until};
+
+const ACCOUNT: u32 = 7;
+const OTHER: u32 = 8;
+
+#[test]
+#[ignore = "the agent of the other tests"]
+fn agent_process() {
+    support::agent::run();
+}
+
+/// A gate, and in which system call a held pwrite is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gate {
+    Shim,
+    Filter,
+}
+
+impl Gate {
+    const BOTH: [Gate; 2] = [Gate::Shim, Gate::Filter];
+
+    fn launch(self, rig: &Rig, account: u32) -> Launch {
+        match self {
+            Gate::Shim => rig.preload(account),
+            Gate::Filter => rig.filtered(account, Filter::new(GateClasses::ALL)),
+        }
+    }
+
+    fn held_write(self) -> i64 {
+        match self {
+            Gate::Shim => libc::SYS_futex,
+            Gate::Filter => libc::SYS_pwrite64,
+        }
+    }
+}
+
+fn at_both_gates(test: impl Fn(Gate, &Rig, Agent)) {
+    for gate in Gate::BOTH {
+        println!("{gate:?}");
+        let rig = Rig::new();
+        let agent = Agent::start(&rig);
+        test(gate, &rig, agent);
+    }
+}
+
+/// The program with its arguments behind `wrapper`.
+fn wrapped(rig: &Rig, wrapper: &[&str], what: &str) -> Plan {
+    let mut command = Command::new(wrapper[0]);
+    command.args(&wrapper[1..]).arg(tenant_program());
+    Plan::of(command, rig.disk.path(), what, 1)
+}
+
+fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
+    tenant.goes_on();
+    for _ in 0..2 {
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), 1);
+        agent.hold(&[]);
+        tenant.goes_on();
+    }
+}
+
+#[test]
+fn the_children_of_a_gated_process_are_gated() {
+    at_both_gates(|gate, rig, agent| {
+        waits_and_goes_on(gate, &agent, rig.tenant(&gate.launch(rig, ACCOUNT), "fork", 1));
+    });
+}
+
+#[test]
+fn who_is_killed_while_held_is_gone_and_disturbs_nobody() {
+    at_both_gates(|gate, rig, agent| {
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 8);
+        let mut other = rig.tenant(&gate.launch(rig, OTHER), "write", 1);
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), 8);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&tenant.end()), Some(libc::SIGKILL));
+        other.goes_on();
+        wait_until("nothing is held", || agent.listeners_and_held().1 == 0);
+        assert_eq!(agent.listeners_and_held().0, u64::from(gate == Gate::Filter));
+    });
+}
+
+#[test]
+fn who_is_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_nobody() {
+    at_both_gates(|gate, rig, agent| {
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 4);
+        let mut other = rig.tenant(&gate.launch(rig, OTHER), "write", 1);
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), 4);
+        // Continued first: it waits still.
+        tenant.signal(Signal::STOP);
+        other.goes_on();
+        tenant.signal(Signal::CONT);
+        tenant.waits_in(gate.held_write(), 4);
+        // Let go first: it stays stopped.
+        tenant.signal(Signal::STOP);
+        agent.hold(&[]);
+        other.goes_on();
+        let stopped = tenant.returned();
+        pause(200);
+        assert_eq!(tenant.returned(), stopped);
+        tenant.signal(Signal::CONT);
+        tenant.goes_on();
+    });
+}
+
+#[test]
+fn who_is_traced_is_gated_and_the_tracer_is_not_held_up() {
+    at_both_gates(|gate, rig, agent| {
+        waits_and_goes_on(gate, &agent, rig.tenant(&gate.launch(rig, ACCOUNT), "traced", 1));
+    });
+}
+
+#[test]
+fn who_changes_namespaces_is_gated() {
+    if !is_root() {
+        return;
+    }
+    at_both_gates(|gate, rig, agent| {
+        let namespaces = ["--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--cgroup"];
+        let wrapper: Vec<_> = std::iter::once("unshare").chain(namespaces).collect();
+        waits_and_goes_on(gate, &agent, wrapped(rig, &wrapper, "write").start(&gate.launch(rig, ACCOUNT)));
+        let wrapper = ["unshare", "--user", "--map-root-user"];
+        waits_and_goes_on(gate, &agent, wrapped(rig, &wrapper, "write").start(&gate.launch(rig, ACCOUNT)));
+    });
+}
+
+/// The lease is a time on the monotonic clock, which a time namespace moves.
+#[test]
+fn in_a_time_namespace_the_shim_holds_nobody_for_ever_and_the_filter_holds() {
+    if !is_root() {
+        return;
+    }
+    at_both_gates(|gate, rig, agent| {
+        let wrapper = ["unshare", "--time", "--fork", "--monotonic", "100000"];
+        let mut tenant = wrapped(rig, &wrapper, "write").start(&gate.launch(rig, ACCOUNT));
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        match gate {
+            Gate::Shim => tenant.goes_on(),
+            Gate::Filter => tenant.waits_in(libc::SYS_pwrite64, 1),
+        }
+        agent.kill();
+        tenant.goes_on();
+    });
+}
+
+/// The loader does not preload into programs that gain privileges; a filter stays, and root's filter lets them be gained.
+#[test]
+fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
+    if !is_root() {
+        return;
+    }
+    at_both_gates(|gate, rig, agent| {
+        let program = rig.disk.path().join("setuid");
+        std::fs::copy(tenant_program(), &program).unwrap();
+        std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+        let plan = Plan::of(Command::new(&program), rig.disk.path(), "write", 1);
+        let mut tenant = plan.start(&gate.launch(rig, ACCOUNT));
+        tenant.goes_on();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", tenant.child.id())).unwrap();
+        assert!(status.contains("Uid:\t0\t65534\t"), "{status}");
+        agent.hold(&[ACCOUNT]);
+        match gate {
+            Gate::Shim => tenant.goes_on(),
+            Gate::Filter => tenant.waits_in(libc::SYS_pwrite64, 1),
+        }
+    });
+}
+
+/// Signals do not end a wait: as a write to a disk, it is over when it is done.
+#[test]
+fn signals_do_not_bring_a_held_call_back() {
+    at_both_gates(|gate, rig, agent| {
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 4);
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), 4);
+        // Ignored or handled, it would interrupt a wait that can be: the default of this one is to be ignored.
+        for _ in 0..100 {
+            tenant.signal(Signal::WINCH);
+        }
+        tenant.waits_in(gate.held_write(), 4);
+        agent.hold(&[]);
+        tenant.goes_on();
+    });
+}
+
+#[test]
+fn ten_thousand_threads_wait_and_the_agent_does_not_grow_with_them() {
+    const THREADS: usize = 10_000;
+    at_both_gates(|gate, rig, agent| {
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "slow", THREADS);
+        wait_until("all threads are there", || tenant.returned().iter().all(|&returned| returned > 0));
+        let before_kib = agent.resident_kib();
+        agent.hold(&[ACCOUNT]);
+        wait_until("all threads wait", || {
+            let waiting = calls_of_group(tenant.group).iter().filter(|&&call| call == gate.held_write()).count();
+            waiting == THREADS
+        });
+        let (_, held) = agent.listeners_and_held();
+        assert!(held <= 1024, "{held} calls are held, and 1024 may be");
+        let grown_kib = agent.resident_kib().saturating_sub(before_kib);
+        println!("the agent has grown by {grown_kib} KiB, and holds {held} calls");
+        assert!(grown_kib < 4096, "{grown_kib} KiB");
+        agent.hold(&[]);
+        let before = tenant.returned();
+        wait_until("all threads go on", || {
+            assert_eq!(tenant.child.try_wait().unwrap(), None);
+            tenant.returned().iter().zip(&before).all(|(now, before)| now > before)
+        });
+    });
+}
+
+#[test]
+fn a_tenant_that_floods_its_listener_does_not_stall_another() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut flood = rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "range", 64);
+    let mut other = rig.tenant(&rig.filtered(OTHER, Filter::default()), "fsync", 1);
+    for _ in 0..3 {
+        other.goes_on();
+        flood.goes_on();
+    }
+    // Held, it takes no place but its own.
+    agent.hold(&[ACCOUNT]);
+    flood.waits_in(libc::SYS_sync_file_range, 64);
+    other.goes_on();
+}

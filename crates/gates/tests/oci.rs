@@ -1,0 +1,242 @@
+//! Listeners that are handed over: by anybody at the socket, and by real runtimes for real containers.
+
+mod support;
+
+use plimsoll_core::{Span, Time};
+use plimsoll_gates::{Filter, OciSocket};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use support::agent::Agent;
+use support::{Plan, Rig, is_root, wait_until};
+
+const ACCOUNT: u32 = 7;
+const STATE: &str =
+    r#"{"ociVersion":"1.0.2","fds":["seccompFd"],"pid":42,"metadata":"7","state":{"id":"c1","pid":42}}"#;
+
+#[test]
+#[ignore = "the agent of the other tests"]
+fn agent_process() {
+    support::agent::run();
+}
+
+struct Peer {
+    socket: OciSocket,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Peer {
+    fn new() -> Peer {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("oci.sock");
+        Peer { socket: OciSocket::listen(&path, 0o600).unwrap(), path, _folder: folder }
+    }
+
+    /// Sends text with so many descriptors, all of one file.
+    fn send(&self, text: &[u8], descriptors: usize) -> UnixStream {
+        let stream = UnixStream::connect(&self.path).unwrap();
+        let file = File::create(self.sent()).unwrap();
+        let files = vec![file.as_fd(); descriptors];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if descriptors > 0 {
+            assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+        }
+        sendmsg(&stream, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL).unwrap();
+        stream
+    }
+
+    fn sent(&self) -> PathBuf {
+        self.path.with_extension("sent")
+    }
+
+    /// Descriptors of that file that are open.
+    fn open(&self) -> usize {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap().map_while(Result::ok);
+        entries.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == self.sent())).count()
+    }
+
+    fn outcome(&mut self, now: Time) -> String {
+        match self.socket.accept(now).unwrap().pop() {
+            None => "nothing yet".to_owned(),
+            Some(Ok(arrival)) => format!("{} of {}", arrival.state.state.id, arrival.state.metadata),
+            Some(Err(error)) => error.to_string(),
+        }
+    }
+}
+
+#[test]
+fn a_state_arrives_whole_or_in_pieces_and_is_acknowledged() {
+    let mut peer = Peer::new();
+    let mut stream = peer.send(&STATE.as_bytes()[..10], 1);
+    assert_eq!(peer.outcome(Time::ZERO), "nothing yet");
+    // The end of the text is the end: runc leaves the connection open.
+    stream.write_all(&STATE.as_bytes()[10..]).unwrap();
+    let arrival = peer.socket.accept(Time::ZERO).unwrap().pop().unwrap().unwrap();
+    assert_eq!((arrival.state.pid, &*arrival.state.state.id), (42, "c1"));
+    arrival.answer.taken_over();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "ok\n");
+}
+
+#[test]
+fn what_cannot_be_taken_is_refused_with_the_reason_and_disturbs_nobody() {
+    let mut peer = Peer::new();
+    let mut refusal = |text: &[u8], descriptors| {
+        drop(peer.send(text, descriptors));
+        drop(peer.send(STATE.as_bytes(), 1));
+        let outcomes = peer.socket.accept(Time::ZERO).unwrap();
+        let [refused, taken] = <[_; 2]>::try_from(outcomes).ok().unwrap();
+        assert_eq!(taken.unwrap().state.state.id, "c1");
+        refused.err().unwrap().to_string()
+    };
+    assert_eq!(refusal(b"{", 1), "not a container process state: EOF while parsing an object at line 1 column 1");
+    assert_eq!(refusal(STATE.as_bytes(), 0), "0 descriptors were sent, and the state names 1");
+    assert_eq!(refusal(STATE.as_bytes(), 3), "3 descriptors were sent, and the state names 1");
+    assert_eq!(
+        refusal(&STATE.replace("seccompFd", "x").into_bytes(), 1),
+        "0 of the descriptors are called seccompFd, expected 1"
+    );
+    assert_eq!(refusal(&[b' '; 70_000], 1), "a state of more than 65536 bytes");
+    let crowd = refusal(STATE.as_bytes(), 30);
+    assert!(crowd.ends_with(" descriptors, allowed are 8"), "{crowd}");
+    assert_eq!(peer.open(), 0, "descriptors of what was refused stay open");
+}
+
+/// Each piece is a look at the whole text.
+#[test]
+fn a_state_that_drips_is_refused() {
+    let mut peer = Peer::new();
+    let mut stream = peer.send(b"{", 1);
+    for piece in 1..=64 {
+        assert_eq!(peer.outcome(Time::ZERO), "nothing yet", "{piece}");
+        stream.write_all(b" ").unwrap();
+    }
+    assert_eq!(peer.outcome(Time::ZERO), "a state in more than 64 pieces");
+}
+
+#[test]
+fn who_says_nothing_is_sent_away_and_keeps_nobody_out() {
+    let mut peer = Peer::new();
+    let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(&peer.path).unwrap()).collect();
+    drop(peer.send(STATE.as_bytes(), 1));
+    assert_eq!(peer.outcome(Time::ZERO), "nothing yet");
+    let late = Time::ZERO + Span::from_secs(5);
+    assert_eq!(peer.outcome(late), "the state was not complete after 5 s");
+    assert_eq!(peer.outcome(late), "c1 of 7");
+    drop(silent);
+}
+
+/// A runtime, and how it is run here.
+struct Runtime {
+    name: &'static str,
+    state: tempfile::TempDir,
+    bundle: tempfile::TempDir,
+}
+
+impl Runtime {
+    fn new(name: &'static str) -> Option<Runtime> {
+        if !is_root() {
+            return None;
+        }
+        if Command::new(name).arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("not run: {name} is not installed");
+            return None;
+        }
+        Some(Runtime { name, state: tempfile::tempdir().unwrap(), bundle: tempfile::tempdir().unwrap() })
+    }
+
+    /// crun does not run beside a cgroup hierarchy of both versions; in a mount namespace of its own it sees one.
+    fn command(&self) -> Command {
+        let mut command = if self.name == "crun" && Path::new("/sys/fs/cgroup/unified/cgroup.controllers").exists() {
+            let mut command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", "umount /sys/fs/cgroup/unified; exec \"$@\"", "sh", "crun"]);
+            command.arg("--cgroup-manager=disabled");
+            command
+        } else {
+            Command::new(self.name)
+        };
+        command.arg("--root").arg(self.state.path());
+        command
+    }
+
+    /// Writes the bundle of a container that runs `arguments` behind `profile`, and sees the folders of the tests as they are.
+    fn describe(&self, arguments: &[String], profile: Value) {
+        std::fs::create_dir_all(self.bundle.path().join("rootfs")).unwrap();
+        let shared = env!("CARGO_TARGET_TMPDIR");
+        let namespaces = ["pid", "ipc", "uts", "mount", "network"].map(|kind| json!({ "type": kind }));
+        let configuration = json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false, "user": { "uid": 0, "gid": 0 }, "args": arguments, "cwd": "/",
+                "env": ["PATH=/bin"], "noNewPrivileges": true,
+            },
+            "root": { "path": "rootfs" },
+            "mounts": [
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": "/dev", "type": "tmpfs", "source": "tmpfs" },
+                { "destination": shared, "type": "bind", "source": shared, "options": ["rbind", "rw"] },
+            ],
+            "linux": { "namespaces": namespaces, "seccomp": profile },
+        });
+        std::fs::write(self.bundle.path().join("config.json"), configuration.to_string()).unwrap();
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = self.command().args(["delete", "--force", "gated"]).status();
+    }
+}
+
+fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
+    let Some(runtime) = runtime else { return };
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut plan = Plan::of(runtime.command(), rig.disk.path(), "fsync", 2);
+    // The tenant's arguments become the container's; the runtime gets its own.
+    let arguments: Vec<_> = plan.command.get_args().map(|argument| argument.to_str().unwrap().to_owned()).collect();
+    let program = support::compile(&format!("tenant-{}", runtime.name), &["-static", "-pthread"]);
+    let program = program.to_str().unwrap().to_owned();
+    let tenant: Vec<_> = std::iter::once(program).chain(arguments[arguments.len() - 4..].to_vec()).collect();
+    let socket = rig.run.path().join(support::agent::SOCKET_NAME);
+    runtime.describe(&tenant, Filter::default().oci_profile(&socket, &ACCOUNT.to_string()));
+    let pid_file = runtime.bundle.path().join("pid");
+    plan.command = runtime.command();
+    plan.command.arg("run").arg("--pid-file").arg(&pid_file).arg("--bundle").arg(runtime.bundle.path()).arg("gated");
+    let mut tenant = plan.start(&plimsoll_gates::Launch::new());
+    wait_until("the container runs", || {
+        assert_eq!(tenant.child.try_wait().unwrap(), None, "the runtime has ended");
+        tenant.returned().iter().all(|&returned| returned > 0)
+    });
+    tenant.group = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    agent.has_listeners(1);
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_fsync, 2);
+    agent.kill();
+    tenant.goes_on();
+    let agent = Agent::start(&rig);
+    agent.has_listeners(1);
+    agent.hold(&[ACCOUNT]);
+    tenant.waits_in(libc::SYS_fsync, 2);
+    agent.hold(&[]);
+    tenant.goes_on();
+}
+
+#[test]
+fn a_container_of_runc_is_gated_and_outlives_the_agent() {
+    a_container_is_gated_and_outlives_the_agent(Runtime::new("runc"));
+}
+
+#[test]
+fn a_container_of_crun_is_gated_and_outlives_the_agent() {
+    a_container_is_gated_and_outlives_the_agent(Runtime::new("crun"));
+}

@@ -76,7 +76,7 @@ static void let_received_go_on(void) {
 static void let_new_go_on(void) {
   uint64_t received[BUDGET];
   int count = 0;
-  while (count < BUDGET) {
+  while (count < BUDGET && !agent_answers()) {
     struct pollfd polled = {LISTENER, POLLIN, 0};
     if (poll(&polled, 1, 0) <= 0 || !(polled.revents & POLLIN)) break;
     struct seccomp_notif notification;
@@ -108,7 +108,7 @@ static void offer(void) {
     leave_agent();
 }
 
-/* The first message: what to keep. */
+/* The first message: what to keep; and a second, if the agent answers already. */
 static int take(void) {
   union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof descriptors)]; } control;
   struct iovec payload = {registration, sizeof registration};
@@ -121,6 +121,8 @@ static int take(void) {
   memcpy(descriptors, CMSG_DATA(header), sizeof descriptors);
   ledger = mmap(NULL, LEDGER_SLOTS * SLOT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptors[1], 0);
   words = mmap(NULL, WORDS_BYTES, PROT_READ, MAP_SHARED, descriptors[2], 0);
+  char said;
+  is_acknowledged = recv(agent, &said, 1, MSG_DONTWAIT) == 1 && said == 'A';
   return ledger != MAP_FAILED && words != MAP_FAILED;
 }
 
@@ -167,7 +169,7 @@ static void keep(void) {
     if (answers && polled[0].revents & POLLIN) let_new_go_on();
     else if (polled[0].revents & POLLHUP) return;
     if (now_ns() - tick_ns >= TICK_MS * 1000000ull) {
-      if (answers) let_received_go_on();
+      if (!agent_answers()) let_received_go_on();
       if (agent < 0) offer();
       tick_ns = now_ns();
     }

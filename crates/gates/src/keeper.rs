@@ -92,6 +92,9 @@ impl Keepers {
                 .map_err(GateError::step("make a pair of sockets"))?;
         let keep = [listener.as_fd(), listener.ledger(), self.words.as_fd()];
         passing::send(ours.as_fd(), &registration.payload(), &keep).map_err(GateError::step("speak to a keeper"))?;
+        // Before it starts: at no time do both receive.
+        let keeper = Keeper { socket: ours };
+        keeper.acknowledge()?;
         let mut command = Command::new(&self.program);
         command.arg(&self.path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
@@ -99,8 +102,6 @@ impl Keepers {
         if !status.success() {
             return Err(GateError::Keeper { outcome: status.to_string() });
         }
-        let keeper = Keeper { socket: ours };
-        keeper.acknowledge()?;
         Ok(keeper)
     }
 

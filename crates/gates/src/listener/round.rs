@@ -15,6 +15,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// How long to leave a keeper be that could not be started.
 const GUARD_AGAIN: Span = Span::from_secs(1);
 
+/// How long a listener is left to its keeper that was in charge of it: to receive, both would poll first and then wait, if
+/// the other was faster, for the tenant's next call.
+const HAND_OVER: Span = Span::from_millis(50);
+
 /// A listener's number, never used twice by an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u64);
@@ -36,6 +40,8 @@ struct Member {
     keeper: Option<Keeper>,
     /// When to try for a keeper again, if there is none.
     guard_after: Time,
+    /// Until when its keeper may still receive.
+    hear_after: Time,
 }
 
 impl Member {
@@ -81,18 +87,29 @@ pub struct Listeners {
     last: ListenerId,
     /// Calls that go on by themselves, by when.
     due: BTreeSet<(Time, ListenerId, CallId)>,
+    /// When the last turn was, and until when the lease lasted then.
+    turned: Time,
+    lease_until: Time,
 }
 
 impl Listeners {
     /// None yet.
     pub fn new(keepers: Keepers) -> Listeners {
-        Listeners { keepers, members: BTreeMap::new(), next_id: 0, last: ListenerId(0), due: BTreeSet::new() }
+        Listeners {
+            keepers,
+            members: BTreeMap::new(),
+            next_id: 0,
+            last: ListenerId(0),
+            due: BTreeSet::new(),
+            turned: Time::ZERO,
+            lease_until: Time::ZERO,
+        }
     }
 
     /// Takes a listener in, with a keeper behind it. If the keeper does not start, which is logged, it is heard all the same
     /// and another is tried later; until then its tenant depends on this agent.
     pub fn add(&mut self, now: Time, listener: Listener, registration: Registration) -> ListenerId {
-        let id = self.insert(Member { listener, registration, keeper: None, guard_after: now });
+        let id = self.insert(Member { listener, registration, keeper: None, guard_after: now, hear_after: now });
         self.guard(now, id);
         id
     }
@@ -160,10 +177,14 @@ impl Listeners {
         self.resume_due(now)?;
         self.look_after_keepers(now);
         while let Some((registration, listener, keeper)) = self.keepers.accept()? {
-            let member =
-                Member { listener, registration: registration.clone(), keeper: Some(keeper), guard_after: now };
-            turn.returned.push((self.insert(member), registration));
+            let (registered, keeper) = (registration.clone(), Some(keeper));
+            let member = Member { listener, registration, keeper, guard_after: now, hear_after: now + HAND_OVER };
+            turn.returned.push((self.insert(member), registered));
         }
+        if now >= self.lease_until {
+            self.members.values_mut().for_each(|member| member.hear_after = now + HAND_OVER);
+        }
+        (self.turned, self.lease_until) = (now, lease_until);
         if now >= lease_until {
             return Ok(turn);
         }
@@ -207,7 +228,8 @@ impl Listeners {
     fn polled(&self) -> Vec<PollFd<'_>> {
         let mut polled = vec![PollFd::new(&self.keepers, PollFlags::IN)];
         for member in self.members.values() {
-            let wanted = if member.listener.is_full() { PollFlags::empty() } else { PollFlags::IN };
+            let is_ours = !member.listener.is_full() && self.turned >= member.hear_after;
+            let wanted = if is_ours { PollFlags::IN } else { PollFlags::empty() };
             polled.push(PollFd::new(&member.listener, wanted));
             let line = member.keeper.as_ref().map_or(self.keepers.as_fd(), AsFd::as_fd);
             polled.push(PollFd::from_borrowed_fd(line, PollFlags::empty()));

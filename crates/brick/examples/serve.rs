@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         capacity_bytes: volume.info().size_bytes,
         worst_case_runs_per_second: 1e6,
         sequential_bytes_per_second: 1e10,
+        sequential_write_bytes_per_second: 1e10,
         is_rotational: false,
         outstanding_max: 128,
     };

@@ -33,6 +33,8 @@ pub struct DeviceProfile {
     pub worst_case_runs_per_second: f64,
     /// Bytes per second of one sequential stream.
     pub sequential_bytes_per_second: f64,
+    /// Bytes per second of one sequential writer that lasts: a solid-state drive writes slower than it reads.
+    pub sequential_write_bytes_per_second: f64,
     /// Whether a head has to move.
     pub is_rotational: bool,
     /// How many requests to keep at the device: enough to keep it efficient, few enough to keep control.

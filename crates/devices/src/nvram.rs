@@ -60,6 +60,7 @@ impl Nvram {
                 capacity_bytes: parameters.capacity_bytes,
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.link_bytes_per_second as f64,
+                sequential_write_bytes_per_second: parameters.link_bytes_per_second as f64,
                 is_rotational: false,
                 outstanding_max: parameters.outstanding_max,
             },

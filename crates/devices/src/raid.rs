@@ -86,6 +86,7 @@ impl Raid1e {
                 capacity_bytes: rows * parameters.disks * parameters.stripe_unit_bytes,
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
+                sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

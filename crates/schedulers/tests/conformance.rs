@@ -23,6 +23,7 @@ fn rotational(outstanding_max: u32, is_rotational: bool) -> DeviceProfile {
         capacity_bytes: 1 << 30,
         worst_case_runs_per_second: DEVICE_RUNS_PER_SECOND,
         sequential_bytes_per_second: 1e8,
+        sequential_write_bytes_per_second: 1e8,
         is_rotational,
         outstanding_max,
     }

@@ -223,6 +223,7 @@ mod tests {
             capacity_bytes: 1 << 30,
             worst_case_runs_per_second: 100.0,
             sequential_bytes_per_second: 1e8,
+            sequential_write_bytes_per_second: 1e8,
             is_rotational: true,
             outstanding_max: 10,
         });

@@ -22,6 +22,7 @@ pub fn profile() -> DeviceProfile {
         capacity_bytes: 64 << 30,
         worst_case_runs_per_second: 10_000.0,
         sequential_bytes_per_second: 1e9,
+        sequential_write_bytes_per_second: 1e9,
         is_rotational: false,
         outstanding_max: 32,
     }

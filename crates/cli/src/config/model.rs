@@ -75,6 +75,7 @@ impl Device {
             capacity_bytes: u64::MAX,
             worst_case_runs_per_second,
             sequential_bytes_per_second: worst_case_runs_per_second * RUN_BYTES_MAX as f64,
+            sequential_write_bytes_per_second: worst_case_runs_per_second * RUN_BYTES_MAX as f64,
             is_rotational: false,
             outstanding_max: OUTSTANDING_DEFAULT,
         }

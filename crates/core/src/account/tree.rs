@@ -183,6 +183,7 @@ mod tests {
             capacity_bytes: 120 << 30,
             worst_case_runs_per_second: 112.0,
             sequential_bytes_per_second: 50e6,
+            sequential_write_bytes_per_second: 50e6,
             is_rotational: true,
             outstanding_max: 10,
         }

@@ -97,6 +97,7 @@ impl Hdd {
                 capacity_bytes: geometry.sectors() * SECTOR_BYTES,
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
+                sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

@@ -19,6 +19,7 @@ pub fn nvme() -> DeviceProfile {
         capacity_bytes: DEVICE_BYTES,
         worst_case_runs_per_second: 200_000.0,
         sequential_bytes_per_second: 3e9,
+        sequential_write_bytes_per_second: 3e9,
         is_rotational: false,
         outstanding_max: 64,
     }
@@ -30,6 +31,7 @@ pub fn disk() -> DeviceProfile {
         name: "disk".into(),
         worst_case_runs_per_second: 114.5,
         sequential_bytes_per_second: 138e6,
+        sequential_write_bytes_per_second: 138e6,
         is_rotational: true,
         outstanding_max: 10,
         ..nvme()

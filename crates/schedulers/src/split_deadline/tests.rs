@@ -27,6 +27,7 @@ fn device() -> DeviceProfile {
         capacity_bytes: 500 << 30,
         worst_case_runs_per_second: 115.0,
         sequential_bytes_per_second: 138e6,
+        sequential_write_bytes_per_second: 138e6,
         is_rotational: true,
         outstanding_max: 10,
     }

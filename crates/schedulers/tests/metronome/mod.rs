@@ -27,6 +27,7 @@ impl Metronome {
             capacity_bytes: DISK.end,
             worst_case_runs_per_second: requests_per_second,
             sequential_bytes_per_second: 1e8,
+            sequential_write_bytes_per_second: 1e8,
             is_rotational: false,
             outstanding_max,
         };

@@ -3,7 +3,8 @@
 //! A task asks for processor time in pieces. If a core is free it has it at once. Otherwise it waits in the order of the
 //! time that each has run; after a slice a core goes on to the first in that order. Who has slept does not get all that it
 //! missed, but comes before those that run all the time, so that a process that waits for I/O is not held up by those that
-//! spin; with very many of these it is (split-level paper, figure 15).
+//! spin; with very many of these it is (split-level paper, figure 15). Time for which nobody waited is held against nobody:
+//! alone in its queue, a task is its own level (`update_min_vruntime`).
 
 use crate::executor::{Executor, TaskId};
 use plimsoll_core::Span;
@@ -60,13 +61,19 @@ impl Cpu {
             let slice = Span::from_nanos(rest.as_nanos().min(SLICE.as_nanos()));
             executor.sleep(slice).await;
             rest -= slice;
-            has_run.set(has_run.get() + slice.as_nanos());
+            has_run.set(self.counted(has_run.get(), slice));
             self.busy_ns.set(self.busy_ns.get() + slice.as_nanos());
             self.give_core(executor);
             if rest == Span::ZERO {
                 return;
             }
         }
+    }
+
+    /// What a task has run after one slice more.
+    fn counted(&self, has_run: u64, slice: Span) -> u64 {
+        let counted = has_run + slice.as_nanos();
+        if self.waiting.borrow().is_empty() { counted.min(has_run.max(self.level.get())) } else { counted }
     }
 
     async fn take_core(&self, executor: &Executor, has_run: u64) {
@@ -144,6 +151,45 @@ mod tests {
         assert_eq!(finish_times_ms(1, &[300, 300]), [597, 600]);
         let ends = finish_times_ms(1, &[3000, 3]);
         assert_eq!(ends, [3003, 6], "one slice of the long one comes first");
+    }
+
+    /// Red where a task's time alone is held against it: then it waits for seconds until 64 others have run as long.
+    #[test]
+    fn time_alone_is_not_made_up_for_by_those_who_come_later() {
+        let executor = Rc::new(Executor::default());
+        let (cpu, served) = (Rc::new(Cpu::new(1)), Rc::new(Cell::new(0)));
+        let (inside, shared, count) = (executor.clone(), cpu.clone(), served.clone());
+        executor.spawn(async move {
+            let has_run = Cell::new(0);
+            loop {
+                shared.compute(&inside, &has_run, Span::from_micros(500)).await;
+                count.set(count.get() + 1);
+                inside.sleep(Span::from_micros(500)).await;
+            }
+        });
+        for _ in 0..64 {
+            let (inside, cpu) = (executor.clone(), cpu.clone());
+            executor.spawn(async move {
+                let has_run = Cell::new(0);
+                inside.sleep(Span::from_secs(1)).await;
+                loop {
+                    cpu.compute(&inside, &has_run, Span::from_millis(3)).await;
+                }
+            });
+        }
+        let run_until = |seconds| {
+            while executor.now() < Time::ZERO + Span::from_secs(seconds) {
+                executor.run_ready();
+                executor.advance(executor.next_timer().unwrap());
+            }
+            served.get()
+        };
+        let alone = run_until(1);
+        let beside = run_until(2) - alone;
+        assert!((990..=1000).contains(&alone), "{alone}");
+        // Its fair part of a second is 1/65, 15 ms.
+        assert!((20..60).contains(&beside), "{beside} turns of 0.5 ms beside 64 others");
+        executor.clear();
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
                [account.a]\n[account.b]\nweight = 300";
     let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"";
     let large = "[process.p]\nworkload = \"read random 4KiB in big 40GiB\"";
+    let files = &format!("{APPEND}\n[process.p.file_deadlines]\n\"log.0\" = {{ fsync = \"100ms\" }}");
     for (machine, rest, reason) in [
         (
             "scheduler = \"noop\"\nfile_system = \"raw\"",
@@ -122,6 +123,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         ),
         (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
         (EXT4, tenant, "tenants that send block requests need no file system: they run on the simulator only"),
+        (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
         (EXT4, two, "a, b share a mount, below which nobody can tell whose the I/O is"),
         (
             "scheduler = \"noop\"\nfile_system = \"ext4\"",

@@ -164,6 +164,10 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     if !machine.config.has_flusher {
         return Err("the kernel's flusher cannot be turned off".to_owned());
     }
+    if let Some(process) = setup.processes.iter().find(|process| !process.file_deadlines.is_empty()) {
+        let name = &process.name;
+        return Err(format!("{name} has file_deadlines, but below a mount nobody can tell which file a request is of"));
+    }
     disk::why_not_mounted(machine.file_system).map_or(Ok(()), Err)?;
     if machine.has_kernel_limits
         && let Some(reason) = cgroups::why_not(setup)

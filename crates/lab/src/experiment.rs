@@ -4,7 +4,7 @@
 //! processors. Results are put where they belong, so their order does not matter. Then each row is measured for each
 //! seed, over all variants of that seed: what is compared had the same chances.
 
-use crate::claim::{Claim, readable};
+use crate::claim::{Claim, ClaimOn, readable};
 use crate::expression::{Context, Expression, NOT_RUN, Outcome, RunOf};
 use crate::host::{Host, HostError};
 use crate::picture::{Drawing, DrawnPanel, DrawnSeries, Point, place};
@@ -137,7 +137,7 @@ pub fn run(
         return Err(HostError::NotRun(reason));
     }
     let contexts: Vec<Context> = by_seed.iter().map(|results| context(scenario, results)).collect();
-    let rows = scenario.rows.iter().map(|row| measure(row, scenario, &contexts)).collect();
+    let rows = scenario.rows.iter().map(|row| measure(row, &contexts)).collect();
     let panels = scenario.panels.iter().map(|panel| drawn(panel, &contexts)).collect();
     let hashes = scenario.variants.iter().enumerate().map(|(index, variant)| VariantHashes {
         variant: variant.labels.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" "),
@@ -212,7 +212,7 @@ fn context(scenario: &Scenario, outcomes: &[Outcome]) -> Context {
     Context { runs: Rc::new(runs.collect()), ..Context::default() }
 }
 
-fn measure(row: &Row, scenario: &Scenario, contexts: &[Context]) -> ReportRow {
+fn measure(row: &Row, contexts: &[Context]) -> ReportRow {
     let values: Result<Vec<f64>, String> = contexts.iter().map(|context| finite(&row.measure, context)).collect();
     // A bound may depend on what was measured; then each seed has its own, and the first stands for them in the table.
     let bounds: Option<Result<Vec<f64>, String>> = row.claim.as_ref().map(|claim| {
@@ -221,18 +221,22 @@ fn measure(row: &Row, scenario: &Scenario, contexts: &[Context]) -> ReportRow {
     let problem = values.as_ref().err().cloned().or_else(|| bounds.as_ref()?.as_ref().err().cloned());
     let values = values.unwrap_or_default();
     let bound = bounds.and_then(Result::ok).and_then(|bounds| mean(&bounds));
-    let claim = row.claim.as_ref().zip(bound).map(|(claim, bound)| Claim {
-        relation: claim.relation,
-        bound,
-        margin: claim.margin,
-    });
+    let claim = row
+        .claim
+        .as_ref()
+        .zip(bound)
+        .map(|(claim, bound)| (Claim { relation: claim.relation, bound, margin: claim.margin }, claim.on));
     let estimate = Estimate::of(&values);
     let (not_run, problem): (Option<String>, Option<String>) = match problem {
         Some(text) if text.starts_with(NOT_RUN) => (Some(text[NOT_RUN.len()..].to_owned()), None),
         problem => (None, problem),
     };
     let holds = (row.claim.is_some() && not_run.is_none())
-        .then(|| claim.is_some_and(|claim| claim.holds_on(&values, scenario.claim_on)));
+        .then(|| claim.is_some_and(|(claim, on)| claim.holds_on(&values, on)));
+    let claim = claim.map(|(claim, on)| match on {
+        ClaimOn::EverySeed => claim.to_string(),
+        _ => format!("{claim}, on {}", on.name()),
+    });
     ReportRow {
         name: row.name.clone(),
         title: row.title.clone(),
@@ -241,7 +245,7 @@ fn measure(row: &Row, scenario: &Scenario, contexts: &[Context]) -> ReportRow {
         by_seed: values,
         unit: row.unit.clone(),
         paper: row.paper,
-        claim: claim.map(|claim| claim.to_string()).or_else(|| row.claim.as_ref().map(|_| "-".to_owned())),
+        claim: claim.or_else(|| row.claim.as_ref().map(|_| "-".to_owned())),
         holds,
         source: row.source.clone(),
         not_run,

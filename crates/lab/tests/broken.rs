@@ -1,5 +1,6 @@
 //! Scenarios that are broken, each with its exact messages beside it; and good ones.
 
+use plimsoll_lab::claim::ClaimOn;
 use plimsoll_lab::scenario::{self, Setting};
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,8 @@ fn good_files_are_read_and_varied() {
             .map(|variant| variant.labels.iter().map(|label| label.1.as_str()).collect())
             .collect();
         assert_eq!(labels, [["noop", "4KiB"], ["noop", "1MiB"], ["zygaria", "4KiB"], ["zygaria", "1MiB"]]);
+        let on: Vec<_> = scenario.rows.iter().map(|row| row.claim.as_ref().map(|claim| claim.on)).collect();
+        assert_eq!(on, [Some(ClaimOn::EverySeed), Some(ClaimOn::Mean), None], "a row's own goes before the file's");
         let of = |index: usize| {
             let setup = &scenario.variants[index].setup;
             (setup.machine.scheduler, setup.tenants[1].length)

@@ -113,7 +113,7 @@ fn show(scenario: &Scenario) -> Outcome {
         text.push_str("What is above is the first variant.\n");
     }
     text.push('\n');
-    scenario.rows.iter().for_each(|row| _ = writeln!(text, "{}", row_in_words(row, scenario)));
+    scenario.rows.iter().for_each(|row| _ = writeln!(text, "{}", row_in_words(row)));
     print(text)
 }
 
@@ -196,7 +196,7 @@ fn tenant_in_words(tenant: &TenantSetup) -> String {
     format!("{pattern} {what} of {}, {arrivals}", ByteCount(u64::from(tenant.length)))
 }
 
-fn row_in_words(row: &Row, scenario: &Scenario) -> String {
+fn row_in_words(row: &Row) -> String {
     let mut text = format!("{} ({})", row.title, if row.unit.is_empty() { "a number" } else { &row.unit });
     if let Some(paper) = row.paper {
         let _ = write!(text, "; the paper has {}", readable(paper));
@@ -208,7 +208,7 @@ fn row_in_words(row: &Row, scenario: &Scenario) -> String {
             } else {
                 String::new()
             };
-            let on = scenario.claim_on.name();
+            let on = claim.on.name();
             let _ = write!(text, "; claimed {} {}{margin}, on {on}", claim.relation, claim.bound.text());
         }
         None => text.push_str("; for information"),

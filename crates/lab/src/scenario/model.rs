@@ -30,8 +30,6 @@ pub struct Scenario {
     pub takes: Span,
     /// How many seeds, 1 up to this.
     pub seeds: u32,
-    /// Which values of several seeds must satisfy a claim.
-    pub claim_on: ClaimOn,
     /// What is varied, and its values' names.
     pub axes: Vec<Axis>,
     /// Every combination of them, the last axis fastest; one without labels if nothing is varied.
@@ -250,6 +248,8 @@ pub struct RowClaim {
     pub bound: Expression,
     /// How far off is forgiven, as a fraction.
     pub margin: f64,
+    /// Which values of several seeds must satisfy it.
+    pub on: ClaimOn,
 }
 
 /// One diagram.

@@ -31,12 +31,11 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
     file.require("takes", SPAN, problems);
     let takes = file.quantity("takes", SPAN, problems, |_: &Span| true);
     let seeds = file.integer("seeds", 1..=SEEDS_MAX, problems).unwrap_or(1);
-    let names: Vec<&str> = ClaimOn::ALL.iter().map(|(name, _)| *name).collect();
-    let claim_on = file.choice("claim_on", &names, problems);
+    let on = claim_on(&mut file, problems).unwrap_or_default();
     let hosts = hosts(&mut file, problems);
     let setup = setup::read(&mut file, problems);
     let rows = file.named_sections("row", ROWS_MAX, problems);
-    let rows: Vec<_> = rows.into_iter().filter_map(|(name, section)| row(name, section, problems)).collect();
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, section)| row(name, section, on, problems)).collect();
     let panels = file.named_sections("panel", PANELS_MAX, problems);
     let panels: Vec<_> = panels.into_iter().filter_map(|(name, section)| panel(name, section, problems)).collect();
     let _ = file.with("variant", "", &mut Vec::new(), Some);
@@ -57,9 +56,6 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
         hosts,
         takes: takes?,
         seeds: seeds as u32,
-        claim_on: claim_on
-            .and_then(|name| ClaimOn::ALL.iter().find(|(n, _)| *n == name))
-            .map_or_else(ClaimOn::default, |c| c.1),
         axes: Vec::new(),
         variants: Vec::new(),
         rows,
@@ -109,7 +105,15 @@ fn hosts(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<&'static st
     hosts.unwrap_or_else(|| vec!["sim"])
 }
 
-fn row(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Row> {
+/// Which values must satisfy a claim, if it is said here.
+fn claim_on(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<ClaimOn> {
+    let names: Vec<&str> = ClaimOn::ALL.iter().map(|(name, _)| *name).collect();
+    let chosen = section.choice("claim_on", &names, problems)?;
+    ClaimOn::ALL.iter().find(|(name, _)| *name == chosen).map(|(_, on)| *on)
+}
+
+/// A row; `on` is what holds for its claim if it says nothing itself.
+fn row(name: String, mut section: Section<'_>, on: ClaimOn, problems: &mut Vec<Problem>) -> Option<Row> {
     for (key, allowed) in [("title", "the quantity in words"), ("measure", EXPRESSION), ("unit", "a unit, or \"\"")] {
         section.require(key, allowed, problems);
     }
@@ -127,18 +131,21 @@ fn row(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> O
         margin.ok_or_else(|| "a part in per cent, such as \"5%\"".to_owned())
     });
     let source = section.text("source", "where the value comes from", problems).map(str::to_owned);
+    let on = claim_on(&mut section, problems).unwrap_or(on);
     let place = section.finish(problems);
     let needs_source = place.has("paper") || place.has("claim");
     if needs_source && !place.has("source") {
         problems.push(place.problem("source", "nothing", "where the paper's value or the bound comes from"));
     }
-    if place.has("margin") && !place.has("claim") {
-        problems.push(place.problem("margin", "a margin without a claim", "a claim beside it, or none"));
+    for (key, what) in [("margin", "a margin without a claim"), ("claim_on", "claim_on without a claim")] {
+        if place.has(key) && !place.has("claim") {
+            problems.push(place.problem(key, what, "a claim beside it, or none"));
+        }
     }
     if matches!(relation, Some((Relation::Near, _))) && !place.has("margin") {
         problems.push(place.problem("margin", "nothing", "a margin, which \"near\" needs"));
     }
-    let claim = relation.map(|(relation, bound)| RowClaim { relation, bound, margin: margin.unwrap_or(0.0) });
+    let claim = relation.map(|(relation, bound)| RowClaim { relation, bound, margin: margin.unwrap_or(0.0), on });
     let source = source.unwrap_or_default();
     Some(Row { name, title: title?, measure: measure?, unit: unit?, paper, source, claim })
 }

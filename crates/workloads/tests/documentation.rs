@@ -2,7 +2,7 @@
 
 mod support;
 
-use plimsoll_workloads::{DirectoryIndex, FileIndex, Workload};
+use plimsoll_workloads::{Before, DirectoryIndex, FileIndex, Workload};
 use std::collections::BTreeSet;
 use support::{Host, plan};
 
@@ -32,6 +32,21 @@ fn every_example_is_read_and_printed_as_it_was() {
     for text in examples {
         let workload: Workload = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(workload.to_string(), text);
+    }
+}
+
+/// Red where the word is taken as a file's name, and where it is read and nothing follows from it.
+#[test]
+fn a_file_that_is_empty_has_nothing_before_the_start() {
+    for (text, path, bytes, before) in [
+        ("write random 4KiB in empty db 1GiB", "db", 0, Before::Empty),
+        ("write runs of 1MiB by 4KiB in own empty db 1GiB", "db.0", 0, Before::Empty),
+        ("write random 4KiB in db 1GiB", "db", 1 << 30, Before::Filled),
+        ("mix 50% reads random 4KiB in empty 1GiB", "empty", 1 << 30, Before::Filled),
+        ("read random 4KiB in empty 1GiB", "empty", 1 << 30, Before::Filled),
+    ] {
+        let file = plan(text, 1).file(FileIndex(0));
+        assert_eq!((file.path.as_str(), file.bytes, file.before), (path, bytes, before), "{text}");
     }
 }
 

@@ -18,6 +18,10 @@ const CASES: &[(&str, &str)] = &[
         "column 21: got \"../db\", allowed: a file name of letters, digits, - _ and . (not first)",
     ),
     ("read random 4KiB in db 1KiB", "column 24: got \"1KiB\", allowed: a size from 4 KiB to 1048576 TiB"),
+    // What is read must be there: for reads, `empty` is a file's name.
+    ("read random 4KiB in empty db 1GiB", "column 27: got \"db\", allowed: a size such as 4KiB or 10GB"),
+    ("write random 4KiB in empty 1GiB", "column 32: got the end of the text, allowed: a size such as 4KiB or 10GB"),
+    ("write random 4KiB in empty own db 1GiB", "column 32: got \"db\", allowed: a size such as 4KiB or 10GB"),
     ("read random 4KiB in db 1GiB from 2GiB", "column 34: got \"2GiB\", allowed: a size from 0 B to 1024 MiB"),
     ("read random 4KiB in db 1GiB from 1MiB to 1MiB", "column 42: got \"1MiB\", allowed: a size from 1 MiB to 1 GiB"),
     (

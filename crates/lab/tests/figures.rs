@@ -4,7 +4,7 @@
 
 use plimsoll_lab::experiment::{self, Report};
 use plimsoll_lab::host::sim::SimHost;
-use plimsoll_lab::scenario::{self, library};
+use plimsoll_lab::scenario::{self, Setting, library};
 use std::path::Path;
 
 const FAST: &[&str] = &["split-fig3", "split-fig5"];
@@ -26,14 +26,29 @@ fn fast_scenarios_hold_and_take_the_same_course_twice() {
     }
 }
 
+/// A scenario made for tests, run with one seed.
+fn run_made(name: &str, settings: &[Setting]) -> Report {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name).with_extension("toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let scenario = scenario::parse(&text, &file, settings).unwrap_or_else(|error| panic!("{error}"));
+    experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// `cfq`, which knows no limits, is the planted break: beside it both claims fail.
+#[test]
+fn a_limited_tenant_leaves_another_the_rest_of_the_disk_whatever_it_does() {
+    for (scheduler, failing) in [("split_token", 0), ("cfq", 2)] {
+        let report = run_made("limited", &[format!("machine.scheduler={scheduler}").parse().unwrap()]);
+        let failed: Vec<_> = report.failed().map(|row| (&row.name, row.measured)).collect();
+        assert_eq!(failed.len(), failing, "{scheduler}: {failed:?}");
+    }
+}
+
 /// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
 #[test]
 fn several_machines_hold_and_take_the_same_course_twice() {
     for name in ["guest", "cluster"] {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name).with_extension("toml");
-        let text = std::fs::read_to_string(&file).unwrap();
-        let scenario = scenario::parse(&text, &file, &[]).unwrap_or_else(|error| panic!("{error}"));
-        let run = || experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let run = || run_made(name, &[]);
         let (first, second) = (run(), run());
         let failed: Vec<_> = first.failed().map(|row| (&row.name, row.measured)).collect();
         assert!(failed.is_empty(), "{name}: {failed:?}");

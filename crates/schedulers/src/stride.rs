@@ -102,7 +102,8 @@ impl Stride {
             walker.pass = floor;
         }
         (walker.class, walker.stride) = (class, STRIDE_OF_ONE / share);
-        self.place(account);
+        let lines = walker.lines;
+        self.place(account, lines);
     }
 
     /// Closes an account: it stands in no line, and who gets its number owes nothing for it.
@@ -160,7 +161,7 @@ impl Stride {
             let has = |lines: u8| u32::from(lines >> line & 1);
             self.counts[line] = self.counts[line] + has(lines) - has(before);
         }
-        self.place(account);
+        self.place(account, before | lines);
     }
 
     /// The account was given service of this cost.
@@ -171,7 +172,8 @@ impl Stride {
         let furthest = floor + ((self.lead * walker.stride) >> PASS_SHIFT);
         let pass = walker.pass.saturating_add(cost.saturating_mul(walker.stride) >> PASS_SHIFT);
         walker.pass = pass.min(furthest.max(walker.pass)).min(PASS_MAX - 1);
-        self.place(account);
+        let lines = walker.lines;
+        self.place(account, lines);
     }
 
     /// The account was charged this too much.
@@ -181,7 +183,8 @@ impl Stride {
         let nearest = self.floors[usize::from(walker.class)].saturating_sub(self.credit).min(walker.pass);
         let pass = walker.pass.saturating_sub(cost.saturating_mul(walker.stride) >> PASS_SHIFT);
         walker.pass = pass.max(nearest);
-        self.place(account);
+        let lines = walker.lines;
+        self.place(account, lines);
     }
 
     fn note_floor(&mut self) {
@@ -192,12 +195,21 @@ impl Stride {
         }
     }
 
-    /// Gives the account its keys.
-    fn place(&mut self, account: AccountId) {
-        let walker = self.walkers[account.index()];
+    /// Gives the account its keys in these lines (bits); those of the others stay as they are, and out of the way.
+    fn place(&mut self, account: AccountId, lines: u8) {
+        let (walker, slot) = (self.walkers[account.index()], account.index());
         let key = |line: usize| if walker.lines >> line & 1 == 1 { walker.key() } else { ABSENT };
         for (number, tree) in self.trees.iter_mut().enumerate() {
-            tree.set(account.index(), std::array::from_fn(|which| key(number * KEYS + which)));
+            let (first, changes) = (number * KEYS, |which: usize| lines >> (number * KEYS + which) & 1 == 1);
+            if changes(0) {
+                tree.set_one::<0>(slot, key(first));
+            }
+            if changes(1) {
+                tree.set_one::<1>(slot, key(first + 1));
+            }
+            if changes(2) {
+                tree.set_one::<2>(slot, key(first + 2));
+            }
         }
     }
 }

@@ -87,10 +87,17 @@ impl Calls {
     /// A thread is gone, or does something else: it neither waits at a gate nor is it in a call that was let in.
     pub fn thread_gone(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId) {
         self.returned(now, scheduler, thread);
-        if let Some(id) = self.waiting.remove(&thread)
-            && let Some(held) = self.held.get_mut(&id)
+        if let Some(&id) = self.waiting.get(&thread) {
+            self.abandoned(id);
+        }
+    }
+
+    /// A held call's thread was found to wait no more.
+    pub fn abandoned(&mut self, id: CallId) {
+        if let Some(held) = self.held.get_mut(&id)
             && let Held::Notified(call) = held
         {
+            self.waiting.remove(&call.thread);
             *held = Held::Abandoned(call.clone());
         }
     }

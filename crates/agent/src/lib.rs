@@ -2,14 +2,26 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
+//! | [`block_tags`] | the causes of a volume's blocks, for its engine |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | [`files`] | files by the number of their inode |
+//! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | [`members`] | who the bits of a cause mask are |
 //! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
+//! | [`station`] | a volume's mount with everything above it |
 //! | [`writeback`] | starting writeback of a file in slices |
 
+pub mod block_tags;
 pub mod calls;
+mod commands;
+mod error;
 pub mod files;
+pub mod levels;
 pub mod members;
 pub mod observed;
+pub mod station;
 pub mod writeback;
+
+pub use commands::{Joined, LevelsHandle, Who};
+pub use error::AgentError;
+pub use station::{Station, StationConfig, Tenant};

@@ -354,7 +354,7 @@ static __always_inline void tell_of_request(__u32 kind, struct request *request,
 	event->operation = operation;
 	event->block_class = walk.block_class;
 	event->status = status;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	submit(event);
 }
 
 SEC("tp_btf/block_rq_issue")

@@ -30,7 +30,7 @@ int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
 	event->kind = EVENT_RETURNED;
 	event->thread = bpf_get_current_pid_tgid();
 	event->time_ns = bpf_ktime_get_ns();
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	submit(event);
 	return 0;
 }
 

@@ -68,6 +68,20 @@ static __always_inline void count(volatile __u64 *counter, __u64 amount)
 	__sync_fetch_and_add(counter, amount);
 }
 
+/*
+ * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, who then
+ * looks by itself as long as there is something.
+ */
+static __always_inline void submit(void *event)
+{
+	__u64 flags = BPF_RB_NO_WAKEUP;
+	if (state.wants_waking) {
+		state.wants_waking = 0;
+		flags = BPF_RB_FORCE_WAKEUP;
+	}
+	bpf_ringbuf_submit(event, flags);
+}
+
 /* Adds causes to the set under a key. */
 static __always_inline void join(void *map, const void *key, __u64 causes)
 {

@@ -122,7 +122,7 @@ static __noinline void tell_of_pages(__u32 kind, const struct page_key *first, _
 	event->first_page = first ? first->index : 0;
 	event->causes = causes;
 	event->previous = previous;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	submit(event);
 }
 
 /*

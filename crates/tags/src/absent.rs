@@ -3,6 +3,7 @@
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
 use crate::{Counters, Coverage, Options};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,7 +35,9 @@ impl Kernel {
     pub(crate) fn counters(&self, _: u32) -> Result<Counters, TagsError> { match *self {} }
     pub(crate) fn reset_counters(&self, _: u32) -> Result<(), TagsError> { match *self {} }
     pub(crate) fn sweep(&self, _: u64) -> Result<u64, TagsError> { match *self {} }
-    pub(crate) fn records(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), TagsError> { match *self {} }
+    pub(crate) fn records(&self, _: &mut dyn FnMut(&[u8])) { match *self {} }
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> { match *self {} }
+    pub(crate) fn wake(&self) { match *self {} }
     pub(crate) fn missed(&self) -> Result<u64, TagsError> { match *self {} }
     pub(crate) fn memory_bytes(&self) -> u64 { match *self {} }
 }

@@ -3,6 +3,7 @@
 //! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no such
 //! tracepoint (XFS not built in, a name that came later) is left out.
 
+mod ring;
 mod settings;
 mod words;
 
@@ -12,9 +13,10 @@ use crate::memory::SharedMemory;
 use crate::shared::{self, ACCOUNT_OTHERS, ACCOUNTS, CLASSES, COUNTERS, ENTRY_BYTES, Plain, State};
 use crate::{Counters, Coverage, Options};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput};
+use ring::Ring;
 use settings::Plan;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +61,7 @@ pub(crate) struct Kernel {
     owners: MapHandle,
     counts: MapHandle,
     events: MapHandle,
+    ring: Ring,
     state: Arc<SharedMemory>,
     entries: Arc<SharedMemory>,
     slot_shift: u32,
@@ -79,6 +82,8 @@ impl Kernel {
         plan.tell_layout(&object)?;
         let entries = Arc::new(shared_memory(&object, "tags", ENTRY_BYTES << plan.slot_shift, false)?);
         let handle = |name| map(&object, name);
+        let events = handle("events")?;
+        let ring = Ring::new(&events, events.max_entries() as usize).map_err(unmappable)?;
         let mut kernel = Kernel {
             _links: Vec::new(),
             threads: handle("threads")?,
@@ -86,7 +91,8 @@ impl Kernel {
             cgroups: handle("cgroups")?,
             owners: handle("owners")?,
             counts: handle("counts")?,
-            events: handle("events")?,
+            events,
+            ring,
             state,
             entries,
             slot_shift: plan.slot_shift,
@@ -180,14 +186,18 @@ impl Kernel {
     }
 
     /// Takes all records out of the ring.
-    pub(crate) fn records(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), TagsError> {
-        let mut builder = libbpf_rs::RingBufferBuilder::new();
-        let each_record = |record: &[u8]| {
-            each(record);
-            0
-        };
-        builder.add(&self.events, each_record).map_err(refused("map the ring of events"))?;
-        builder.build().and_then(|ring| ring.consume()).map_err(refused("read events"))
+    pub(crate) fn records(&self, each: &mut dyn FnMut(&[u8])) {
+        self.ring.drain(each);
+    }
+
+    /// The ring's descriptor: readable once something has come since [`wake`](Self::wake).
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Has the next event wake whoever waits for the descriptor.
+    pub(crate) fn wake(&self) {
+        self.state.word(offset_of!(State, wants_waking)).store(1, Ordering::SeqCst);
     }
 
     /// How often the kernel left a program out because it was running already.
@@ -253,7 +263,11 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, TagsError> {
 fn shared_memory(object: &Object, name: &str, bytes: usize, is_writable: bool) -> Result<SharedMemory, TagsError> {
     let map = object.maps().find(|map| map.name() == name).expect("it is compiled in");
     let mapped = SharedMemory::new(map.as_fd(), bytes, is_writable);
-    mapped.map_err(|error| TagsError::Kernel { action: "map shared memory", reason: error.to_string() })
+    mapped.map_err(unmappable)
+}
+
+fn unmappable(error: std::io::Error) -> TagsError {
+    TagsError::Kernel { action: "map shared memory", reason: error.to_string() }
 }
 
 fn refused(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TagsError {

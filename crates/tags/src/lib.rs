@@ -51,6 +51,7 @@ use kernel::Kernel;
 use plimsoll_core::{Span, Time};
 use shared::State;
 use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -141,13 +142,16 @@ impl Tags {
         AccountsOf { accounts: &mut self.accounts, kernel: &self.kernel }
     }
 
-    /// Takes all events out of the ring, oldest first for each processor. Nobody is woken when there are some: call it as
-    /// often as the ring is large.
-    ///
-    /// # Errors
-    /// [`TagsError::Kernel`] if the ring cannot be read.
-    pub fn events(&mut self, mut each: impl FnMut(Event)) -> Result<(), TagsError> {
-        self.kernel.records(&mut |record| Event::parse(record).into_iter().for_each(&mut each))
+    /// Takes all events out of the ring, in the order in which they were begun. It makes no system call, and nobody is woken
+    /// when there are some, unless that was [asked for](Self::wake): call it as often as the ring is large.
+    pub fn events(&mut self, mut each: impl FnMut(Event)) {
+        self.kernel.records(&mut |record| Event::parse(record).into_iter().for_each(&mut each));
+    }
+
+    /// Has the next event make the descriptor of these tags readable, once. An event may have come just before: look once
+    /// more before you wait.
+    pub fn wake(&self) {
+        self.kernel.wake();
     }
 
     /// What did not go as it should.
@@ -168,6 +172,13 @@ impl Tags {
     /// Bytes of kernel memory that the maps take, as the kernel counts them.
     pub fn memory_bytes(&self) -> u64 {
         self.kernel.memory_bytes()
+    }
+}
+
+impl AsFd for Tags {
+    /// Becomes readable as [`wake`](Self::wake) says.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel.descriptor()
     }
 }
 

@@ -24,9 +24,14 @@ unsafe impl Sync for SharedMemory {}
 impl SharedMemory {
     /// Maps the first `bytes` of `map`, which must be an array of that size made with `BPF_F_MMAPABLE`.
     pub(crate) fn new(map: impl AsFd, bytes: usize, is_writable: bool) -> io::Result<SharedMemory> {
+        SharedMemory::at(map, 0, bytes, is_writable)
+    }
+
+    /// Maps `bytes` of a map from `offset` on, a multiple of the page size.
+    pub(crate) fn at(map: impl AsFd, offset: usize, bytes: usize, is_writable: bool) -> io::Result<SharedMemory> {
         let protection = if is_writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
-        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, map, 0)? };
+        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, map, offset as u64)? };
         let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(SharedMemory { start, bytes })
     }

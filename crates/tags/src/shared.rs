@@ -115,9 +115,10 @@ shared! {
         events_lost: u64,
         accounts_refused: u64,
         since_ns: [u64; 64],
+        wants_waking: u64,
         other_device: u32,
         spare: u32,
-    } 656
+    } 664
 
     struct Owner {
         process: u32,

@@ -2,7 +2,6 @@
 //!
 //! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told.
 
-#[allow(unused_imports, reason = "each test file uses a part of it")]
 mod support;
 
 use plimsoll_tags::{Event, Options, Tags};
@@ -20,7 +19,7 @@ fn returned(rig: &mut Rig) -> Vec<u32> {
             threads.push(thread)
         }
     };
-    rig.tags.events(each).unwrap();
+    rig.tags.events(each);
     threads
 }
 

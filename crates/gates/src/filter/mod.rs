@@ -47,6 +47,11 @@ impl Filter {
         Filter { standard_descriptors: true, ..self }
     }
 
+    /// The numbers of the calls that it notifies.
+    pub fn call_numbers(self) -> impl Iterator<Item = u32> {
+        self.calls().map(|call| call.number as u32)
+    }
+
     fn calls(self) -> impl Iterator<Item = &'static GatedCall> {
         GATED.iter().filter(move |call| self.classes.contains(call.class))
     }

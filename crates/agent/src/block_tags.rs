@@ -1,0 +1,39 @@
+//! The causes of a volume's blocks, for its engine: [`TagTable`] with the bits translated.
+//!
+//! A tag says what the newest I/O of a block was when it entered the block layer above; what reaches the engine is that
+//! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
+//! (the table had not been told, or a read and a write of one block overlap): that block is nobody's.
+
+use crate::members::Members;
+use plimsoll_brick::engine::{BlockTag, BlockTags};
+use plimsoll_core::{FileId, Operation};
+use plimsoll_tags::{BLOCK_BYTES, TagTable};
+
+/// The tags of one volume that is the disk of a mounted file system.
+pub struct VolumeTags {
+    table: TagTable,
+    members: Members,
+}
+
+impl VolumeTags {
+    /// The table, and who its bits are.
+    pub fn new(table: TagTable, members: Members) -> VolumeTags {
+        VolumeTags { table, members }
+    }
+}
+
+impl BlockTags for VolumeTags {
+    fn tag(&self, operation: Operation, offset: u64) -> BlockTag {
+        let tag = self.table.tag(offset / BLOCK_BYTES);
+        if tag.is_write != operation.is_write() {
+            return BlockTag::default();
+        }
+        let is_metadata = tag.inode == 0 && tag.class.number() != 0;
+        BlockTag {
+            causes: self.members.causes(tag.causes_mask),
+            class: tag.class,
+            file: if tag.inode != 0 { Some(FileId(tag.inode)) } else { is_metadata.then_some(FileId::DEVICE) },
+            is_sync: false,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What other threads want of the levels: tenants come and go.
+//!
+//! Commands wait in a queue; an eventfd wakes whoever takes the levels' turns, which carries them out between two of them
+//! and answers. So the tables that every turn looks at are nobody else's.
+
+use crate::error::AgentError;
+use crate::files::Files;
+use plimsoll_core::AccountId;
+use plimsoll_gates::{Listener, Registration};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+/// Whose I/O an account's is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A process, and all that it starts.
+    Process(u32),
+    /// A thread, and all that it starts.
+    Thread(u32),
+    /// All in a cgroup, and in those below it.
+    Cgroup(PathBuf),
+}
+
+/// An account that has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its bit in masks of causes, and the number of its words.
+    pub bit: u32,
+}
+
+pub(crate) enum Command {
+    Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
+    Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
+    Listen { listener: Box<Listener>, registration: Registration, answer: SyncSender<()> },
+    Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
+    Mounted { files: Files },
+}
+
+/// The levels' end.
+pub(crate) struct Commands {
+    received: Receiver<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Commands {
+    pub(crate) fn new() -> std::io::Result<(Commands, LevelsHandle)> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (commands, received) = channel();
+        Ok((Commands { received, wake: wake.clone() }, LevelsHandle { commands, wake }))
+    }
+
+    pub(crate) fn next(&self) -> Option<Command> {
+        self.received.try_recv().ok()
+    }
+
+    /// Is readable no more, until something new comes.
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Commands {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// How other threads talk to the levels. Clones are cheap.
+#[derive(Clone)]
+pub struct LevelsHandle {
+    commands: Sender<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+impl LevelsHandle {
+    fn send(&self, command: Command) -> Result<(), AgentError> {
+        self.commands.send(command).map_err(|_| AgentError::Gone)?;
+        // An eventfd that is full needs no more waking.
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        Ok(())
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, AgentError> {
+        let (answer, answered) = sync_channel(1);
+        self.send(command(answer))?;
+        answered.recv().map_err(|_| AgentError::Gone)
+    }
+
+    /// A session that the scheduler knows already gets a bit in masks of causes.
+    ///
+    /// # Errors
+    /// It has one, or all are taken.
+    pub fn join(&self, account: AccountId, name: &str) -> Result<Joined, AgentError> {
+        let name = name.to_owned();
+        self.ask(|answer| Command::Join { account, name, answer })?
+    }
+
+    /// What `who` does is the I/O of an account that has joined, from now on.
+    ///
+    /// # Errors
+    /// It has not joined, or there is nobody like that.
+    pub fn enroll(&self, account: AccountId, who: Who) -> Result<(), AgentError> {
+        self.ask(|answer| Command::Enroll { account, who, answer })?
+    }
+
+    /// The calls that come to a listener wait for the scheduler from now on. Its account has joined: it is the bit that
+    /// [`join`](Self::join) answered.
+    ///
+    /// # Errors
+    /// The levels are gone.
+    pub fn listen(&self, listener: Listener, registration: Registration) -> Result<(), AgentError> {
+        self.ask(|answer| Command::Listen { listener: Box::new(listener), registration, answer })
+    }
+
+    /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed.
+    ///
+    /// # Errors
+    /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.
+    pub fn leave(&self, account: AccountId) -> Result<(), AgentError> {
+        self.ask(|answer| Command::Leave { account, answer })?
+    }
+
+    /// The file system was mounted: its files can be found now.
+    ///
+    /// # Errors
+    /// The levels are gone.
+    pub fn mounted(&self, files: Files) -> Result<(), AgentError> {
+        self.send(Command::Mounted { files })
+    }
+}

@@ -1,0 +1,47 @@
+//! Why the levels above a disk cannot do what they were asked to.
+
+use plimsoll_brick::engine::EngineError;
+use plimsoll_core::AccountId;
+use plimsoll_gates::GateError;
+use plimsoll_tags::TagsError;
+use std::io;
+use thiserror::Error;
+
+/// Why the levels above a disk cannot do what they were asked to.
+#[derive(Debug, Error)]
+pub enum AgentError {
+    /// Whoever took their turns has ended.
+    #[error("the agent has stopped")]
+    Gone,
+    /// The system refused something.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An account cannot leave yet.
+    #[error("account {} has calls or requests under way", account.0)]
+    Busy {
+        /// The account.
+        account: AccountId,
+    },
+    /// An account joined twice, or leaves that has not joined.
+    #[error("account {} has {}", account.0, if *has_joined { "joined already" } else { "not joined" })]
+    Membership {
+        /// The account.
+        account: AccountId,
+        /// Whether it has joined.
+        has_joined: bool,
+    },
+    /// Causes cannot be told.
+    #[error(transparent)]
+    Tags(#[from] TagsError),
+    /// The engine cannot.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Calls cannot be held.
+    #[error(transparent)]
+    Gates(#[from] GateError),
+}

@@ -1,0 +1,421 @@
+//! The two upper levels of a scheduler, on a running system.
+//!
+//! ```text
+//!   gates   notifications -> Calls -> scheduler.call_entered     words <- close, open
+//!   pages   tags' events  -> scheduler.pages_dirtied, pages_freed       writeback <- wishes
+//!   blocks  tags' events  -> ObservedRequests, where the disk is not ours
+//! ```
+//!
+//! One thread owns all of it and takes it in turns, an engine's thread ([`UpperLevels`]) or the agent's own. In a turn:
+//! first what others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that
+//! came to the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it
+//! is asked about the next call of whoever dirtied it.
+//!
+//! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
+//! there are some, and only the first one after a silence wakes us.
+
+use crate::calls::{Action, Calls};
+use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
+use crate::error::AgentError;
+use crate::files::Files;
+use crate::members::Members;
+use crate::observed::ObservedRequests;
+use crate::writeback::Writeback;
+use plimsoll_brick::engine::UpperLevels;
+use plimsoll_core::{
+    AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
+    ThreadId, Time, Wish,
+};
+use plimsoll_gates::words::RENEWAL;
+use plimsoll_gates::{GateClass, GateWords, HeldCall, ListenerId, Listeners};
+use plimsoll_tags::{Event, Tags};
+use rustix::event::epoll;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How often events are fetched while there are some.
+pub const FETCH_BUSY: Span = Span::from_millis(1);
+/// Notifications of one tenant in one turn.
+const NOTIFICATIONS_MAX: usize = 64;
+/// How often what is done now and then is done.
+const HOUSEKEEPING: Span = Span::from_secs(1);
+const PAGE_BYTES: u64 = 4096;
+const SECTOR_BYTES: u64 = 512;
+
+/// What the levels are made of.
+pub struct Parts {
+    /// The causes, loaded before the file system was mounted if that was possible.
+    pub tags: Tags,
+    /// The words of shims.
+    pub words: GateWords,
+    /// The listeners of filters.
+    pub listeners: Listeners,
+    /// The files of the mounted file system, for writeback; `None` where none is mounted yet.
+    pub files: Option<Files>,
+    /// Device number of the file system, major and minor: calls that work on other ones are none of ours.
+    pub device: (u32, u32),
+    /// Bytes that may be dirty before the kernel makes writers wait by itself.
+    pub dirty_bytes_max: u64,
+    /// Whether requests are only seen; else an engine hands them to the scheduler.
+    pub observes_requests: bool,
+}
+
+/// Gates, pages and, where they are only seen, requests: see the [module's text](self).
+pub struct Levels {
+    parts: Parts,
+    members: Members,
+    commands: Commands,
+    writeback: Writeback,
+    calls: Calls,
+    /// Calls that came from a listener, by their number in the scheduler.
+    notified: BTreeMap<CallId, (ListenerId, CallId)>,
+    observed: ObservedRequests,
+    poll: OwnedFd,
+    /// A listener may have something to say.
+    must_hear: bool,
+    /// The scheduler knows what it has to know at the start.
+    is_introduced: bool,
+    fetch_at: Time,
+    renew_at: Time,
+    housekeeping_at: Time,
+    /// Lists that keep their memory from turn to turn.
+    events: Vec<Event>,
+    wrote: BTreeMap<AccountId, FileId>,
+    actions: Vec<Action>,
+    wishes: Vec<Wish>,
+}
+
+impl Levels {
+    /// Puts the parts together. The handle is for other threads.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor for it.
+    pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
+        let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
+        let (commands, handle) = Commands::new().map_err(system("make an eventfd"))?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|errno| system("make an epoll")(errno.into()))?;
+        let watched = epoll::add(&poll, &commands, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        watched.map_err(|errno| system("watch an eventfd")(errno.into()))?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let watched = epoll::add(&poll, &parts.tags, epoll::EventData::new_u64(0), flags);
+        watched.map_err(|errno| system("watch events")(errno.into()))?;
+        let levels = Levels {
+            parts,
+            members: Members::default(),
+            commands,
+            writeback: Writeback::start().map_err(system("start a thread"))?,
+            calls: Calls::default(),
+            notified: BTreeMap::new(),
+            observed: ObservedRequests::default(),
+            poll,
+            must_hear: true,
+            is_introduced: false,
+            fetch_at: Time::ZERO,
+            renew_at: Time::ZERO,
+            housekeeping_at: Time::ZERO,
+            events: Vec::new(),
+            wrote: BTreeMap::new(),
+            actions: Vec::new(),
+            wishes: Vec::new(),
+        };
+        Ok((levels, handle))
+    }
+
+    /// Who the bits of masks are, for whoever looks tags up.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Fetches what happened, and again as soon as something more can be worth it.
+    fn fetch(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
+        let mut events = std::mem::take(&mut self.events);
+        self.parts.tags.events(|event| events.push(event));
+        self.fetch_at = if events.is_empty() { Time::MAX } else { now + FETCH_BUSY };
+        if events.is_empty() {
+            self.parts.tags.wake();
+            // What came before it could wake us.
+            self.parts.tags.events(|event| events.push(event));
+        }
+        for event in events.drain(..) {
+            self.happened(now, scheduler, event);
+        }
+        self.events = events;
+    }
+
+    fn happened(&mut self, now: Time, scheduler: &mut dyn Scheduler, event: Event) {
+        match event {
+            Event::Dirtied { inode, first_page, pages, causes, previous, .. } => {
+                let event = self.page_event(inode, first_page, pages, causes, previous);
+                for account in event.causes.iter() {
+                    self.wrote.insert(account, event.file);
+                }
+                scheduler.pages_dirtied(now, &event);
+            }
+            Event::Freed { inode, first_page, pages, causes, .. } => {
+                let event = self.page_event(inode, first_page, pages, causes, 0);
+                scheduler.pages_freed(now, &event);
+            }
+            Event::Issued { id, sector, bytes, operation, causes, class, .. } if self.parts.observes_requests => {
+                let Some(operation) = operation_of(operation) else { return };
+                let causes = self.members.causes(causes);
+                let session = causes.iter().next().unwrap_or(AccountId::ROOT);
+                let offset = sector * SECTOR_BYTES;
+                let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, now);
+                (request.causes, request.class) = (causes, class);
+                self.observed.issued(now, scheduler, id, request);
+            }
+            Event::Completed { id, status, .. } if self.parts.observes_requests => {
+                self.observed.completed(now, scheduler, id, status == 0);
+            }
+            Event::Issued { .. } | Event::Completed { .. } => {}
+            Event::Returned { thread, .. } => self.calls.returned(now, scheduler, ThreadId(thread)),
+        }
+    }
+
+    fn page_event(&self, inode: u64, first_page: u64, pages: u32, causes: u64, previous: u64) -> PageEvent {
+        PageEvent {
+            file: FileId(inode),
+            offset: first_page * PAGE_BYTES,
+            length: u64::from(pages) * PAGE_BYTES,
+            causes: self.members.causes(causes),
+            previous: self.members.causes(previous),
+        }
+    }
+
+    /// Hears the listeners. Says whether there may be more to hear.
+    fn hear(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> bool {
+        let Levels { parts, calls, notified, members, .. } = self;
+        let (clock, lease_until) = (plimsoll_gates::clock::monotonic_now(), parts.words.lease_until());
+        let device = parts.device;
+        let turn = parts.listeners.turn(clock, lease_until, NOTIFICATIONS_MAX, |listener, held| {
+            let Some(account) = members.account(held.call.account.0) else { return CallDecision::Admit };
+            let Some(file) = file_of(held, device) else { return CallDecision::Admit };
+            let id = calls.next_id();
+            let call = Call { id, account, file, entered: now, ..held.call.clone() };
+            let decision = calls.entered(now, scheduler, call);
+            if decision == CallDecision::Hold {
+                notified.insert(id, (listener, held.call.id));
+            }
+            decision
+        });
+        match turn {
+            Ok(turn) => {
+                for (listener, registration) in turn.returned {
+                    tracing::info!("{}: its listener is back from an agent before this one", registration.name);
+                    self.watch(listener);
+                }
+                turn.notifications >= NOTIFICATIONS_MAX
+            }
+            Err(error) => {
+                tracing::error!(%error, "the gates cannot be heard");
+                false
+            }
+        }
+    }
+
+    /// Wakes up for a listener's calls from now on.
+    fn watch(&mut self, listener: ListenerId) {
+        let Some(listener) = self.parts.listeners.get(listener) else { return };
+        // Once for each change: one that has ended stays readable until its keeper is gone too.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        if let Err(error) = epoll::add(&self.poll, listener, epoll::EventData::new_u64(1), flags) {
+            tracing::error!(%error, "a listener cannot be watched; it is heard when something else happens");
+        }
+    }
+
+    /// Asks for those who look at words, and lets go on whom the scheduler releases.
+    fn decide(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
+        for (account, file) in std::mem::take(&mut self.wrote) {
+            if self.calls.wrote(now, scheduler, account, file)
+                && let Some(bit) = self.members.bit(account)
+            {
+                self.parts.words.close(AccountId(bit), GateClass::Write);
+            }
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        self.calls.released(now, scheduler, &mut actions);
+        self.act(&mut actions);
+        self.actions = actions;
+    }
+
+    fn act(&mut self, actions: &mut Vec<Action>) {
+        for action in actions.drain(..) {
+            match action {
+                Action::GoOn(id) => {
+                    let Some((listener, call)) = self.notified.remove(&id) else { continue };
+                    if let Err(error) = self.parts.listeners.resume(listener, call) {
+                        tracing::error!(%error, "a call cannot go on before its keeper lets it");
+                    }
+                }
+                Action::Open(account) => {
+                    if let Some(bit) = self.members.bit(account) {
+                        self.parts.words.open(AccountId(bit), GateClass::Write);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the scheduler wishes, and answers with when it wants to be asked again.
+    fn grant(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time> {
+        self.wishes.clear();
+        scheduler.wishes(now, &mut self.wishes);
+        let mut wake_at = None;
+        for wish in &self.wishes {
+            match *wish {
+                Wish::WakeAt(at) => wake_at = Some(wake_at.map_or(at, |before: Time| before.min(at))),
+                Wish::StartWriteback { file, bytes_max } => {
+                    if let Some(found) = self.parts.files.as_mut().and_then(|files| files.find(now, file)) {
+                        self.writeback.slice(file, found, bytes_max);
+                    }
+                }
+            }
+        }
+        wake_at
+    }
+
+    fn keep_house(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
+        self.housekeeping_at = now + HOUSEKEEPING;
+        // Keepers that ended are found, and those of an earlier agent come back.
+        self.must_hear = true;
+        if let Some(files) = &mut self.parts.files {
+            files.close_old(now);
+        }
+        self.observed.give_up_lost(now, scheduler);
+        if let Err(error) = self.parts.tags.accounts().recycle() {
+            tracing::warn!(%error, "numbers of accounts that have ended are not used again");
+        }
+        // Whoever was killed at a gate leaves its call behind.
+        let gone: Vec<CallId> =
+            self.notified.iter().filter(|(_, place)| !self.is_waiting(place)).map(|(&id, _)| id).collect();
+        for id in gone {
+            self.notified.remove(&id);
+            self.calls.abandoned(id);
+        }
+    }
+
+    fn is_waiting(&self, &(listener, call): &(ListenerId, CallId)) -> bool {
+        self.parts.listeners.get(listener).is_some_and(|listener| listener.is_waiting(call))
+    }
+
+    /// Something wants to be heard: commands at once, listeners in this turn.
+    fn wake_up(&mut self) {
+        let mut woken =
+            [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 16];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        // What is not taken out now is there the next time.
+        let _ = epoll::wait(&self.poll, &mut woken, Some(&at_once));
+        self.must_hear = true;
+        self.obey();
+    }
+
+    fn obey(&mut self) {
+        self.commands.clear();
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Join { account, name, answer } => drop(answer.send(self.join(account, &name))),
+                Command::Enroll { account, who, answer } => drop(answer.send(self.enroll(account, &who))),
+                Command::Listen { listener, registration, answer } => {
+                    let now = plimsoll_gates::clock::monotonic_now();
+                    let id = self.parts.listeners.add(now, *listener, registration);
+                    self.watch(id);
+                    let _ = answer.send(());
+                }
+                Command::Leave { account, answer } => drop(answer.send(self.leave(account))),
+                Command::Mounted { files } => self.parts.files = Some(files),
+            }
+        }
+    }
+}
+
+impl Levels {
+    fn join(&mut self, account: AccountId, name: &str) -> Result<Joined, AgentError> {
+        if self.members.bit(account).is_some() {
+            return Err(AgentError::Membership { account, has_joined: true });
+        }
+        let bit = self.parts.tags.accounts().open(name)?.0;
+        self.members.set(bit, Some(account));
+        Ok(Joined { bit })
+    }
+
+    fn enroll(&mut self, account: AccountId, who: &Who) -> Result<(), AgentError> {
+        let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
+        let (mut accounts, bit) = (self.parts.tags.accounts(), AccountId(bit));
+        match who {
+            Who::Process(process) => accounts.register_process(bit, *process)?,
+            Who::Thread(thread) => accounts.register_thread(bit, *thread)?,
+            Who::Cgroup(path) => accounts.register_cgroup(bit, path)?,
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, account: AccountId) -> Result<(), AgentError> {
+        if let Some(bit) = self.members.bit(account) {
+            self.members.set(bit, None);
+            self.parts.words.open(AccountId(bit), GateClass::Write);
+            self.parts.tags.accounts().close(AccountId(bit))?;
+        }
+        let is_busy = self.calls.is_busy(account) || self.observed.is_busy(account);
+        if is_busy { Err(AgentError::Busy { account }) } else { Ok(()) }
+    }
+}
+
+/// The file that a notified call works on, by its inode; `None` if it is not on our device.
+fn file_of(held: &HeldCall, device: (u32, u32)) -> Option<FileId> {
+    match held.file {
+        Some(file) if file.device == device => Some(FileId(file.inode)),
+        Some(_) => None,
+        None => Some(FileId::DEVICE),
+    }
+}
+
+/// What the kernel calls `REQ_OP_*`; `None` for what moves no data and makes none durable.
+fn operation_of(number: u8) -> Option<Operation> {
+    match number {
+        0 => Some(Operation::Read),
+        1 => Some(Operation::Write),
+        2 => Some(Operation::Flush),
+        3 => Some(Operation::Trim),
+        9 => Some(Operation::WriteZeroes),
+        _ => None,
+    }
+}
+
+impl UpperLevels for Levels {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+
+    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time> {
+        if is_ready {
+            self.wake_up();
+        }
+        if !std::mem::replace(&mut self.is_introduced, true) {
+            scheduler.dirty_memory_limited(now, self.parts.dirty_bytes_max);
+        }
+        if now >= self.renew_at {
+            self.parts.words.renew();
+            self.renew_at = now + RENEWAL;
+        }
+        self.fetch(now, scheduler);
+        if self.must_hear {
+            self.must_hear = self.hear(now, scheduler);
+        }
+        self.decide(now, scheduler);
+        if now >= self.housekeeping_at {
+            self.keep_house(now, scheduler);
+        }
+        let observed_at = if self.parts.observes_requests { self.observed.pump(now, scheduler) } else { None };
+        let wake_at = self.grant(now, scheduler);
+        let next = [Some(self.fetch_at), Some(self.renew_at), observed_at, wake_at, self.must_hear.then_some(now)];
+        next.into_iter().flatten().min()
+    }
+
+    fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {
+        let mut actions = Vec::new();
+        self.calls.all_go_on(&mut actions);
+        self.act(&mut actions);
+        self.observed.forget();
+        self.is_introduced = false;
+    }
+}

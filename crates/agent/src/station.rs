@@ -1,0 +1,247 @@
+//! A volume's mount with everything above it: causes, gates and accounts for tenants.
+//!
+//! ```text
+//!   make_device --> Station::open --> mount --> Station::mounted        tenants: join, enroll, launch, leave
+//!                   tags loaded                 files can be found
+//! ```
+//!
+//! The tags must be there before the first block of the file system is read, so a station opens between the two halves
+//! of [`Attachment::build`](plimsoll_brick::attach::Attachment::build). From then on the engine asks it about every block, and takes its
+//! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
+
+use crate::block_tags::VolumeTags;
+use crate::commands::{LevelsHandle, Who};
+use crate::error::AgentError;
+use crate::files::Files;
+use crate::levels::{Levels, Parts};
+use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
+use plimsoll_core::{AccountId, Allocation, Span};
+use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration};
+use plimsoll_tags::{Coverage, Options, Tags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Bytes of the ring of events: 80,000 of 48 bytes, more than come within [`FETCH_BUSY`](crate::levels::FETCH_BUSY).
+const EVENT_BYTES: u32 = 4 << 20;
+/// Where listeners are handed over, in the run directory.
+const LISTENERS_SOCKET: &str = "listeners.sock";
+const LISTENERS_SOCKET_MODE: u32 = 0o600;
+/// How often the thread that takes listeners looks whether it shall end.
+const LOOK: Span = Span::from_millis(100);
+/// What a filter says of whose its calls are: the bit of a tenant that has joined.
+const METADATA: &str = "bit=";
+/// How often to ask whether a tenant's last calls have returned.
+const LEAVE_AGAIN: Span = Span::from_millis(10);
+/// How long to ask.
+const LEAVE_PATIENCE: Span = Span::from_secs(10);
+
+/// What a station needs to know.
+#[derive(Clone, Debug)]
+pub struct StationConfig {
+    /// The volume, by its name on the engine.
+    pub volume: String,
+    /// Its block device.
+    pub device: PathBuf,
+    /// Where words and sockets are: a directory on a tmpfs that only we may write to.
+    pub run_directory: PathBuf,
+    /// Where shim and keeper are: one that everybody may enter, not mounted `noexec`.
+    pub program_directory: PathBuf,
+    /// Which calls of whoever is launched are notified.
+    pub filter: Filter,
+    /// Bytes that may be dirty before the kernel makes writers wait by itself.
+    pub dirty_bytes_max: u64,
+}
+
+/// A tenant who has joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// The session that its I/O is charged to.
+    pub account: AccountId,
+    /// Its bit in masks of causes.
+    pub bit: u32,
+    name: String,
+}
+
+/// See the [module's text](self).
+pub struct Station {
+    engine: EngineHandle,
+    config: StationConfig,
+    levels: LevelsHandle,
+    programs: Programs,
+    words: PathBuf,
+    coverage: Coverage,
+    is_over: Arc<AtomicBool>,
+    listeners: Option<JoinHandle<()>>,
+}
+
+impl Station {
+    /// Loads the tags, makes the gates, and puts both above the engine.
+    ///
+    /// # Errors
+    /// BPF is not permitted ([`TagsError::NotRun`](plimsoll_tags::TagsError::NotRun)), a directory cannot be used, or the
+    /// engine has stopped.
+    pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
+        let options = Options {
+            event_bytes: Some(EVENT_BYTES),
+            returns: config.filter.call_numbers().collect(),
+            dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
+            ..Options::default()
+        };
+        let tags = Tags::load(&config.device, &options)?;
+        let (table, coverage) = (tags.table(), tags.coverage().clone());
+        let programs = Programs::install(&config.program_directory)?;
+        let words = GateWords::create(&config.run_directory)?;
+        let words_path = words.path().to_owned();
+        let keepers = Keepers::open(&config.run_directory, &programs, &words)?;
+        let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
+        let parts = Parts {
+            tags,
+            words,
+            listeners: Listeners::new(keepers),
+            files: None,
+            device: device_number(&config.device)?,
+            dirty_bytes_max: config.dirty_bytes_max,
+            observes_requests: false,
+        };
+        let (levels, handle) = Levels::new(parts)?;
+        engine.set_tags(&config.volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
+        engine.set_upper_levels(Some(Box::new(levels)))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (of_thread, is_over_for_thread) = (handle.clone(), is_over.clone());
+        let thread = std::thread::Builder::new().name("listeners".to_owned());
+        let thread = thread.spawn(move || take_listeners(socket, &of_thread, &is_over_for_thread));
+        let listeners = thread.map_err(|source| AgentError::System { action: "start a thread", source })?;
+        let engine = engine.clone();
+        Ok(Station {
+            engine,
+            config,
+            levels: handle,
+            programs,
+            words: words_path,
+            coverage,
+            is_over,
+            listeners: Some(listeners),
+        })
+    }
+
+    /// The file system is mounted now.
+    ///
+    /// # Errors
+    /// The mount point cannot be opened.
+    pub fn mounted(&self, mount_point: &Path) -> Result<(), AgentError> {
+        let open = Files::of(mount_point);
+        let files = open.map_err(|source| AgentError::System { action: "open the mount point", source })?;
+        self.levels.mounted(files)
+    }
+
+    /// What of the file system's I/O has causes.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Opens a session in `pool` for a tenant, whose I/O is that of whoever is [enrolled](Self::enroll).
+    ///
+    /// # Errors
+    /// Admission refuses the session, or all accounts are taken.
+    pub fn join(&self, pool: &str, name: &str, allocation: Allocation) -> Result<Tenant, AgentError> {
+        let account = self.engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
+        match self.levels.join(account, name) {
+            Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
+            Err(error) => {
+                self.engine.close_session(account)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// What `who` does is the tenant's I/O from now on; what it dirtied before is whose it was.
+    ///
+    /// # Errors
+    /// There is nobody like that.
+    pub fn enroll(&self, tenant: &Tenant, who: Who) -> Result<(), AgentError> {
+        self.levels.enroll(tenant.account, who)
+    }
+
+    /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// See [`Launch`].
+    pub fn launch(&self, tenant: &Tenant) -> Result<Launch, AgentError> {
+        let metadata = format!("{METADATA}{}", tenant.bit);
+        let socket = self.config.run_directory.join(LISTENERS_SOCKET);
+        let launch = Launch::new().with_shim_at(self.programs.shim(), &self.words, AccountId(tenant.bit))?;
+        Ok(launch.with_filter(self.config.filter, &socket, &metadata, &tenant.name))
+    }
+
+    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on.
+    ///
+    /// # Errors
+    /// [`AgentError::Busy`] if calls or requests of it are still under way after ten seconds.
+    pub fn leave(&self, tenant: &Tenant) -> Result<(), AgentError> {
+        let attempts = LEAVE_PATIENCE.as_nanos() / LEAVE_AGAIN.as_nanos();
+        for _ in 0..attempts {
+            match self.levels.leave(tenant.account) {
+                Err(AgentError::Busy { .. }) => {}
+                Err(error) => return Err(error),
+                Ok(()) => match self.engine.close_session(tenant.account) {
+                    Err(EngineError::SessionBusy { .. }) => {}
+                    closed => return Ok(closed?),
+                },
+            }
+            let _ = poll(&mut [], Some(&timespec(LEAVE_AGAIN)));
+        }
+        Err(AgentError::Busy { account: tenant.account })
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.listeners.take().map(JoinHandle::join);
+        // An engine that has stopped has let go of both.
+        let _ = self.engine.set_tags(&self.config.volume, None);
+        let _ = self.engine.set_upper_levels(None);
+    }
+}
+
+/// The number of a block device, major and minor: that of a file system on it.
+fn device_number(path: &Path) -> Result<(u32, u32), AgentError> {
+    let found = std::fs::metadata(path);
+    let found = found.map_err(|source| AgentError::System { action: "look at the block device", source })?;
+    Ok((rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())))
+}
+
+fn timespec(span: Span) -> Timespec {
+    Timespec { tv_sec: 0, tv_nsec: span.as_nanos() as i64 }
+}
+
+/// Takes what runtimes and launched commands hand over, until it is over.
+fn take_listeners(mut socket: OciSocket, levels: &LevelsHandle, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut polled: Vec<PollFd<'_>> =
+            socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
+        let _ = poll(&mut polled, Some(&timespec(LOOK)));
+        let arrivals = match socket.accept(plimsoll_gates::clock::monotonic_now()) {
+            Ok(arrivals) => arrivals,
+            Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
+        };
+        for arrival in arrivals {
+            let taken = arrival.map_err(|error| error.to_string()).and_then(|arrival| {
+                let bit = arrival.state.metadata.strip_prefix(METADATA).and_then(|bit| bit.parse().ok());
+                let account = AccountId(bit.ok_or(format!("{:?} names no tenant", arrival.state.metadata))?);
+                let (name, process) = (arrival.state.state.id, arrival.state.pid);
+                let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
+                let listens = levels.listen(listener, Registration { account, name, process });
+                listens.map(|()| arrival.answer.taken_over()).map_err(|error| error.to_string())
+            });
+            if let Err(error) = taken {
+                tracing::warn!("a listener is refused: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Real processes on real file systems, each known by what it does, each held when the scheduler says so.
+
+mod support;
+
+use plimsoll_brick::attach::FileSystemKind;
+use plimsoll_core::{Allocation, Rate};
+use support::{POOL, Rig, go};
+
+const MIB: u64 = 1 << 20;
+/// Bytes a second of who has a limit.
+const LIMIT: f64 = 65_536.0;
+const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
+
+fn limited(bytes_per_second: f64) -> Allocation {
+    Allocation { limit: Some(Rate::BytesPerSecond(bytes_per_second)), ..Allocation::default() }
+}
+
+/// A script that writes so many MiB.
+fn write(rig: &Rig, name: &str, mib: u64) -> String {
+    format!("dd if=/dev/zero of={} bs=64k count={} status=none", rig.path(name).display(), mib * 16)
+}
+
+#[test]
+fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind, "noop") else { return };
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", Allocation::default()));
+        let mut children = [rig.start(&a, &write(&rig, "a", 32)), rig.start(&b, &write(&rig, "b", 8))];
+        rig.sync();
+        let before = [rig.bytes("a"), rig.bytes("b")];
+        children.iter_mut().for_each(go);
+        children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+        rig.sync();
+        let moved = [rig.bytes("a") - before[0], rig.bytes("b") - before[1]];
+        let metadata_max = MIB;
+        assert!((32 * MIB..32 * MIB + metadata_max).contains(&moved[0]), "{kind:?}: {moved:?}");
+        assert!((8 * MIB..8 * MIB + metadata_max).contains(&moved[1]), "{kind:?}: {moved:?}");
+        rig.station().leave(&a).unwrap();
+        rig.station().leave(&b).unwrap();
+    }
+}
+
+#[test]
+fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind, "split_token") else { return };
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(LIMIT)));
+        let mut writer = rig.start(&b, &write(&rig, "b", 64));
+        go(&mut writer);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+        let file = rig.path("a");
+        let sync = format!("dd if=/dev/zero of={} bs=4k count=1 conv=notrunc,fsync status=none", file.display());
+        let mut syncer = rig.start(&a, &format!("for i in 1 2 3 4 5 6 7 8; do {sync}; done"));
+        go(&mut syncer);
+        assert!(syncer.wait().unwrap().success());
+        // At its limit the rest would take a quarter of an hour.
+        assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+        rig.sync();
+        let written = rig.bytes("b");
+        assert!(written < 32 * MIB, "{kind:?}: {written} bytes went through");
+        rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
+        assert!(writer.wait().unwrap().success());
+        rig.sync();
+        assert!(rig.bytes("b") >= 64 * MIB, "{kind:?}: without a limit it goes on");
+    }
+}
+
+/// Who holds the gates is gone: within the lease everybody goes on.
+#[test]
+fn a_station_that_closes_lets_everybody_go() {
+    let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
+    let b = rig.join("b", limited(LIMIT));
+    let mut writer = rig.start(&b, &write(&rig, "b", 64));
+    go(&mut writer);
+    rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+    rig.close_station();
+    assert!(writer.wait().unwrap().success());
+    assert_eq!(std::fs::metadata(rig.path("b")).unwrap().len(), 64 * MIB);
+}

@@ -2,8 +2,10 @@
 
 mod support;
 
+use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::{Filter, GateClasses, Launch};
 use rustix::process::Signal;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use support::agent::Agent;
 use support::{Plan, Rig, Tenant, calls_of_group, is_root, pause, tenant_program, wait_until};
@@ -66,6 +68,47 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
         agent.hold(&[]);
         tenant.goes_on();
     }
+}
+
+/// Broken on purpose and seen red: a keeper that does not look into the ledger, a shim that waits without a timeout.
+#[test]
+fn an_agent_that_is_killed_holds_nobody_and_no_call_fails() {
+    const WRITERS: usize = 50;
+    at_both_gates(|gate, rig, agent| {
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", WRITERS);
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), WRITERS);
+        let (killed, held) = (monotonic_now(), tenant.returned());
+        agent.kill();
+        while tenant.returned().iter().zip(&held).any(|(now, then)| now == then) {
+            pause(1);
+        }
+        // Said, not asserted: the machine may be busy. One second is what is promised.
+        println!("all {WRITERS} went on after {:.0} ms", monotonic_now().since(killed).as_secs_f64() * 1e3);
+        tenant.goes_on();
+    });
+}
+
+#[test]
+fn a_user_without_privileges_is_gated_and_cannot_change_the_words() {
+    if !is_root() {
+        return;
+    }
+    at_both_gates(|gate, rig, agent| {
+        let words = rig.run.path().join(plimsoll_gates::words::FILE_NAME);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec 2>&-; : > \"$1\" || rm -f \"$1\"", "sh"]).arg(&words);
+        assert!(!shell.uid(65534).status().unwrap().success());
+        let mut plan = Plan::new(rig.disk.path(), "write", 2);
+        plan.command.uid(65534);
+        let mut tenant = plan.start(&gate.launch(rig, ACCOUNT));
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(gate.held_write(), 2);
+        agent.kill();
+        tenant.goes_on();
+    });
 }
 
 #[test]

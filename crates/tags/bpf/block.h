@@ -164,12 +164,12 @@ struct found {
 static __always_inline void look_at_metadata(struct bio_walk *walk, __u64 block, struct found *found)
 {
 	found->block_class = class_of_sector(walk->sector);
-	__u64 *set = bpf_map_lookup_elem(&metadata, &block);
-	if (set) {
-		if (*set & DIRECTORY && found->block_class == CLASS_INDIRECT)
+	struct block *known = bpf_map_lookup_elem(&metadata, &block);
+	if (known) {
+		if (known->causes & DIRECTORY && found->block_class == CLASS_INDIRECT)
 			found->block_class = CLASS_DIRECTORY;
 		if (walk->is_write)
-			found->causes = __sync_fetch_and_or(set, TAKEN) & CAUSES;
+			found->causes = __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES;
 	}
 	/* The journal's superblock is nobody's; it moves because of who filled the journal last. */
 	if (!found->causes && found->block_class == CLASS_JOURNAL)
@@ -268,8 +268,8 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 	} else if (end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
 		__u64 block = (__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
-		__u64 *set = walk->is_write ? bpf_map_lookup_elem(&metadata, &block) : 0;
-		is_all(walk, set ? __sync_fetch_and_or(set, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
+		struct block *known = walk->is_write ? bpf_map_lookup_elem(&metadata, &block) : 0;
+		is_all(walk, known ? __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
 	} else if (end == settings.end_of_direct) {
 		struct inode *inode = BPF_CORE_READ((struct iomap_dio *)private, iocb, ki_filp, f_inode);
 		is_all(walk, current_causes(), class_of_size(BPF_CORE_READ(inode, i_size)));
@@ -367,7 +367,8 @@ int BPF_PROG(block_rq_issue, struct request *request)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned int bytes)
 {
-	tell_of_request(EVENT_COMPLETED, request, bytes, status);
+	if (bytes) /* else a step of a flush */
+		tell_of_request(EVENT_COMPLETED, request, bytes, status);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * ext4 and its journal. A transaction has the causes of all who joined it; a block of metadata has those who looked it up
- * within a handle, or the transaction's if nobody did. Kernel threads that allocate or convert extents act for the
+ * ext4 and its journal. A transaction has the causes of all who joined it; a block of metadata that it changed has those
+ * who looked it up for it, or the transaction's if nobody did. Kernel threads that allocate or convert extents act for the
  * inode's recent writers.
  */
 #ifndef PLIMSOLL_EXT4_H
@@ -35,21 +35,38 @@ int BPF_PROG(block_touch_buffer, struct buffer_head *buffer)
 	struct task_struct *task = bpf_get_current_task_btf();
 	if (!task->journal_info)
 		return 0;
-	__u64 causes = causes_of(task, actor_of(task));
+	struct actor *actor = actor_of(task);
+	__u64 causes = causes_of(task, actor);
+	if (causes && actor)
+		touch_block(block_of(buffer), causes, actor->transaction);
+	return 0;
+}
+
+static __always_inline int begin_handle(__u32 device, tid_t transaction)
+{
+	if (device != settings.device)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct actor *actor = actor_of(task);
+	__u64 causes = causes_of(task, actor);
+	if (actor)
+		actor->transaction = transaction;
 	if (causes)
-		mark_metadata(buffer, causes);
+		join_transaction(transaction, causes);
 	return 0;
 }
 
 SEC("tp_btf/jbd2_handle_start")
-int BPF_PROG(jbd2_handle_start, __u32 device, tid_t transaction, unsigned int type, unsigned int line, int blocks)
+int BPF_PROG(jbd2_handle_start, __u32 device, tid_t transaction)
 {
-	if (device != settings.device)
-		return 0;
-	__u64 causes = current_causes();
-	if (causes)
-		join_transaction(transaction, causes);
-	return 0;
+	return begin_handle(device, transaction);
+}
+
+/* Work that does not fit one transaction goes on in the next. */
+SEC("tp_btf/jbd2_handle_restart")
+int BPF_PROG(jbd2_handle_restart, __u32 device, tid_t transaction)
+{
+	return begin_handle(device, transaction);
 }
 
 /* Who works for one inode does not work for the next. */
@@ -107,10 +124,11 @@ int BPF_PROG(ext4_ext_map_blocks_enter, struct inode *inode)
 
 static long learn_directory(__u32 number, __u64 *block)
 {
-	__u64 key = *block + number, fresh = TAKEN | DIRECTORY;
-	__u64 *set = bpf_map_lookup_elem(&metadata, &key);
-	if (set)
-		__sync_fetch_and_or(set, DIRECTORY);
+	__u64 key = *block + number;
+	struct block fresh = { .causes = TAKEN | DIRECTORY };
+	struct block *known = bpf_map_lookup_elem(&metadata, &key);
+	if (known)
+		__sync_fetch_and_or(&known->causes, DIRECTORY);
 	else
 		bpf_map_update_elem(&metadata, &key, &fresh, BPF_NOEXIST);
 	return 0;
@@ -146,6 +164,17 @@ static __always_inline bool is_our_journal(struct journal_s *journal)
 	return journal->j_fs_dev->bd_dev == settings.device;
 }
 
+/* An empty journal's superblock is written before the transaction is. */
+SEC("tp_btf/jbd2_start_commit")
+int BPF_PROG(jbd2_start_commit, struct journal_s *journal, struct transaction_s *transaction)
+{
+	if (!is_our_journal(journal))
+		return 0;
+	state.committing = state.transactions[transaction->t_tid & 3];
+	state.is_committing = 1;
+	return 0;
+}
+
 /* Nobody joins the transaction any more; what follows is its journal blocks. A full commit writes what was pending fast. */
 SEC("tp_btf/jbd2_commit_flushing")
 int BPF_PROG(jbd2_commit_flushing, struct journal_s *journal, struct transaction_s *transaction)
@@ -154,7 +183,6 @@ int BPF_PROG(jbd2_commit_flushing, struct journal_s *journal, struct transaction
 		return 0;
 	state.committing = state.transactions[transaction->t_tid & 3];
 	state.fast_pending = 0;
-	act_for(state.committing);
 	return 0;
 }
 
@@ -163,20 +191,17 @@ struct walk {
 	__u64 first;
 	__u64 next;
 	__u64 causes;
+	__u32 transaction;
 };
 
-static long inherit_next(__u32 number, struct walk *walk)
+static long commit_next(__u32 number, struct walk *walk)
 {
 	if (!walk->next || (number && walk->next == walk->first))
 		return 1;
 	struct journal_head *head = (void *)walk->next;
 	struct buffer_head *buffer = BPF_CORE_READ(head, b_bh);
 	__u64 block = (BPF_CORE_READ(buffer, b_blocknr) * BPF_CORE_READ(buffer, b_size)) >> BLOCK_SHIFT;
-	__u64 *set = bpf_map_lookup_elem(&metadata, &block);
-	if (!set)
-		bpf_map_update_elem(&metadata, &block, &walk->causes, BPF_NOEXIST);
-	else if (*set & TAKEN)
-		*set = walk->causes | (*set & DIRECTORY);
+	commit_block(block, walk->causes, walk->transaction);
 	walk->next = (__u64)BPF_CORE_READ(head, b_tnext);
 	return 0;
 }
@@ -187,8 +212,8 @@ int BPF_PROG(jbd2_commit_logging, struct journal_s *journal, struct transaction_
 	if (!is_our_journal(journal) || !state.committing)
 		return 0;
 	__u64 first = (__u64)transaction->t_buffers;
-	struct walk walk = { .first = first, .next = first, .causes = state.committing };
-	bpf_loop(TRANSACTION_BUFFERS_MAX, inherit_next, &walk, 0);
+	struct walk walk = { .first = first, .next = first, .causes = state.committing, .transaction = transaction->t_tid };
+	bpf_loop(TRANSACTION_BUFFERS_MAX, commit_next, &walk, 0);
 	return 0;
 }
 
@@ -198,7 +223,8 @@ int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *t
 	if (!is_our_journal(journal))
 		return 0;
 	state.transactions[transaction->t_tid & 3] = 0;
-	act_for(0);
+	state.committed = transaction->t_tid;
+	state.is_committing = 0;
 	return 0;
 }
 
@@ -211,12 +237,15 @@ int BPF_PROG(ext4_fc_commit_start, struct super_block *super)
 	return 0;
 }
 
-/* It wrote nothing: what was pending still is. */
+/* If it wrote nothing, what was pending still is. */
 SEC("tp_btf/ext4_fc_commit_stop")
 int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int reason)
 {
-	if (super->s_dev == settings.device && !blocks)
+	if (super->s_dev != settings.device)
+		return 0;
+	if (!blocks)
 		__sync_fetch_and_or(&state.fast_pending, state.fast_committing);
+	state.fast_committing = 0;
 	return 0;
 }
 

@@ -16,6 +16,18 @@ struct actor {
 	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
 	__u64 last_page;
 	__u64 written_inode;
+	__u32 transaction; /* of jbd2, that it joined last */
+	__u32 spare;
+};
+
+/*
+ * A block of metadata. Who looks it up within a handle of jbd2 may or may not change it; only if it is among the buffers
+ * of the transaction, when that commits, they did. Two transactions are alive at once: the one that commits and the next.
+ */
+struct block {
+	__u64 causes;
+	__u64 touched[2];     /* by the last bit of the transaction's number */
+	__u32 transaction[2];
 };
 
 #define TABLE(NAME, TYPE, KEY, VALUE)                  \
@@ -28,7 +40,7 @@ struct actor {
 
 TABLE(dirty_pages, HASH, struct page_key, __u64);              /* dirty pages of files: causes */
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
-TABLE(metadata, LRU_HASH, __u64, __u64);                 /* 4 KiB blocks of metadata: causes */
+TABLE(metadata, LRU_HASH, __u64, struct block);          /* 4 KiB blocks of metadata */
 TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: sequence of the committed item list: causes */
 TABLE(threads, HASH, __u32, struct registration);
 TABLE(processes, HASH, __u32, struct registration);
@@ -101,18 +113,8 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
  * The same for a set whose I/O may have been taken: then it begins anew. Gives back the causes that it had and that still
  * stand, 0 if there were none.
  */
-static __always_inline __u64 mark(void *map, const void *key, __u64 causes)
+static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 {
-	__u64 *set = bpf_map_lookup_elem(map, key);
-	if (!set) {
-		if (!bpf_map_update_elem(map, key, &causes, BPF_NOEXIST))
-			return 0;
-		set = bpf_map_lookup_elem(map, key);
-		if (!set) {
-			count(&state.entries_lost, 1);
-			return 0;
-		}
-	}
 	__u64 before = *(volatile __u64 *)set;
 	if (before & TAKEN) {
 		*(volatile __u64 *)set = causes | (before & DIRECTORY);
@@ -121,6 +123,20 @@ static __always_inline __u64 mark(void *map, const void *key, __u64 causes)
 	if ((before & causes) != causes)
 		__sync_fetch_and_or(set, causes);
 	return before;
+}
+
+static __always_inline __u64 mark(void *map, const void *key, __u64 causes)
+{
+	__u64 *set = bpf_map_lookup_elem(map, key);
+	if (set)
+		return join_anew(set, causes);
+	if (!bpf_map_update_elem(map, key, &causes, BPF_NOEXIST))
+		return 0;
+	set = bpf_map_lookup_elem(map, key);
+	if (set)
+		return join_anew(set, causes);
+	count(&state.entries_lost, 1);
+	return 0;
 }
 
 #endif

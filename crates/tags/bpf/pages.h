@@ -224,7 +224,7 @@ static __always_inline int dirtied_buffer(struct buffer_head *buffer, __u64 inod
 		if (!is_kernel_thread(task))
 			mark_pages(actor, inode, index, 1, causes);
 	} else if (causes) {
-		mark_metadata(buffer, causes);
+		mark_block(block_of(buffer), causes);
 	}
 	return 0;
 }

@@ -63,18 +63,19 @@ struct state {
 	__u64 cgroups;              /* registered cgroups */
 	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
 	__u64 sweeps;               /* counts sweeps: on whose behalf a kernel thread worked before is forgotten */
-	__u64 committing;           /* causes of the jbd2 transaction that is being written */
+	__u64 is_committing;        /* whether a jbd2 transaction is being written */
+	__u64 committing;           /* its causes, or those of the last one */
 	__u64 transactions[4];      /* causes by the low bits of the transaction's number; two are alive at the most */
 	__u64 fast_pending;         /* causes of what a fast commit would have to write */
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
-	__u64 entries_lost;           /* dirtied pages that found no room */
+	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
 	__u64 events_lost;          /* records that found no room in the ring */
 	__u64 accounts_refused;     /* processes that became others because all accounts were taken */
 	__u64 since_ns[64];         /* when each account began: an older tag means a predecessor */
 	__u64 wants_waking;         /* the reader of the ring waits: the next event wakes it */
 	__u32 other_device;         /* device number of the superblock, where it is not that of the block device (btrfs) */
-	__u32 spare;
+	__u32 committed;            /* number of the jbd2 transaction that was written last */
 };
 
 /* Who an account was opened for, automatically. */

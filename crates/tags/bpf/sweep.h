@@ -27,12 +27,19 @@ static long take_out(void *map, const void *key, __u64 *set, struct sweep *sweep
 	return 0;
 }
 
-static long find_in_metadata(void *map, const void *key, __u64 *set, struct sweep *sweep)
+static long find_in_metadata(void *map, const void *key, struct block *block, struct sweep *sweep)
 {
-	if (*set & TAKEN)
-		take_out(map, key, set, sweep);
+	if (block->causes & TAKEN)
+		take_out(map, key, &block->causes, sweep);
 	else
-		sweep->carried |= *set & sweep->ended;
+		sweep->carried |= block->causes & sweep->ended;
+	for (int slot = 0; slot < 2; slot++) {
+		bool is_over = (__s32)(block->transaction[slot] - state.committed) <= 0;
+		if (is_over)
+			take_out(map, key, &block->touched[slot], sweep);
+		else
+			sweep->carried |= block->touched[slot] & sweep->ended;
+	}
 	return 0;
 }
 
@@ -47,6 +54,8 @@ int sweep_accounts(struct sweep *context)
 	count(&state.inode_epoch, 1);
 	count(&state.sweeps, 1);
 	bpf_for_each_map_elem(&metadata, find_in_metadata, &sweep, 0);
+	if (!state.is_committing)
+		__sync_fetch_and_and(&state.committing, ~(sweep.ended & ~sweep.carried));
 	__u64 alive = state.committing | state.fast_pending | state.fast_committing;
 	for (int i = 0; i < 4; i++)
 		alive |= state.transactions[i];

@@ -106,6 +106,7 @@ shared! {
         cgroups: u64,
         inode_epoch: u64,
         sweeps: u64,
+        is_committing: u64,
         committing: u64,
         transactions: [u64; 4],
         fast_pending: u64,
@@ -117,8 +118,8 @@ shared! {
         since_ns: [u64; 64],
         wants_waking: u64,
         other_device: u32,
-        spare: u32,
-    } 664
+        committed: u32,
+    } 672
 
     struct Owner {
         process: u32,

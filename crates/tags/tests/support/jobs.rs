@@ -2,16 +2,18 @@
 //! the environment; the test registers it while it waits.
 
 use plimsoll_core::AccountId;
-use plimsoll_tags::Tags;
+use plimsoll_tags::{Options, Tags};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const JOB: &str = "PLIMSOLL_TAGS_JOB";
 const PAGE: usize = 4096;
+const NOBODY: libc::uid_t = 65534;
 
 /// A process that waits to begin, or is at work.
 pub struct Writer {
@@ -60,6 +62,12 @@ impl Writer {
         let mut text = String::new();
         self.child.stdout.as_mut().unwrap().read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success(), "{text}");
+    }
+
+    /// Waits until it has done its job once, of two times; `run` lets it go on.
+    pub fn pause(&mut self) {
+        let mut lines = BufReader::new(self.child.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line == "done once")));
     }
 
     /// Lets all begin and waits for all.
@@ -132,8 +140,43 @@ fn perform(job: &[&str]) {
         ["truncate", path, bytes] => {
             OpenOptions::new().write(true).open(path).unwrap().set_len(number(bytes)).unwrap();
         }
+        _ => perform_as_another(job),
+    }
+}
+
+/// Jobs that are about who does them.
+fn perform_as_another(job: &[&str]) {
+    match *job {
         ["fork", ref rest @ ..] => fork(rest, false),
         ["shell", ref rest @ ..] => fork(rest, true),
+        ["exec", ref rest @ ..] => exec(rest),
+        ["nothing"] => {}
+        ["load", device] => {
+            let _tags = Tags::load(Path::new(device), &Options::default()).unwrap();
+            println!("done once");
+            std::io::stdout().flush().unwrap();
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+        }
+        ["load-as-nobody", device] => {
+            // SAFETY: as below.
+            assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+            let error = Tags::load(Path::new(device), &Options::default()).err().unwrap();
+            assert_eq!(error.to_string(), "not run: tags need root: they load BPF programs");
+        }
+        ["user", ref rest @ ..] => {
+            let folder = Path::new(rest[1]).parent().unwrap();
+            fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+            // SAFETY: the call takes no memory; of the process's threads only this one works.
+            assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+            perform(rest);
+        }
+        ["twice", ref rest @ ..] => {
+            perform(rest);
+            println!("done once");
+            std::io::stdout().flush().unwrap();
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            perform(rest);
+        }
         ["threads", ref rest @ ..] => {
             let rest: Vec<String> = rest.iter().map(|word| word.to_string()).collect();
             let work = move || perform(&rest.iter().map(String::as_str).collect::<Vec<_>>());
@@ -141,6 +184,20 @@ fn perform(job: &[&str]) {
         }
         _ => panic!("no such job: {job:?}"),
     }
+}
+
+/// Replaces the process, from a thread that is not its first, by this binary with the rest as its job.
+fn exec(job: &[&str]) {
+    use std::os::unix::process::CommandExt;
+    let mut pipe = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    // SAFETY: both descriptors were just made, and nobody else has them.
+    let [read, write] = pipe.map(|descriptor| unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) });
+    File::from(write).write_all(b"go\n").unwrap();
+    let arguments = ["--exact", "a_writer", "--nocapture", "--test-threads=1"];
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    panic!("{}", command.args(arguments).env(JOB, job.join(" ")).stdin(read).exec());
 }
 
 /// Does the rest in a process of its own; it executes this binary again, by way of a shell if `by_shell`.

@@ -98,6 +98,33 @@ pub fn written(tags: &Tags, blocks: u64, since_ns: u64, until_ns: u64) -> Vec<(u
     tags.filter(|(_, tag)| tag.is_write && (since_ns..=until_ns).contains(&tag.time_ns)).collect()
 }
 
+/// Bytes of files that were written so far.
+fn data_bytes(tags: &mut Tags) -> u64 {
+    let accounts = tags.accounts();
+    let of_accounts =
+        accounts.list().unwrap().into_iter().map(|info| accounts.counters(info.account).unwrap().data_bytes);
+    of_accounts.sum::<u64>() + accounts.unknown().unwrap().data_bytes
+}
+
+/// Does `body`, whose outcome depends on pages staying dirty, until the kernel wrote nothing back meanwhile: other work on
+/// the machine makes it do so at any time. `false`, which is said, if it always did.
+pub fn undisturbed<T>(subject: &mut T, rig: impl Fn(&mut T) -> &mut Rig, mut body: impl FnMut(&mut T)) -> bool {
+    const TRIES: u32 = 30;
+    for number in 0..TRIES {
+        // The kernel's flusher has its fits: later ones wait longer for its rest.
+        let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(number) * 10_000_000 };
+        let _ = rustix::thread::nanosleep(&pause);
+        rig(subject).sync();
+        let before = data_bytes(&mut rig(subject).tags);
+        body(subject);
+        if data_bytes(&mut rig(subject).tags) == before {
+            return true;
+        }
+    }
+    println!("not run: the kernel wrote back what should have stayed dirty, {TRIES} times");
+    false
+}
+
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()

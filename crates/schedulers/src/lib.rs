@@ -29,11 +29,13 @@ pub mod request_queues;
 pub mod scs_token;
 pub mod split_deadline;
 pub mod split_token;
+pub mod static_throttle;
 pub mod stride;
 #[cfg(test)]
 mod testing;
 pub mod token_bucket;
 pub mod water_level;
+pub mod wdt;
 pub mod zygaria;
 
 pub use registry::{Entry, Laws, build, registry};

@@ -7,6 +7,8 @@ use crate::noop::Noop;
 use crate::scs_token::ScsToken;
 use crate::split_deadline::{SplitDeadline, Writeback};
 use crate::split_token::SplitToken;
+use crate::static_throttle::StaticThrottle;
+use crate::wdt::Wdt;
 use crate::zygaria::Zygaria;
 use plimsoll_core::{DeviceProfile, Scheduler};
 
@@ -84,6 +86,18 @@ static REGISTRY: &[Entry] = &[
         summary: "disk time by priority to whoever caused the I/O: reads by block, writes and fsyncs by call (AFQ)",
         laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
         build: |device| Box::new(Afq::new(device)),
+    },
+    Entry {
+        name: "static_throttle",
+        summary: "fixed caps on reads and on writes, by weight (ST of the WDT paper)",
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
+        build: |device| Box::new(StaticThrottle::new(device)),
+    },
+    Entry {
+        name: "wdt",
+        summary: "shares by weight: budgets for a tenth of a second, sized by what the heaviest can use (HotStorage 2016)",
+        laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
+        build: |device| Box::new(Wdt::new(device)),
     },
     Entry {
         name: "zygaria",

@@ -1,0 +1,237 @@
+//! How many credits a window brings: the predictor and the distributor of WDT (sections 3.2 and 3.3).
+//!
+//! **Intuition.** If the heaviest container can use what it was given, and no more, all credits together are what the
+//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used a
+//! millisecond. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
+//! container will need, and scales all credits so that its budget is that. The others' follow by weight.
+//!
+//! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
+//! spread. Here the host ends a window early when the device runs dry while somebody waits (`end_early`), so that
+//! nothing is lost; and in such windows the heaviest counts as having used its budget, whether or not it asked for it:
+//! the device could have served it. So who asks for less than its share says nothing about how fast the device is.
+
+use super::throttle::{CREDITS_PER_SECTOR, Throttle};
+use plimsoll_core::{Span, Time};
+
+/// A throttling window (section 4.1: 100 ms, as Linux's throttling layer has it).
+pub const WINDOW: Span = Span::from_millis(100);
+/// Samples, one a window, between two predictions (section 4.1: 1 s).
+const SAMPLES_PER_PERIOD: u32 = 10;
+/// Windows that end early share a sample until it is so long: what a device takes in at once would look like its speed.
+const SAMPLE_MIN: Span = Span::from_millis(50);
+/// Standard deviations above the mean of a normal distribution's 80th percentile: probit(0.8) (section 3.3).
+const PROBIT_80: f64 = 0.841_621_233_572_914_3;
+/// Never fewer credits a window than for a page.
+const TOTAL_MIN: f64 = (8 * CREDITS_PER_SECTOR) as f64;
+/// Never more: 2^30 sectors, half a terabyte in a tenth of a second.
+const TOTAL_MAX: f64 = ((1i64 << 30) * CREDITS_PER_SECTOR) as f64;
+
+/// The container whose use is measured.
+#[derive(Clone, Copy, Debug)]
+struct Heaviest {
+    container: usize,
+    /// What it had taken when the measurement began.
+    taken: i64,
+}
+
+/// Whoever owns it decides when windows end; there is one beside each [`Throttle`].
+#[derive(Debug)]
+pub struct Governor {
+    /// TotalCredit: credits that a window brings to all active containers.
+    total: f64,
+    window_ends: Time,
+    /// Weight of those that were active in the period before.
+    weight: u64,
+    heaviest: Option<Heaviest>,
+    /// Since when it is measured, and what it was given in windows that ended early.
+    measured_since: Time,
+    given_early: i64,
+    /// Credits a millisecond: how many, sum, sum of squares.
+    samples: (u32, f64, f64),
+    samples_left: u32,
+}
+
+impl Governor {
+    /// One for a device that does `runs_per_second` pages a second at its worst: with these it starts.
+    pub fn new(runs_per_second: f64) -> Governor {
+        let sectors = runs_per_second * 8.0 * WINDOW.as_secs_f64();
+        Governor {
+            total: (sectors * CREDITS_PER_SECTOR as f64).clamp(TOTAL_MIN, TOTAL_MAX),
+            window_ends: Time::ZERO,
+            weight: 0,
+            heaviest: None,
+            measured_since: Time::ZERO,
+            given_early: 0,
+            samples: (0, 0.0, 0.0),
+            samples_left: SAMPLES_PER_PERIOD,
+        }
+    }
+
+    /// When the window ends.
+    pub fn window_ends(&self) -> Time {
+        self.window_ends
+    }
+
+    /// TotalCredit in sectors a window.
+    pub fn total_sectors(&self) -> f64 {
+        self.total / CREDITS_PER_SECTOR as f64
+    }
+
+    /// Ends the windows that are over at `now`; answers whether there were any.
+    pub fn end_due(&mut self, now: Time, throttle: &Throttle) -> bool {
+        if now < self.window_ends {
+            return false;
+        }
+        let windows = now.since(self.window_ends).as_nanos() / WINDOW.as_nanos() + 1;
+        if windows > 1 {
+            // Nobody asked for a while: the time says nothing about what could have been used.
+            self.begin_sample(now, throttle);
+        }
+        self.end(now, windows, throttle);
+        self.window_ends += WINDOW * windows;
+        true
+    }
+
+    /// Ends `windows` windows at once, because the device runs dry and whoever waits has nothing left before.
+    pub fn end_early(&mut self, now: Time, windows: u64, throttle: &Throttle) {
+        if let Some(heaviest) = self.heaviest {
+            self.given_early += throttle.budget(heaviest.container).saturating_mul(windows as i64);
+        }
+        self.end(now, windows, throttle);
+        self.window_ends = now + WINDOW;
+    }
+
+    fn end(&mut self, now: Time, windows: u64, throttle: &Throttle) {
+        if now.since(self.measured_since) >= SAMPLE_MIN {
+            self.measure(now, throttle);
+        }
+        if self.samples_left == 0 {
+            self.predict(now, throttle);
+        }
+        throttle.end_windows(windows, self.unit(throttle));
+    }
+
+    /// Credits for a unit of weight: a share for each that was active in the last period or has come since; for each
+    /// that is open, while nobody is known to be active.
+    fn unit(&self, throttle: &Throttle) -> f64 {
+        let weight = match self.weight + throttle.weight_joined() {
+            0 => throttle.weight_open(),
+            active => active,
+        };
+        self.total / weight.max(1) as f64
+    }
+
+    /// Notes what the heaviest used a millisecond.
+    fn measure(&mut self, now: Time, throttle: &Throttle) {
+        let milliseconds = now.since(self.measured_since).as_millis_f64();
+        if let Some(Heaviest { container, taken }) = self.heaviest {
+            let used = throttle.taken(container) - taken;
+            let credits = used.max(self.given_early) as f64 / milliseconds;
+            if credits > 0.0 {
+                let (count, sum, squares) = self.samples;
+                self.samples = (count + 1, sum + credits, squares + credits * credits);
+            }
+        }
+        self.samples_left -= 1;
+        self.begin_sample(now, throttle);
+    }
+
+    fn begin_sample(&mut self, now: Time, throttle: &Throttle) {
+        if let Some(heaviest) = &mut self.heaviest {
+            heaviest.taken = throttle.taken(heaviest.container);
+        }
+        self.measured_since = now;
+        self.given_early = 0;
+    }
+
+    /// TotalCredit' = TotalCredit * B_max' / B_max (section 3.3); then chooses who is measured next.
+    fn predict(&mut self, now: Time, throttle: &Throttle) {
+        let active = throttle.end_period();
+        let (count, sum, squares) = std::mem::take(&mut self.samples);
+        if let Some(Heaviest { container, .. }) = self.heaviest.filter(|_| count > 0) {
+            let mean = sum / f64::from(count);
+            let deviation = (squares / f64::from(count) - mean * mean).max(0.0).sqrt();
+            let needed = (mean + deviation * PROBIT_80) * WINDOW.as_millis_f64();
+            self.total = (self.total * needed / throttle.budget(container) as f64).clamp(TOTAL_MIN, TOTAL_MAX);
+        }
+        self.weight = active.weight;
+        self.heaviest = active.heaviest.map(|(container, _)| Heaviest { container, taken: 0 });
+        self.samples_left = SAMPLES_PER_PERIOD;
+        self.begin_sample(now, throttle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::throttle::Pocket;
+    use super::*;
+
+    const PERIOD: u64 = 10;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Span::from_millis(milliseconds)
+    }
+
+    /// Two containers, weights 3 and 1, that asked in the first period: the heaviest is known.
+    fn measured() -> (Governor, Throttle, Pocket) {
+        let (mut governor, mut throttle, mut pocket) = (Governor::new(100_000.0), Throttle::default(), Pocket::new(2));
+        throttle.open(0, 300);
+        throttle.open(1, 100);
+        for window in 0..=PERIOD {
+            governor.end_due(at(window * 100), &throttle);
+            assert!(pocket.admit(&throttle, 0, 1) && pocket.admit(&throttle, 1, 1));
+        }
+        // What one page a window in the first period came to is forgotten.
+        governor.total = 80_000.0 * CREDITS_PER_SECTOR as f64;
+        governor.end_due(at(PERIOD * 100 + 100), &throttle);
+        governor.samples = (0, 0.0, 0.0);
+        governor.samples_left = SAMPLES_PER_PERIOD;
+        (governor, throttle, pocket)
+    }
+
+    /// Uses these parts of the heaviest's budget, a window each, and answers with what became of TotalCredit.
+    fn scaled(parts: [f64; PERIOD as usize]) -> f64 {
+        let (mut governor, throttle, mut pocket) = measured();
+        let before = governor.total_sectors();
+        for (window, part) in (12..).zip(parts) {
+            let sectors = throttle.budget(0) as f64 / CREDITS_PER_SECTOR as f64 * part;
+            (0..sectors as u64).for_each(|_| assert!(pocket.admit(&throttle, 0, 1)));
+            governor.end_due(at(window * 100), &throttle);
+        }
+        governor.total_sectors() / before
+    }
+
+    #[test]
+    fn all_credits_follow_what_the_heaviest_used() {
+        assert!((scaled([0.5; 10]) - 0.5).abs() < 0.01);
+        assert!((scaled([1.0; 10]) - 1.0).abs() < 0.01);
+        // Mean 0.8, deviation 0.1: the 80th percentile.
+        let spread = std::array::from_fn(|window| if window % 2 == 0 { 0.7 } else { 0.9 });
+        assert!((scaled(spread) - (0.8 + 0.1 * PROBIT_80)).abs() < 0.01);
+    }
+
+    #[test]
+    fn windows_that_end_early_make_more_of_all() {
+        let (mut governor, throttle, mut pocket) = measured();
+        let before = governor.total_sectors();
+        // Each lasts 25 ms; the heaviest asks for little, and its budget counts.
+        for window in 1..=4 * PERIOD {
+            assert!(pocket.admit(&throttle, 0, 300));
+            governor.end_early(at(1100 + window * 25), 1, &throttle);
+        }
+        let scaled = governor.total_sectors() / before;
+        assert!((scaled - 16.0).abs() < 0.5, "two periods of 20 windows, 4 times each: {scaled}");
+    }
+
+    #[test]
+    fn a_pause_says_nothing() {
+        let (mut governor, throttle, mut pocket) = measured();
+        let before = governor.total_sectors();
+        for second in 2..30 {
+            assert!(pocket.admit(&throttle, 0, 1000));
+            governor.end_due(at(second * 1000), &throttle);
+        }
+        assert_eq!(governor.total_sectors(), before);
+        assert_eq!(governor.window_ends(), at(29_100));
+    }
+}

@@ -75,7 +75,8 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
 fn an_agent_that_is_killed_holds_nobody_and_no_call_fails() {
     const WRITERS: usize = 50;
     at_both_gates(|gate, rig, agent| {
-        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", WRITERS);
+        // At full speed they would wait for each other, at the file's lock.
+        let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "paced", WRITERS);
         tenant.goes_on();
         agent.hold(&[ACCOUNT]);
         tenant.waits_in(gate.held_write(), WRITERS);

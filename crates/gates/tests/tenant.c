@@ -60,6 +60,7 @@ static int find_no_ring(char *bytes) {
 static int call(int fd, const char *name, char *bytes) {
   struct iovec one = {bytes, 4096};
   if (is("write") || is("traced")) return wrote(pwrite(fd, bytes, 4096, 0), 4096);
+  if (is("paced")) return usleep(10000) | wrote(pwrite(fd, bytes, 4096, 0), 4096);
   if (is("slow")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | usleep(1000000);
   if (is("append")) return wrote(write(fd, bytes, 10), 10) | usleep(1000);
   if (is("stdout")) return wrote(write(1, "12345\n", 6), 6);

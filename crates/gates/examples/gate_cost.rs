@@ -2,8 +2,9 @@
 //!
 //!   cargo run --profile quick -p plimsoll-gates --example gate_cost -- FOLDER
 //!
-//! The shim: one process that has it preloaded calls by way of it and around it in turns, so that what else the machine does
-//! meets both alike. The filter: a process behind one, and one behind none. FOLDER is on the disk that is written to.
+//! The shim: one process that has it preloaded calls by way of it and around it in turns, so that what else the
+//! machine does meets both alike. The filter: a process behind one, and one behind none. FOLDER is on the disk that
+//! is written to.
 #![allow(clippy::disallowed_methods, reason = "measures time")]
 
 use plimsoll_core::{AccountId, CallDecision, Span};
@@ -170,7 +171,7 @@ fn say(what: &str, batches: Vec<(f64, f64)>) {
     let difference = median(batches.iter().map(|(around, through)| through - around).collect());
     let (around, through) = (median(around), median(through));
     println!(
-        "{what}: {around:.0} ns around the shim, {through:.0} ns through it; median difference {difference:+.1} ns, {:+.2} %",
+        "{what}: {around:.0} ns around the shim, {through:.0} ns through it; difference {difference:+.1} ns, {:+.2} %",
         difference / around * 100.0
     );
 }

@@ -25,7 +25,8 @@ GATED(ssize_t, sendfile, (int to, int from, off_t *from_at, size_t n), (to, from
 GATED(ssize_t, sendfile64, (int to, int from, off64_t *from_at, size_t n), (to, from, from_at, n),
       gate_file(CLASS_WRITE, to), (SYS_sendfile, to, from, from_at, n))
 GATED(ssize_t, splice, (int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags),
-      (from, from_at, to, to_at, n, flags), gate_file(CLASS_WRITE, to), (SYS_splice, from, from_at, to, to_at, n, flags))
+      (from, from_at, to, to_at, n, flags), gate_file(CLASS_WRITE, to),
+      (SYS_splice, from, from_at, to, to_at, n, flags))
 
 /* Whatever makes written bytes durable. */
 GATED(int, fsync, (int fd), (fd), gate_file(CLASS_SYNC, fd), (SYS_fsync, fd))

@@ -3,14 +3,14 @@
  *     open(), write(), fsync() ...   ->  word is 0: on to the C library (two loads and a branch)
  *                                        word is 1: futex wait, until the agent opens it or its lease runs out
  *
- * What the agent promises by a lease it must renew; who finds it run out goes on and remembers it. So nobody waits for an
- * agent that is gone. The words are mapped read-only: this code can wait, and no more.
+ * A closed word counts as long as the agent renews a lease; who finds it run out goes on and remembers it. So nobody
+ * waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
  * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
  *
- * Everything on the way of a call is async-signal-safe, takes no lock and keeps errno. The library's functions are looked
- * up when the shim is loaded; who calls earlier goes straight to the kernel. It needs no library of its own, so that it
- * loads beside any C library. */
+ * Everything on the way of a call is async-signal-safe, takes no lock and keeps errno. The library's functions are
+ * looked up when the shim is loaded; who calls earlier goes straight to the kernel. It needs no library of its own, so
+ * that it loads beside any C library. */
 #define _GNU_SOURCE
 #include "layout.h"
 #include <dlfcn.h>

@@ -1,15 +1,15 @@
 /* The keeper of one listener: keeper SOCKET, its agent on descriptor 0.
  *
  * The kernel fails a tenant's calls with ENOSYS, for ever, when the last descriptor of its listener is closed. So this
- * process holds one and does nothing, as long as an agent answers and renews its lease. Whenever none does, it lets every
- * call go on, those first that the agent had received: their numbers are in the ledger. It ends with the tenant.
+ * process holds one and does nothing, as long as an agent answers and renews its lease. Whenever none does, it lets
+ * every call go on, those first that the agent had received: their numbers are in the ledger. It ends with the tenant.
  *
  *     agent there, 'A' received, lease lasts     ->  wait
  *     agent gone                                 ->  let all go on; offer the listener at SOCKET to the next agent
  *     lease has run out                          ->  let all go on
  *
- * It is small, locked in memory, exempt from the out-of-memory killer where it may be, in a session of its own, and deaf to
- * the signals by which sessions and services are ended. */
+ * It is small, locked in memory, exempt from the out-of-memory killer where it may be, in a session of its own, and
+ * deaf to the signals by which sessions and services are ended. */
 #define _GNU_SOURCE
 #include "layout.h"
 #include <errno.h>
@@ -71,8 +71,8 @@ static void let_received_go_on(void) {
   }
 }
 
-/* First all are received, then answered: to poll, the kernel goes through the calls until it has found one that is new and
- * one that was received. */
+/* First all are received, then answered: to poll, the kernel goes through the calls until it has found one that is new
+ * and one that was received. */
 static void let_new_go_on(void) {
   uint64_t received[BUDGET];
   int count = 0;
@@ -101,7 +101,8 @@ static void offer(void) {
   struct msghdr message = {.msg_iov = &payload, .msg_iovlen = 1, .msg_control = &control,
                            .msg_controllen = sizeof control};
   struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-  *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof descriptors)};
+  *header = (struct cmsghdr){
+      .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof descriptors)};
   memcpy(CMSG_DATA(header), descriptors, sizeof descriptors);
   if (connect(agent, (struct sockaddr *)&meeting_place, sizeof meeting_place) ||
       sendmsg(agent, &message, MSG_NOSIGNAL) < 0)

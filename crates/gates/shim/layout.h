@@ -1,4 +1,4 @@
-/* The file of gate words, as agent, shim and keeper share it. `src/words.rs` says what it means and tests the numbers. */
+/* The file of gate words, as agent, shim and keeper share it. `src/words.rs` says what it means, and tests this. */
 #ifndef PLIMSOLL_LAYOUT_H
 #define PLIMSOLL_LAYOUT_H
 

@@ -77,6 +77,12 @@ pub enum GateError {
         /// Bytes that the kernel takes.
         max: usize,
     },
+    /// Whoever handed it over may have done so on purpose.
+    #[error("what was handed over is no seccomp listener but {got}")]
+    NotListener {
+        /// What it leads to.
+        got: String,
+    },
     /// What stood behind a listener did not start.
     #[error("the keeper did not start ({outcome}); without one a dead agent would fail its tenants' calls")]
     Keeper {

@@ -1,11 +1,12 @@
 //! Keepers: who answers a tenant's calls when the agent does not.
 //!
-//! A keeper is a process of its own (`shim/keeper.c`), one a listener, that ends with the tenant and not with the agent. It
-//! has the listener, the ledger of what the agent received, and the words with the agent's lease. When the agent is gone it
-//! lets every call go on, and offers the listener at a socket in the run directory to the next agent.
+//! A keeper is a process of its own (`shim/keeper.c`), one a listener, that ends with the tenant and not with the
+//! agent. It has the listener, the ledger of what the agent received, and the words with the agent's lease. When the
+//! agent is gone it lets every call go on, and offers the listener at a socket in the run directory to the next
+//! agent.
 //!
-//! What it cannot help: with the keeper *and* the agent killed, nobody is left who could answer, and the kernel fails the
-//! tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
+//! What it cannot help: with the keeper *and* the agent killed, nobody is left who could answer, and the kernel fails
+//! the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
 //! `KillMode=process`.
 
 use crate::error::GateError;
@@ -74,8 +75,8 @@ pub struct Keepers {
 }
 
 impl Keepers {
-    /// Listens in `directory`, the run directory, for keepers that an earlier agent left. There is one agent a directory, as
-    /// the words hold it to.
+    /// Listens in `directory`, the run directory, for keepers that an earlier agent left. There is one agent a
+    /// directory, as the words hold it to.
     ///
     /// # Errors
     /// The socket cannot be made.

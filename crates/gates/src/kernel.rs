@@ -1,4 +1,5 @@
-//! The kernel's calls that no library wraps: seccomp(2), the listener's ioctls (seccomp_unotify(2)), process_vm_readv(2).
+//! The kernel's calls that no library wraps: seccomp(2), the listener's ioctls (seccomp_unotify(2)),
+//! process_vm_readv(2).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -28,8 +29,8 @@ struct Response {
     flags: u32,
 }
 
-/// Puts the calling thread, for ever, behind `program`, and gives its listener back. Once a notification is received, only a
-/// fatal signal ends the wait: else every timer of a tenant's would bring its calls in again.
+/// Puts the calling thread, for ever, behind `program`, and gives its listener back. Once a notification is received,
+/// only a fatal signal ends the wait: else every timer of a tenant's would bring its calls in again.
 ///
 /// Safe to call between fork and exec. Without CAP_SYS_ADMIN the thread gives up gaining privileges by exec first.
 pub(crate) fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {

@@ -1,11 +1,12 @@
 //! Starting a command behind gates.
 //!
 //! The command is prepared and then either started ([`Command::spawn`]) or, better, executed in place of this process
-//! ([`CommandExt::exec`]): then nothing stays between the command and whoever started it, and signals, terminal, job control
-//! and exit code are its own.
+//! ([`CommandExt::exec`]): then nothing stays between the command and whoever started it, and signals, terminal, job
+//! control and exit code are its own.
 //!
-//! A filter is installed by the command's own process, after it has forked and before it executes, and handed to the agent
-//! over the socket that OCI runtimes use. It executes only when the agent says that a keeper stands behind the listener.
+//! A filter is installed by the command's own process, after it has forked and before it executes, and handed to the
+//! agent over the socket that OCI runtimes use. It executes only when the agent says that a keeper stands behind the
+//! listener.
 
 use crate::error::GateError;
 use crate::filter::Filter;
@@ -74,8 +75,8 @@ impl Launch {
 
     /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
     ///
-    /// Who has not CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as the user
-    /// who starts them.
+    /// Who has not CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as the
+    /// user who starts them.
     #[must_use]
     pub fn with_filter(self, filter: Filter, socket: &Path, metadata: &str, name: &str) -> Launch {
         let container = ContainerState {
@@ -95,8 +96,8 @@ impl Launch {
         Launch { filter: Some((filter, socket.to_owned(), state)), ..self }
     }
 
-    /// Puts the command behind the gates, and all that it starts. It can be started once. Libraries that are preloaded already
-    /// stay so, behind the shim.
+    /// Puts the command behind the gates, and all that it starts. It can be started once. Libraries that are
+    /// preloaded already stay so, behind the shim.
     ///
     /// # Errors
     /// The agent does not listen.

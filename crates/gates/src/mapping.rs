@@ -12,7 +12,8 @@ pub(crate) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to this value until it is dropped and is given out as atomics, or as addresses for the kernel.
+// SAFETY: the memory belongs to this value until it is dropped and is given out as atomics, or as addresses for the
+// kernel.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -62,7 +63,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by us, and nothing borrowed from it outlives it. It fails only for arguments that are not these.
+        // SAFETY: mapped by us, and nothing borrowed from it outlives it. It fails only for arguments that are not
+        // these.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -20,9 +20,9 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Writes them to `directory`, which everybody may enter and only the agent may write to: the shim becomes part of every
-    /// tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there are replaced; who
-    /// runs them keeps what he has.
+    /// Writes them to `directory`, which everybody may enter and only the agent may write to: the shim becomes part
+    /// of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
+    /// are replaced; who runs them keeps what he has.
     ///
     /// # Errors
     /// The directory's name cannot stand in a list of libraries, it is mounted `noexec`, or a file cannot be written.

@@ -1,12 +1,12 @@
 //! The words that shims wait on: the agent's side.
 //!
-//! A file on a tmpfs, one cache line per account and class: 0 is open, 1 is closed. Tenants map it for reading, which is
-//! enough for a futex wait; only its owner can change a word or the file.
+//! A file on a tmpfs, one cache line per account and class: 0 is open, 1 is closed. Tenants map it for reading, which
+//! is enough for a futex wait; only its owner can change a word or the file.
 //!
-//! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the agent
-//! moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it moved, it sleeps
-//! on; has it not, it goes on, and its process waits no more until it has moved. So an agent that was killed, stopped or is
-//! stuck holds nobody for longer than [`LEASE`].
+//! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
+//! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
+//! moved, it sleeps on; has it not, it goes on, and its process waits no more until it has moved. So an agent that
+//! was killed, stopped or is stuck holds nobody for longer than [`LEASE`].
 //!
 //! The file outlives the agent. The next one takes it over with all words open, and tenants that were started under the
 //! one before obey it.
@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Accounts that have words: as many as a cause mask has bits, two of which it keeps to itself.
 pub const ACCOUNTS_MAX: u32 = 64;
-/// How long the words count after the agent last said that it lives. A round trip through a busy machine's run queue takes
-/// tens of milliseconds; one second is what a tenant may lose to a dead agent.
+/// How long the words count after the agent last said that it lives. A round trip through a busy machine's run queue
+/// takes tens of milliseconds; one second is what a tenant may lose to a dead agent.
 pub const LEASE: Span = Span::from_millis(500);
 /// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
 pub const RENEWAL: Span = Span::from_millis(100);
@@ -58,8 +58,8 @@ pub struct GateWords {
 }
 
 impl GateWords {
-    /// Makes the words in `directory`, or takes over those of an agent that is gone. `directory` exists, is on a tmpfs, and
-    /// nobody but the agent may write to it.
+    /// Makes the words in `directory`, or takes over those of an agent that is gone. `directory` exists, is on a
+    /// tmpfs, and nobody but the agent may write to it.
     ///
     /// # Errors
     /// Another agent has them; the file is not ours; the directory cannot be used.
@@ -114,8 +114,8 @@ impl GateWords {
         &self.path
     }
 
-    /// Says that the agent lives: closed words count for another [`LEASE`]. To be called every [`RENEWAL`], by the thread
-    /// that also opens them, so that an agent that is stuck does not say so.
+    /// Says that the agent lives: closed words count for another [`LEASE`]. To be called every [`RENEWAL`], by the
+    /// thread that also opens them, so that an agent that is stuck does not say so.
     pub fn renew(&self) {
         self.mapping.long(LEASE_OFFSET).store((monotonic_now() + LEASE).as_nanos(), Ordering::Release);
     }

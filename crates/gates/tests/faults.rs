@@ -200,7 +200,8 @@ fn in_a_time_namespace_the_shim_holds_nobody_for_ever_and_the_filter_holds() {
     });
 }
 
-/// The loader does not preload into programs that gain privileges; a filter stays, and root's filter lets them be gained.
+/// The loader does not preload into programs that gain privileges; a filter stays, and root's filter lets them be
+/// gained.
 #[test]
 fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
     if !is_root() {

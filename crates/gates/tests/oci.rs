@@ -168,7 +168,8 @@ impl Runtime {
         command
     }
 
-    /// Writes the bundle of a container that runs `arguments` behind `profile`, and sees the folders of the tests as they are.
+    /// Writes the bundle of a container that runs `arguments` behind `profile`, and sees the folders of the tests as
+    /// they are.
     fn describe(&self, arguments: &[String], profile: Value) {
         std::fs::create_dir_all(self.bundle.path().join("rootfs")).unwrap();
         let shared = env!("CARGO_TARGET_TMPDIR");

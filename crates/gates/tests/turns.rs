@@ -86,6 +86,18 @@ fn a_call_says_who_does_what_to_which_file() {
     assert_eq!(of(GateClass::Sync).call.kind, CallKind::Fsync);
 }
 
+#[test]
+fn what_is_no_listener_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // A name that looks like one's.
+    let file = std::fs::File::create(folder.path().join("anon_inode:seccomp notify")).unwrap();
+    let pipe = std::io::pipe().unwrap().0;
+    for descriptor in [file.into(), pipe.into()] {
+        let refusal = Listener::new(descriptor, AccountId(1)).err().unwrap().to_string();
+        assert!(refusal.starts_with("what was handed over is no seccomp listener but "), "{refusal}");
+    }
+}
+
 /// Broken on purpose and seen red: `resume_due` that takes whatever is first.
 #[test]
 fn a_call_goes_on_when_it_is_due_and_not_before() {

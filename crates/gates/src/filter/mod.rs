@@ -1,12 +1,12 @@
 //! Which calls of a tenant are notified: a seccomp filter, for what we start and for what an OCI runtime starts.
 //!
-//! A filter is for ever, for the process that installs it and for all that it starts. It notifies calls by class and lets
-//! everything else pass, which the kernel remembers per call number, so that it costs nothing.
+//! A filter is for ever, for the process that installs it and for all that it starts. It notifies calls by class and
+//! lets everything else pass, which the kernel remembers per call number, so that it costs nothing.
 //!
 //! - Reads and writes through the descriptors 0 to 2 are notified only if that is asked for: usually they lead to a
 //!   terminal or a log. [`Launch`](crate::Launch) asks for it where one of them is a file.
-//! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter. Programs
-//!   that use rings fall back, as on an old kernel.
+//! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter.
+//!   Programs that use rings fall back, as on an old kernel.
 //! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: who makes one is killed.
 
 mod profile;

@@ -1,5 +1,5 @@
-//! The filter as an OCI runtime takes it: `linux.seccomp` of a container's `config.json` (OCI runtime specification 1.0.2,
-//! config-linux.md, "Seccomp").
+//! The filter as an OCI runtime takes it: `linux.seccomp` of a container's `config.json` (OCI runtime specification
+//! 1.0.2, config-linux.md, "Seccomp").
 
 use super::table::{Condition, GatedCall, OPEN_CHANGES, REFUSED};
 use super::{Filter, STANDARD_DESCRIPTOR_MAX};
@@ -17,9 +17,9 @@ impl Filter {
     /// What to put at `linux.seccomp` of a container's `config.json`. The runtime hands the listener to the socket at
     /// `listener_path`, with `metadata`, which names the account.
     ///
-    /// It differs from what [`Launch`](crate::Launch) installs in two ways: `write` itself is never in it, since runc refuses
-    /// that (`pwrite64`, `writev` and the others are), and calls of another architecture are what the runtime makes of
-    /// them. A container that has a profile already needs the two merged.
+    /// It differs from what [`Launch`](crate::Launch) installs in two ways: `write` itself is never in it, since runc
+    /// refuses that (`pwrite64`, `writev` and the others are), and calls of another architecture are what the runtime
+    /// makes of them. A container that has a profile already needs the two merged.
     pub fn oci_profile(self, listener_path: &Path, metadata: &str) -> Value {
         let mut rules: Vec<Value> =
             self.calls().filter(|call| call.name != NOT_NOTIFIED).flat_map(|call| self.rules_of(call)).collect();

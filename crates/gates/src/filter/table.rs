@@ -17,8 +17,8 @@ pub(crate) enum Condition {
 pub(crate) enum Place {
     /// The file behind the descriptor in this argument.
     Descriptor(usize),
-    /// A path. Looking it up could wait for a tenant's own file system, so the directory that it starts from stands for it:
-    /// the descriptor in this argument, or the working directory.
+    /// A path. Looking it up could wait for a tenant's own file system, so the directory that it starts from stands
+    /// for it: the descriptor in this argument, or the working directory.
     Path(Option<usize>),
     /// Not to be seen from the arguments.
     Unknown,

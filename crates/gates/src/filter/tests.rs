@@ -26,7 +26,8 @@ impl Data {
     }
 }
 
-/// Classic BPF, as far as the programs use it. The kernel refuses jumps beyond the end and programs without an answer; so do we.
+/// Classic BPF, as far as the programs use it. The kernel refuses jumps beyond the end and programs without an
+/// answer; so do we.
 fn run(program: &[sock_filter], data: &Data) -> u32 {
     let (data, mut at, mut accumulator) = (data.bytes(), 0, 0u32);
     loop {
@@ -108,8 +109,8 @@ fn calls() -> impl Strategy<Value = Data> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long, the mask of O_TMPFILE
-    /// with its O_DIRECTORY.
+    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long, the mask of
+    /// O_TMPFILE with its O_DIRECTORY.
     #[test]
     fn the_program_answers_as_described(filter in filters(), call in calls()) {
         prop_assert_eq!(run(&filter.program(), &call), expected(filter, &call));

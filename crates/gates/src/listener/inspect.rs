@@ -1,8 +1,8 @@
 //! What a notified call works on, from what `/proc` and the tenant's memory say.
 //!
-//! A tenant may change both while we look, so nothing here is a check: it says what to charge, not what is allowed. And
-//! nothing here waits for a tenant: paths are not looked up and attributes come from the kernel's memory, since the file
-//! system behind them may be the tenant's own.
+//! A tenant may change both while we look, so nothing here is a check: it says what to charge, not what is allowed.
+//! And nothing here waits for a tenant: paths are not looked up and attributes come from the kernel's memory, since
+//! the file system behind them may be the tenant's own.
 
 use super::ledger::Notification;
 use crate::filter::table::{Extent, GATED, GatedCall, OPEN_CHANGES, Place};

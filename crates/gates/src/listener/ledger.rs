@@ -1,8 +1,8 @@
 //! What a listener's agent has received and not yet answered, in memory that its keeper has mapped too.
 //!
-//! A call whose notification was received waits for the answer to its number, and a dead agent's successor could not know
-//! the number. So the kernel writes each notification straight into the ledger: there is no moment at which one is
-//! received and not in it.
+//! A call whose notification was received waits for the answer to its number, and a dead agent's successor could not
+//! know the number. So the kernel writes each notification straight into the ledger: there is no moment at which one
+//! is received and not in it.
 
 use crate::kernel::{ARGUMENTS_OFFSET, NOTIFICATION_BYTES, NUMBER_OFFSET, THREAD_OFFSET};
 use crate::mapping::Mapping;
@@ -53,7 +53,8 @@ impl Ledger {
         Ok(Ledger { file, mapping, free: (0..SLOTS as u16).rev().collect() })
     }
 
-    /// A slot and the address for the kernel to write to; `None` if all are taken. Give it back with [`free`](Self::free).
+    /// A slot and the address for the kernel to write to; `None` if all are taken. Give it back with
+    /// [`free`](Self::free).
     pub(crate) fn take(&mut self) -> Option<(u16, *mut u8)> {
         let slot = self.free.pop()?;
         Some((slot, self.mapping.address(usize::from(slot) * SLOT_BYTES, NOTIFICATION_BYTES)))

@@ -2,12 +2,12 @@
 //!
 //! The kernel's rules (seccomp_unotify(2)) that shape it:
 //!
-//! - If the last descriptor of a listener is closed, the calls that wait fail with ENOSYS, and so do all later ones. So a
-//!   [`keeper`](crate::keeper) holds one too.
-//! - A call is answered by its number, which only its receiver knows. So the numbers are in a [`ledger`](Ledger) that the
-//!   keeper can read.
-//! - Receiving waits if there is nothing, whatever the descriptor's flags say. So we poll first; while the lease has run out
-//!   the keeper receives, and we do not.
+//! - If the last descriptor of a listener is closed, the calls that wait fail with ENOSYS, and so do all later ones.
+//!   So a [`keeper`](crate::keeper) holds one too.
+//! - A call is answered by its number, which only its receiver knows. So the numbers are in a [`ledger`](Ledger) that
+//!   the keeper can read.
+//! - Receiving waits if there is nothing, whatever the descriptor's flags say. So we poll first; while the lease has
+//!   run out the keeper receives, and we do not.
 
 mod inspect;
 mod ledger;
@@ -24,13 +24,16 @@ use plimsoll_core::{AccountId, Call, CallId, FileId, ThreadId, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// What `/proc` calls a listener. No file's name begins without a slash.
+const KIND: &str = "anon_inode:seccomp notify";
 
 /// A call that waits at the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldCall {
-    /// As schedulers know it. What it says of file, offset and length was true when we looked: a hint, which the tenant may
-    /// have changed since.
+    /// As schedulers know it. What it says of file, offset and length was true when we looked: a hint, which the
+    /// tenant may have changed since.
     pub call: Call,
     /// Its class.
     pub class: GateClass,
@@ -72,8 +75,9 @@ impl Listener {
     /// For the calls of `account`.
     ///
     /// # Errors
-    /// No memory for the ledger.
+    /// The descriptor is not a listener's, or there is no memory for the ledger.
     pub fn new(descriptor: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
+        check_kind(&descriptor)?;
         let ledger = Ledger::new().map_err(GateError::step("make a ledger"))?;
         Ok(Listener::with(descriptor, ledger, account))
     }
@@ -192,8 +196,8 @@ impl Listener {
         self.held.contains_key(&id) && kernel::is_valid(self.descriptor.as_fd(), id.0)
     }
 
-    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which. A look at each that is
-    /// held.
+    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which. A look at each
+    /// that is held.
     pub fn take_gone(&mut self) -> Vec<CallId> {
         let gone: Vec<_> = self.held.keys().copied().filter(|&id| !self.is_waiting(id)).collect();
         gone.iter().for_each(|&id| self.forget(id));
@@ -204,6 +208,13 @@ impl Listener {
     fn forget(&mut self, id: CallId) {
         self.held.remove(&id).into_iter().for_each(|slot| self.ledger.free(slot));
     }
+}
+
+/// To anything else, a file of a tenant's own file system for example, the kernel's requests could mean anything.
+fn check_kind(descriptor: &OwnedFd) -> Result<(), GateError> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    let got = link.map_err(GateError::step("look at a descriptor in /proc"))?.to_string_lossy().into_owned();
+    if got == KIND { Ok(()) } else { Err(GateError::NotListener { got }) }
 }
 
 impl AsFd for Listener {

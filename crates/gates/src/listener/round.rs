@@ -1,7 +1,8 @@
 //! All tenants' listeners with their keepers: in turn, and none for longer than its share.
 //!
-//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn each listener
-//! whose calls wait is heard, a bounded number of times, the next turn beginning with the one after the last.
+//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn each
+//! listener whose calls wait is heard, a bounded number of times, the next turn beginning with the one after the
+//! last.
 
 use super::{HeldCall, Listener, Received, Resumed};
 use crate::error::GateError;
@@ -15,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// How long to leave a keeper be that could not be started.
 const GUARD_AGAIN: Span = Span::from_secs(1);
 
-/// How long a listener is left to its keeper that was in charge of it: to receive, both would poll first and then wait, if
-/// the other was faster, for the tenant's next call.
+/// How long a listener is left to its keeper that was in charge of it: to receive, both would poll first and then
+/// wait, if the other was faster, for the tenant's next call.
 const HAND_OVER: Span = Span::from_millis(50);
 
 /// A listener's number, never used twice by an agent.
@@ -30,7 +31,8 @@ pub struct Turn {
     pub notifications: usize,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which nobody is left; they are forgotten, with the calls that were held.
+    /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten, with
+    /// the calls that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 
@@ -47,8 +49,8 @@ struct Member {
 impl Member {
     /// Receives up to `budget` calls and asks about them; whether nobody is left behind the listener.
     ///
-    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that is new
-    /// and one that was received. With ten thousand that wait and none received it goes through all of them.
+    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
+    /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
     fn hear(
         &mut self,
         now: Time,
@@ -106,8 +108,8 @@ impl Listeners {
         }
     }
 
-    /// Takes a listener in, with a keeper behind it. If the keeper does not start, which is logged, it is heard all the same
-    /// and another is tried later; until then its tenant depends on this agent.
+    /// Takes a listener in, with a keeper behind it. If the keeper does not start, which is logged, it is heard all
+    /// the same and another is tried later; until then its tenant depends on this agent.
     pub fn add(&mut self, now: Time, listener: Listener, registration: Registration) -> ListenerId {
         let id = self.insert(Member { listener, registration, keeper: None, guard_after: now, hear_after: now });
         self.guard(now, id);
@@ -161,11 +163,12 @@ impl Listeners {
         wait_for(&mut polled, timeout)
     }
 
-    /// Hears each listener up to `budget` times. `decide` is asked about each call: held calls wait until they are resumed.
-    /// After `lease_until` ([`GateWords::lease_until`](crate::GateWords::lease_until)) nothing is received: the keepers do.
+    /// Hears each listener up to `budget` times. `decide` is asked about each call: held calls wait until they are
+    /// resumed. After `lease_until` ([`GateWords::lease_until`](crate::GateWords::lease_until)) nothing is received:
+    /// the keepers do.
     ///
     /// # Errors
-    /// A listener's descriptor is not one.
+    /// The kernel cannot poll, or a call that is due cannot be answered.
     pub fn turn(
         &mut self,
         now: Time,
@@ -191,7 +194,13 @@ impl Listeners {
         for id in self.ready()? {
             self.last = id;
             let Some(member) = self.members.get_mut(&id) else { continue };
-            if member.hear(now, budget, &mut turn.notifications, |call| decide(id, call))? {
+            let heard = member.hear(now, budget, &mut turn.notifications, |call| decide(id, call));
+            let has_ended = heard.unwrap_or_else(|error| {
+                // One that cannot be heard holds nobody else up; its keeper answers.
+                tracing::warn!("{}: {error}", member.registration.name);
+                true
+            });
+            if has_ended {
                 let member = self.members.remove(&id).expect("it is there");
                 turn.ended.push((id, member.registration));
             }

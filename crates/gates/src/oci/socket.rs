@@ -5,7 +5,7 @@ use crate::error::GateError;
 use crate::passing::{self, DESCRIPTORS_MAX};
 use plimsoll_core::{Span, Time};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, SocketType, accept_with, send};
+use rustix::net::{SendFlags, Shutdown, SocketFlags, SocketType, accept_with, send, shutdown};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -39,8 +39,15 @@ impl Answer {
     }
 }
 
+impl Drop for Answer {
+    /// Ends the connection, also where a process that is about to execute something has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+}
+
 struct Connection {
-    socket: OwnedFd,
+    socket: Answer,
     text: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     pieces: usize,
@@ -54,8 +61,8 @@ pub struct OciSocket {
 }
 
 impl OciSocket {
-    /// Listens at `path` in place of whoever did before, for those whom `mode` lets connect: 0o600 for runtimes that run as
-    /// root, 0o666 if every user may start commands behind a gate.
+    /// Listens at `path` in place of whoever did before, for those whom `mode` lets connect: 0o600 for runtimes that
+    /// run as root, 0o666 if every user may start commands behind a gate.
     ///
     /// # Errors
     /// The socket cannot be made.
@@ -68,11 +75,11 @@ impl OciSocket {
     pub fn waiting(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         // With all places taken the socket stays readable, and nothing can be done about it.
         let socket = (self.connections.len() < CONNECTIONS_MAX).then(|| self.socket.as_fd());
-        socket.into_iter().chain(self.connections.iter().map(|connection| connection.socket.as_fd()))
+        socket.into_iter().chain(self.connections.iter().map(|connection| connection.socket.0.as_fd()))
     }
 
-    /// Takes what is complete, without waiting. A listener whose state is not understood is lost with it: the runtime sent
-    /// nothing that says whose it is.
+    /// Takes what is complete, without waiting. A listener whose state is not understood is lost with it: the runtime
+    /// sent nothing that says whose it is.
     ///
     /// # Errors
     /// The socket is none any more.
@@ -80,7 +87,7 @@ impl OciSocket {
         while self.connections.len() < CONNECTIONS_MAX {
             match accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.connections.push(Connection {
-                    socket,
+                    socket: Answer(socket),
                     text: Vec::new(),
                     descriptors: Vec::new(),
                     pieces: 0,
@@ -96,7 +103,7 @@ impl OciSocket {
             match connection.read(now) {
                 Ok(None) => self.connections.push(connection),
                 Ok(Some((state, listener))) => {
-                    outcomes.push(Ok(Arrival { state, listener, answer: Answer(connection.socket) }));
+                    outcomes.push(Ok(Arrival { state, listener, answer: connection.socket }));
                 }
                 Err(error) => outcomes.push(Err(error)),
             }
@@ -110,7 +117,7 @@ impl Connection {
     fn read(&mut self, now: Time) -> Result<Option<(SeccompState, OwnedFd)>, OciError> {
         let mut piece = [0; 4096];
         loop {
-            match passing::receive(self.socket.as_fd(), &mut piece) {
+            match passing::receive(self.socket.0.as_fd(), &mut piece) {
                 Ok((0, _)) => return self.complete().map(Some),
                 Ok((bytes, descriptors)) => {
                     self.text.extend(&piece[..bytes]);

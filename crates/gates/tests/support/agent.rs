@@ -1,8 +1,8 @@
 //! A small agent: holds the calls of the accounts that a file in the run directory names, at their words and at their
 //! listeners, and lets the others go on.
 //!
-//! It runs as a process of its own, which can be killed: the test binary executes itself with one test, which is ignored
-//! otherwise. Each test binary that uses it has that test and calls [`run`] from it.
+//! It runs as a process of its own, which can be killed: the test binary executes itself with one test, which is
+//! ignored otherwise. Each test binary that uses it has that test and calls [`run`] from it.
 
 use super::{Rig, wait_until};
 use plimsoll_core::{AccountId, CallDecision, CallId, Span};
@@ -42,7 +42,8 @@ impl Agent {
         agent
     }
 
-    /// Holds the calls of these accounts, at their words and their listeners, and lets all others go on; returns when that is so.
+    /// Holds the calls of these accounts, at their words and their listeners, and lets all others go on; returns when
+    /// that is so.
     pub fn hold(&self, accounts: &[u32]) {
         let mask: u64 = accounts.iter().map(|account| 1 << account).sum();
         let draft = self.run.join("held.draft");
@@ -140,7 +141,8 @@ impl SmallAgent {
                 let Ok(Arrival { state, listener, answer }) = arrival else { continue };
                 let account = AccountId(state.metadata.parse().unwrap_or(0));
                 let registration = Registration { account, name: state.state.id, process: state.pid };
-                self.listeners.add(monotonic_now(), Listener::new(listener, account).unwrap(), registration);
+                let Ok(listener) = Listener::new(listener, account) else { continue };
+                self.listeners.add(monotonic_now(), listener, registration);
                 self.members += 1;
                 answer.taken_over();
             }

@@ -186,8 +186,8 @@ impl Tenant {
         });
     }
 
-    /// Waits until `waiting` threads of the tenant and of what it started are in the system call `number`, and that remains
-    /// so while nothing returns to anybody.
+    /// Waits until `waiting` threads of the tenant and of what it started are in the system call `number`, and that
+    /// remains so while nothing returns to anybody.
     pub fn waits_in(&self, number: i64, waiting: usize) {
         self.waits_in_one_of(&[number], waiting);
     }

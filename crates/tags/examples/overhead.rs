@@ -113,7 +113,7 @@ fn main() -> Outcome<()> {
         file.write_all_at(&[1; PAGE_BYTES], page * PAGE_BYTES as u64)?;
     }
     file.sync_all()?;
-    let options = Options { dirty_pages_max: 1 << 16, ..Options::default() };
+    let options = Options::default();
     let mut seed = 1;
     let mut results: [[Vec<f64>; 2]; 2] = Default::default();
     for turn in 0..2 * turns {
@@ -122,6 +122,9 @@ fn main() -> Outcome<()> {
         let is_last = turn + 1 == 2 * turns && arguments.iter().any(|word| word == "--programs");
         if is_last {
             programs()?;
+        }
+        if let (1, Some(tags)) = (turn, &tags) {
+            println!("{file_system}: the maps take {:.1} MB", tags.memory_bytes() as f64 / 1e6);
         }
         measure(&file, (5, 1000), false, &mut seed)?;
         results[has_tags][0].extend(measure(&file, REWRITES, false, &mut seed)?);

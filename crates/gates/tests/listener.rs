@@ -21,7 +21,7 @@ fn all() -> Filter {
     Filter::new(GateClasses::ALL)
 }
 
-/// Broken on purpose and seen red: an agent that admits one call in a hundred; a filter without pwrite64.
+/// Broken on purpose and seen red: an agent that admits one call in two; a filter without pwrite64.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     let rig = Rig::new();
@@ -30,8 +30,9 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     for _ in 0..3 {
         tenant.goes_on();
         agent.hold(&[ACCOUNT]);
+        let closed = tenant.returned();
         tenant.waits_in(libc::SYS_pwrite64, WRITERS);
-        assert!(tenant.counts().iter().all(|(entered, returned)| *entered == returned + 1));
+        tenant.passed_once_at_most(&closed);
         assert_eq!(agent.listeners_and_held(), (1, WRITERS as u64));
         agent.hold(&[OTHER]);
     }

@@ -109,8 +109,7 @@ fn calls() -> impl Strategy<Value = Data> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long, the mask of
-    /// O_TMPFILE with its O_DIRECTORY.
+    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long.
     #[test]
     fn the_program_answers_as_described(filter in filters(), call in calls()) {
         prop_assert_eq!(run(&filter.program(), &call), expected(filter, &call));

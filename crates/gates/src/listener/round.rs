@@ -31,8 +31,8 @@ pub struct Turn {
     pub notifications: usize,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten, with
-    /// the calls that were held.
+    /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten,
+    /// with the calls that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 

@@ -205,6 +205,15 @@ impl Tenant {
         });
     }
 
+    /// Since the counts were these, each thread was let through the gate once at most, with a call that had passed it
+    /// before it closed.
+    pub fn passed_once_at_most(&self, closed: &[u64]) {
+        for ((entered, returned), closed) in self.counts().into_iter().zip(closed) {
+            assert!(returned <= closed + 1, "{} calls passed a closed gate", returned - closed);
+            assert_eq!(entered, returned + 1);
+        }
+    }
+
     /// All threads wait in the shim.
     pub fn waits(&self) {
         self.waits_in(libc::SYS_futex, self.threads);

@@ -221,6 +221,7 @@ fn members() -> Vec<u32> {
     texts.flat_map(|text| text.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>()).collect()
 }
 
+/// Red without the recovery of queue settings (the loop device keeps bfq), and without that of groups (they stay).
 #[test]
 fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_back() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,10 +40,13 @@ if [ -z "$plimsoll" ]; then
 fi
 
 folder=$(mktemp -d)
+guest=
 daemon=
 clean_up() {
-    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
-    [ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
+    for process in $guest $daemon; do
+        kill "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
     rm -rf "$folder"
 }
 trap clean_up EXIT
@@ -121,7 +124,11 @@ qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu max -sm
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=host,mount_tag=host \
     -blockdev "driver=nbd,node-name=disk,export=disk,server.type=unix,server.path=$folder/nbd.sock" \
-    -device virtio-blk-pci,drive=disk,num-queues=1 </dev/null >"$folder/guest.log" 2>&1 || true
+    -device virtio-blk-pci,drive=disk,num-queues=1 </dev/null >"$folder/guest.log" 2>&1 &
+guest=$!
+# In the background, so that a signal need not wait for the guest.
+wait "$guest" || true
+guest=
 status=$("$plimsoll" status --json --socket "$folder/state/control.sock")
 if ! grep -q 'TABLE end' "$folder/guest.log"; then
     echo "the guest did not get through; its last words:" >&2

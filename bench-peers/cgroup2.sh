@@ -59,7 +59,7 @@ version=$(ls "$folder/kernel/lib/modules")
 # The guest's first files: busybox and the modules that lead to everything else.
 root=$folder/initramfs
 modules=lib/modules/$version
-mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/host" "$root/top" "$root/root" "$root/lib/modules"
+mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/host" "$root/top" "$root/new" "$root/lib/modules"
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$here/cgroup2-guest.sh" "$root/guest.sh"
 busybox depmod -b "$folder/kernel" "$version"
@@ -82,11 +82,11 @@ mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
 for module in virtio_pci virtio_blk 9pnet_virtio 9p overlay crc32c_generic ext4 bfq; do modprobe "$module"; done
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144,cache=loose host /host
 mount -t tmpfs none /top; mkdir /top/upper /top/work
-mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work none /root
-for folder in proc sys dev; do mount --bind "/$folder" "/root/$folder"; done
-mount -t tmpfs none /root/tmp; mount -t cgroup2 none /root/sys/fs/cgroup
-cp /guest.sh /root/tmp/
-chroot /root /bin/sh /tmp/guest.sh "$(sed -n 's/.*\bseconds=\([0-9]*\).*/\1/p' /proc/cmdline)" || echo "TABLE failed"
+mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work none /new
+for folder in proc sys dev; do mount --bind "/$folder" "/new/$folder"; done
+mount -t tmpfs none /new/tmp; mount -t cgroup2 none /new/sys/fs/cgroup
+cp /guest.sh /new/tmp/
+chroot /new /bin/sh /tmp/guest.sh "$(sed -n 's/.*\bseconds=\([0-9]*\).*/\1/p' /proc/cmdline)" || echo "TABLE failed"
 sync; poweroff -f
 INIT
 chmod +x "$root/init"

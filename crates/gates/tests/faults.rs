@@ -227,15 +227,15 @@ fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
 
 /// Signals do not end a wait: as a write to a disk, it is over when it is done.
 #[test]
-fn signals_do_not_bring_a_held_call_back() {
+fn who_handles_signals_while_held_waits_on() {
     at_both_gates(|gate, rig, agent| {
         let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 4);
         tenant.goes_on();
         agent.hold(&[ACCOUNT]);
         tenant.waits_in(gate.held_write(), 4);
-        // Ignored or handled, it would interrupt a wait that can be: the default of this one is to be ignored.
+        // The tenant handles it.
         for _ in 0..100 {
-            tenant.signal(Signal::WINCH);
+            tenant.signal(Signal::USR1);
         }
         tenant.waits_in(gate.held_write(), 4);
         agent.hold(&[]);

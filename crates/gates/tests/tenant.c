@@ -121,6 +121,8 @@ static void trace(void) {
   _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
 }
 
+static void handle(int signal) { (void)signal; }
+
 int main(int arguments, char **argument) {
   if (arguments < 4) return 2;
   file = argument[1];
@@ -130,6 +132,7 @@ int main(int arguments, char **argument) {
   counters = mmap(NULL, (size_t)threads * 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (counters == MAP_FAILED) fail(argument[2]);
   close(fd);
+  signal(SIGUSR1, handle);
   if (is("traced")) trace();
   pthread_attr_t small;
   pthread_attr_init(&small);

@@ -14,4 +14,5 @@ pub mod attach;
 pub mod backend;
 pub mod engine;
 pub mod fuse;
+pub mod measure;
 pub mod nbd;

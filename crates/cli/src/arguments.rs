@@ -1,5 +1,9 @@
 //! The command line.
 
+mod measure;
+
+pub use measure::MeasureArguments;
+
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_core::{Priority, Rate};
@@ -341,6 +345,15 @@ A model is named in a configuration as  [device.NAME] emulate = \"hdd.deskstar-1
 
 Exit code 1 if a figure is further from the known one than its row allows.")]
     Check(OutputArguments),
+    /// Find out what a real disk or file does at its worst and in sequence, and keep it in a profile
+    #[command(after_help = "Examples:
+  $ plimsoll device measure /srv/plimsoll/probe --out disk0.profile     makes the file, and deletes it again
+  # plimsoll device measure /dev/sdb                                    only reads the disk
+
+What exists is only read, unless --destructive says otherwise; then writes are measured too and its content is lost. The
+slowest of five windows of the slowest random load is the worst case. A configuration names the profile:
+[device.NAME] profile = \"disk0.profile\". It goes past the page cache; other load on the disk makes it slower.")]
+    Measure(MeasureArguments),
 }
 
 /// `plimsoll scheduler ...`.

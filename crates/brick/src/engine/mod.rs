@@ -31,7 +31,7 @@
 
 mod administration;
 mod buffer;
-mod clock;
+pub(crate) mod clock;
 mod core;
 mod emulation;
 mod error;
@@ -41,7 +41,7 @@ mod meter;
 mod port;
 mod recorder;
 mod request;
-mod ring;
+pub(crate) mod ring;
 mod slab;
 pub mod status;
 mod turn;

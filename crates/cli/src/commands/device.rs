@@ -1,4 +1,4 @@
-//! `plimsoll device list` and `plimsoll device check`.
+//! `plimsoll device list` and `plimsoll device check`; `measure` has a file of its own.
 
 use super::{print, print_json};
 use crate::arguments::DeviceCommand;
@@ -15,6 +15,7 @@ pub(super) fn run(command: &DeviceCommand) -> Outcome {
     match command {
         DeviceCommand::List(output) => list(output.json),
         DeviceCommand::Check(output) => check(output.json),
+        DeviceCommand::Measure(arguments) => super::measure::run(arguments),
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod demo;
 mod device;
+mod measure;
 mod pool;
 mod record;
 mod replay;

@@ -191,7 +191,10 @@ fn tenant_in_words(tenant: &TenantSetup) -> String {
     let arrivals = match tenant.arrivals {
         Arrivals::Closed { depth, think } if think == Span::ZERO => format!("{depth} outstanding"),
         Arrivals::Closed { depth, think } => format!("{depth} outstanding, {think} between them"),
-        Arrivals::Open { per_second } => format!("{per_second} per second"),
+        Arrivals::Open { per_second, outstanding_max: None } => format!("{per_second} per second"),
+        Arrivals::Open { per_second, outstanding_max: Some(depth) } => {
+            format!("{per_second} per second, {depth} outstanding at the most")
+        }
     };
     format!("{pattern} {what} of {}, {arrivals}", ByteCount(u64::from(tenant.length)))
 }

@@ -10,10 +10,12 @@
 
 mod check;
 mod model;
+mod profile;
 mod sections;
 
 pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_problem, quoted};
+pub use profile::MeasuredProfile;
 
 use plimsoll_brick::nbd::Address;
 use plimsoll_settings::{LineIndex, Section, syntax};

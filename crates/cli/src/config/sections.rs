@@ -2,7 +2,7 @@
 //! exist, do the reserves fit) is left to [`super::check`].
 
 use super::model::*;
-use super::{CONTROL_SOCKET_NAME, Defaults};
+use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
@@ -28,9 +28,10 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const EXPORT_NAME_BYTES_MAX: usize = 4096;
 /// What a mount call takes as data: one page. Bytes.
 const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
-const OUTSTANDING_MAX: u64 = 1024;
+pub(super) const OUTSTANDING_MAX: u64 = 1024;
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
+pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
 const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
 const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 
@@ -72,7 +73,8 @@ pub(super) fn read(
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
     let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
-    let devices = devices.into_iter().filter_map(|(name, section)| device(name, section, problems)).collect();
+    let devices =
+        devices.into_iter().filter_map(|(name, section)| device(name, section, directory, problems)).collect();
     let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
     let pools = pools.into_iter().filter_map(|(name, section)| pool(name, section, problems)).collect();
     let (volumes, _) = named(&mut file, "volume", VOLUMES_MAX, problems);
@@ -188,18 +190,28 @@ fn address(text: &str, directory: &Path) -> Result<Address, String> {
     address.map(Address::Tcp).ok_or_else(|| ALLOWED.to_owned())
 }
 
-fn device(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Device> {
+/// Whether a device can do so much at its worst.
+pub(super) fn is_worst_case(rate: &Rate) -> bool {
+    matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0 && *runs <= WORST_CASE_RUNS_PER_SECOND_MAX)
+}
+
+/// What a file says that `plimsoll device measure` wrote. A configuration has one line for each of its mistakes, so of
+/// those in the other file the first is named.
+fn measured(text: &str, directory: &Path) -> Result<MeasuredProfile, String> {
+    MeasuredProfile::read(&path(text, directory)?).map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        format!("a file that plimsoll device measure wrote ({first})")
+    })
+}
+
+fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Device> {
     let before = problems.len();
     let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
     let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
     let emulate = section.choice("emulate", &models, problems);
     let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(super::SCHEDULER_DEFAULT);
-    let worst_case = section.quantity(
-        "worst_case",
-        "more than 0 runs/s, such as \"112 runs/s\"",
-        problems,
-        |rate| matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0 && *runs <= WORST_CASE_RUNS_PER_SECOND_MAX),
-    );
+    let measured = section.read("profile", "the path of a file", problems, |text| measured(text, directory));
+    let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
     let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
     let seed = section.integer("seed", 0..=i64::MAX as u64, problems).unwrap_or(1);
     let place = section.finish(problems);
@@ -211,6 +223,11 @@ fn device(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -
         Some(model) => DeviceProfile { name: name.clone(), ..model.profile().clone() },
         None => Device::unknown_profile(&name, 0.0),
     };
+    if let Some(measured) = measured {
+        profile.worst_case_runs_per_second = measured.worst_case_runs_per_second;
+        profile.sequential_bytes_per_second = measured.sequential_bytes_per_second;
+        profile.outstanding_max = measured.outstanding_max;
+    }
     if let Some(Rate::RunsPerSecond(worst_case)) = worst_case {
         profile.worst_case_runs_per_second = worst_case;
     }

@@ -1,0 +1,105 @@
+//! What `plimsoll device measure` found out about a device, in a file that a configuration names.
+//!
+//! The file is TOML with three keys, so that a person can read it, correct it, or write one from a data sheet.
+
+use super::sections::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
+use plimsoll_core::Rate;
+use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, syntax};
+use std::path::Path;
+
+/// A profile is a few lines. Bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// What is known of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredProfile {
+    /// Small random I/O at its worst, runs a second.
+    pub worst_case_runs_per_second: f64,
+    /// What it moves in sequence, bytes a second.
+    pub sequential_bytes_per_second: f64,
+    /// Requests that were outstanding.
+    pub outstanding_max: u32,
+}
+
+impl MeasuredProfile {
+    /// As a file has it; `heading` says how it came about.
+    pub fn to_toml(&self, heading: &str) -> String {
+        let comment: String = heading.lines().map(|line| format!("# {line}\n")).collect();
+        format!(
+            "{comment}worst_case = \"{:.2} runs/s\"\nsequential = \"{:.0} B/s\"\noutstanding_max = {}\n",
+            self.worst_case_runs_per_second, self.sequential_bytes_per_second, self.outstanding_max
+        )
+    }
+
+    /// Reads `file`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(file: &Path) -> Result<MeasuredProfile, ConfigurationError> {
+        let text = plimsoll_settings::file::read_text(file, FILE_BYTES_MAX, "at most 64 KiB")?;
+        let mut problems = Vec::new();
+        let lines = LineIndex::new(&text);
+        let (table, is_usable) = syntax::parse(&text, &lines, &mut problems);
+        let profile = is_usable.then(|| profile(Section::root(&table, &lines), &mut problems)).flatten();
+        match profile {
+            Some(profile) if problems.is_empty() => Ok(profile),
+            _ => Err(ConfigurationError { file: file.to_owned(), problems }),
+        }
+    }
+}
+
+fn profile(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<MeasuredProfile> {
+    const SEQUENTIAL: &str = "bytes a second above zero, such as \"120MB/s\"";
+    let before = problems.len();
+    let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
+    let is_stream = |rate: &Rate| matches!(rate, Rate::BytesPerSecond(bytes) if *bytes > 0.0);
+    let sequential = section.quantity("sequential", SEQUENTIAL, problems, is_stream);
+    let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
+    section.require("worst_case", WORST_CASE, problems);
+    section.require("sequential", SEQUENTIAL, problems);
+    section.require("outstanding_max", "a number from 1 to 1024", problems);
+    section.finish(problems);
+    match (worst_case, sequential, outstanding_max) {
+        (Some(Rate::RunsPerSecond(runs)), Some(Rate::BytesPerSecond(bytes)), Some(outstanding))
+            if problems.len() == before =>
+        {
+            Some(MeasuredProfile {
+                worst_case_runs_per_second: runs,
+                sequential_bytes_per_second: bytes,
+                outstanding_max: outstanding as u32,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("disk.profile");
+        let profile = MeasuredProfile {
+            worst_case_runs_per_second: 111.53,
+            sequential_bytes_per_second: 56_000_001.0,
+            outstanding_max: 10,
+        };
+        std::fs::write(&file, profile.to_toml("one\ntwo")).unwrap();
+        assert_eq!(MeasuredProfile::read(&file), Ok(profile));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("disk.profile");
+        std::fs::write(&file, "worst_case = \"0 runs/s\"\nsequential = \"3 runs/s\"\nspeed = 1\n").unwrap();
+        let problems = MeasuredProfile::read(&file).unwrap_err().problems;
+        let keys: Vec<_> = problems.iter().map(|problem| (problem.line, problem.key.as_str())).collect();
+        for key in [(1, "worst_case"), (2, "sequential"), (3, "speed")] {
+            assert!(keys.contains(&key), "{keys:?}");
+        }
+        assert!(keys.iter().any(|key| key.1 == "outstanding_max"), "{keys:?}");
+    }
+}

@@ -40,6 +40,14 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// The mean of each `length` values in a row; none if there are fewer, or of 0.
+pub fn moving_means(values: &[f64], length: usize) -> Vec<f64> {
+    match length {
+        0 => Vec::new(),
+        _ => values.windows(length).filter_map(mean).collect(),
+    }
+}
+
 /// Deviation of a sample (divided by n - 1), for estimating that of what it was drawn from.
 fn sample_deviation(values: &[f64], mean: f64) -> f64 {
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

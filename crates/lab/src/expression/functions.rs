@@ -28,6 +28,7 @@ pub(super) const CONSTANTS: &[(&str, f64)] = &[
 const FUNCTIONS: &[(&str, &str)] = &[
     ("run", "run() or run(\"axis=value ...\")"),
     ("runs", "runs() or runs(\"axis=value ...\")"),
+    ("sources", "sources(beginning)"),
     ("rate", "rate(source, kind) or rate(source, kind, from, to)"),
     ("calls", "calls(source, kind) or calls(source, kind, from, to)"),
     ("bytes", "bytes(source, kind) or bytes(source, kind, from, to)"),
@@ -45,6 +46,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("tag_bytes_mean", "tag_bytes_mean()"),
     ("tag_bytes_max", "tag_bytes_max()"),
     ("last_below", "last_below(curve, y)"),
+    ("least", "least(curve, points)"),
+    ("most", "most(curve, points)"),
     ("mean", "mean(numbers)"),
     ("sum", "sum(numbers)"),
     ("min", "min(numbers)"),
@@ -208,6 +211,15 @@ fn register_choice(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
         }
         Ok(Runs { list, is_one: true })
     }
+    let names = all.first().map(|run| run.sources.clone()).unwrap_or_default();
+    engine.register_fn("sources", move |beginning: &str| -> Answer {
+        let named: Array =
+            names.iter().filter(|name| name.starts_with(beginning)).map(|name| name.clone().into()).collect();
+        match named.is_empty() {
+            true => fail(format!("sources that begin with {beginning:?}, of which there are none")),
+            false => Ok(named.into()),
+        }
+    });
     let (a, b, c, d) = (all.clone(), all.clone(), all.clone(), all);
     engine.register_fn("run", move |selector: &str| one(&a, selector));
     engine.register_fn("run", move || one(&b, ""));
@@ -239,6 +251,23 @@ fn scaled(value: &Dynamic, factor: f64) -> Answer {
     }
     let Some(items) = value.read_lock::<Array>() else { return fail(format!("{value} times {factor}")) };
     Ok(items.iter().map(|item| scaled(item, factor)).collect::<Result<Array, _>>()?.into())
+}
+
+/// The better of two heights.
+type Better = fn(f64, f64) -> f64;
+
+/// The best mean of so many points in a row, of a curve or of each curve in an array.
+fn extreme(value: &Dynamic, length: usize, better: Better) -> Answer {
+    if let Some(points) = value.read_lock::<Points>() {
+        let heights: Vec<f64> = points.0.iter().map(|point| point.1).collect();
+        let best = statistics::moving_means(&heights, length).into_iter().reduce(better);
+        return best.map_or_else(
+            || fail(format!("a curve of {} points, in rows of {length}", heights.len())),
+            |best| Ok(best.into()),
+        );
+    }
+    let Some(curves) = value.read_lock::<Array>() else { return fail(format!("{value}, which is no curve")) };
+    Ok(curves.iter().map(|curve| extreme(curve, length, better)).collect::<Result<Array, _>>()?.into())
 }
 
 fn register_statistics(engine: &mut Engine) {
@@ -279,6 +308,14 @@ fn register_statistics(engine: &mut Engine) {
             None => fail("last_below of a curve without points".into()),
         }
     });
+    for (name, better) in [("least", f64::min as Better), ("most", f64::max)] {
+        engine.register_fn(name, move |points: Points, length: Dynamic| {
+            extreme(&Dynamic::from(points), wanted(&length, "a number of points")? as usize, better)
+        });
+        engine.register_fn(name, move |curves: Array, length: Dynamic| {
+            extreme(&curves.into(), wanted(&length, "a number of points")? as usize, better)
+        });
+    }
     // Arrays and points take part in arithmetic with a number, so that `rate(...) / MB` works for one and for many.
     engine.register_fn("/", |array: Array, divisor: f64| scaled(&array.into(), 1.0 / divisor));
     engine.register_fn("*", |array: Array, factor: f64| scaled(&array.into(), factor));

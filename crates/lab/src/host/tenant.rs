@@ -9,7 +9,7 @@ use plimsoll_sim::Machine;
 use plimsoll_sim::block::{Bio, BioEnd};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Random requests are aligned to this, or to their length if that is less: file systems' blocks. Bytes.
@@ -50,7 +50,15 @@ pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed:
             Arrivals::Closed { depth, think } => (0..depth).for_each(|_| {
                 machine.spawn_kernel(tenant.clone().closed(think));
             }),
-            Arrivals::Open { per_second } => drop(machine.spawn_kernel(tenant.open(per_second))),
+            Arrivals::Open { per_second, outstanding_max: None } => {
+                machine.spawn_kernel(tenant.open(per_second));
+            }
+            Arrivals::Open { per_second, outstanding_max: Some(depth) } => {
+                let sent = Rc::<Cell<u64>>::default();
+                (0..depth).for_each(|_| {
+                    machine.spawn_kernel(tenant.clone().paced(per_second, sent.clone()));
+                });
+            }
         }
     }
 }
@@ -76,14 +84,30 @@ impl Tenant {
 
     async fn open(self: Rc<Self>, per_second: f64) {
         for sent in 0u64.. {
-            let due = self.begin() + Span::from_secs_f64(sent as f64 / per_second);
-            self.machine.executor.sleep_until(due).await;
+            self.machine.executor.sleep_until(self.due(sent, per_second)).await;
             if self.is_over() {
                 break;
             }
             let one = self.clone();
             self.machine.spawn_kernel(async move { one.send().await });
         }
+    }
+
+    /// One of several that take turns at the same arrivals, `sent` of which have gone or are waited for.
+    async fn paced(self: Rc<Self>, per_second: f64, sent: Rc<Cell<u64>>) {
+        loop {
+            let due = self.due(sent.replace(sent.get() + 1), per_second);
+            self.machine.executor.sleep_until(due).await;
+            if self.is_over() {
+                break;
+            }
+            self.send().await;
+        }
+    }
+
+    /// When the arrival of this number comes.
+    fn due(&self, number: u64, per_second: f64) -> Time {
+        self.begin() + Span::from_secs_f64(number as f64 / per_second)
     }
 
     async fn send(&self) {

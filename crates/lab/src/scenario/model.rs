@@ -213,10 +213,12 @@ pub enum Arrivals {
         /// From a completion to the next request.
         think: Span,
     },
-    /// Evenly spaced, whatever is outstanding.
+    /// Evenly spaced; what is late because so many are outstanding goes as soon as it can.
     Open {
         /// Requests per second.
         per_second: f64,
+        /// Requests outstanding at the most; `None` for as many as come.
+        outstanding_max: Option<u32>,
     },
 }
 

@@ -313,12 +313,14 @@ fn tenant(
     let start = section.quantity("start", SPAN, problems, |_: &Span| true).unwrap_or(Span::ZERO);
     let stop = section.quantity("stop", "a time after the start", problems, |stop| *stop > start);
     let place = section.finish(problems);
-    if place.has("rate") && (place.has("depth") || place.has("think")) {
-        problems.push(place.problem("rate", "both a rate and a depth or think", "one of them"));
+    if place.has("rate") && place.has("think") {
+        problems.push(place.problem("rate", "both a rate and a think", "one of them"));
     }
     users.push((place, account.clone()));
     let arrivals = match rate {
-        Some(Rate::RunsPerSecond(per_second)) => Arrivals::Open { per_second },
+        Some(Rate::RunsPerSecond(per_second)) => {
+            Arrivals::Open { per_second, outstanding_max: depth.map(|depth| depth as u32) }
+        }
         _ => Arrivals::Closed { depth: depth.unwrap_or(1) as u32, think: think.unwrap_or(Span::ZERO) },
     };
     Some(TenantSetup {

@@ -1,7 +1,8 @@
-//! What a decision costs: one request added and one dispatched and completed, at 10 to 100,000 sessions.
+//! What a decision costs: one request added and one dispatched and completed, at 10 to a million sessions.
 //!
 //! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks, and
-//! each request finds its session idle, so that activation and deactivation are part of the cost.
+//! each request finds its session idle, so that activation and deactivation are part of the cost. `depth`: one session has so
+//! many requests queued. `open`: a session more is opened, asks once, is served and closed again.
 
 mod support;
 
@@ -51,7 +52,7 @@ fn turn(scheduler: &mut Zygaria, now: Time, number: u64, session: AccountId) {
 fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("zygaria/add+dispatch+complete");
     group.throughput(Throughput::Elements(1));
-    for sessions in [10, 1_000, 10_000, 100_000] {
+    for sessions in [10, 1_000, 10_000, 100_000, 1_000_000] {
         for (name, stride, queued) in [("all_active", 1, 1), ("one_percent", 100.min(sessions), 0)] {
             let (mut scheduler, ids) = open(sessions);
             let asking: Vec<_> = ids.iter().copied().step_by(stride).collect();
@@ -74,5 +75,47 @@ fn benches(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group! { name = all; config = Criterion::default().sample_size(30); targets = benches }
+/// A decision does not depend on how many requests wait.
+fn depth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("zygaria/add+dispatch+complete");
+    for depth in [1, 100, 10_000] {
+        let (mut scheduler, ids) = open(1_000);
+        let mut number = 0u64;
+        for &session in ids.iter().chain(std::iter::repeat_n(&ids[7], depth - 1)) {
+            number += 1;
+            let request =
+                BlockRequest::new(RequestId(number), session, Operation::Read, number << 20, 4096, Time::ZERO);
+            scheduler.request_added(Time::ZERO, request);
+        }
+        let mut now = Time::ZERO;
+        group.bench_function(BenchmarkId::new("depth", depth), |bencher| {
+            bencher.iter(|| {
+                number += 1;
+                now += GAP;
+                turn(&mut scheduler, now, number, ids[number as usize * 7919 % ids.len()]);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A tenant more among 50,000 that are idle.
+fn opening(criterion: &mut Criterion) {
+    let (mut scheduler, ids) = open(50_000);
+    let id = AccountId(ids.last().map_or(0, |last| last.0) + 1);
+    let (kind, allocation) = (AccountKind::Session, Allocation::default());
+    let account = Account { id, parent: Some(AccountId::ROOT), name: "one more".into(), kind, allocation };
+    let (mut now, mut number) = (Time::ZERO, 0u64);
+    criterion.bench_function("zygaria/open+turn+close/50000", |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            now += GAP;
+            scheduler.account_opened(now, &account);
+            turn(&mut scheduler, now, number, id);
+            scheduler.account_closed(now, id);
+        });
+    });
+}
+
+criterion_group! { name = all; config = Criterion::default().sample_size(30); targets = benches, depth, opening }
 criterion_main!(all);

@@ -17,9 +17,10 @@ use plimsoll_core::{Rate, Span, Time};
 pub const RESERVE_HEADROOM: f64 = 1.05;
 /// What an account that was served late and then briefly had nothing to ask may still claim afterwards.
 const RESERVE_CATCH_UP_MAX: Span = Span::from_millis(250);
-/// By how much a late dispatch may be made up for under a limit: 0.2 % of a second, well inside the 2 % that a limit
-/// may be exceeded by in any second.
-const LIMIT_CATCH_UP_MAX: Span = Span::from_millis(2);
+/// By how much a late dispatch may be made up for under a limit: 1.8 % of a second, inside the 2 % that a limit may be
+/// exceeded by in any second. On a disk a place at the device comes free once in some 10 ms, and what is lost by waiting
+/// for it each time would be a third of a limit of 45 a second.
+const LIMIT_CATCH_UP_MAX: Span = Span::from_millis(18);
 
 /// The time by which an account must be served to get its reserve.
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +159,8 @@ mod tests {
         assert_eq!(reserve.deadline(), at(150));
         let mut limit = LimitBucket::new(Some(Rate::RunsPerSecond(0.001)), 100.0);
         limit.take(at(0), 1, 512);
-        limit.change(Some(Rate::RunsPerSecond(10.0)), 100.0, at(50)); // the catch-up of 2 ms included
-        assert_eq!(limit.release(), at(148));
+        limit.change(Some(Rate::RunsPerSecond(10.0)), 100.0, at(50)); // the catch-up of 18 ms included
+        assert_eq!(limit.release(), at(132));
         limit.change(None, 100.0, at(60));
         assert_eq!(limit.release(), Time::ZERO);
     }
@@ -177,7 +178,7 @@ mod tests {
             }
             for (index, &start) in served.iter().enumerate() {
                 let in_second = served[index..].iter().take_while(|&&t| t.since(start) < Span::from_secs(1)).count();
-                prop_assert!(in_second as f64 <= (rate * 1.002).ceil() + 1e-9, "{in_second} in a second at {rate}/s");
+                prop_assert!(in_second as f64 <= (rate * 1.018).floor() + 1.0, "{in_second} in a second at {rate}/s");
             }
         }
     }

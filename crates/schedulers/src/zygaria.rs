@@ -54,12 +54,18 @@ const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
 /// level is the headroom of the reserves, which has no other use then.
 const OVERLOAD_DUE_MAX: u32 = (RESERVE_HEADROOM / (RESERVE_HEADROOM - 1.0)) as u32;
 
+/// Runs of one stream, each behind the other, that a device with a head is given together while nobody is due. Half a
+/// megabyte takes a disk about as long as going elsewhere and back, so more would win little and cost the others more.
+const BATCH_RUNS_MAX: u64 = 16;
+
 /// A run under way: requests that continue it belong to what was already paid.
 struct Run {
     session: AccountId,
     operation: Operation,
     end: u64,
     bytes_left: u64,
+    /// Runs that may follow it in its batch.
+    batch_runs_left: u64,
 }
 
 /// See the module's text.
@@ -68,6 +74,7 @@ pub struct Zygaria {
     nodes: Vec<Node>,
     queues: RequestQueues,
     device_runs_per_second: f64,
+    is_rotational: bool,
     window: DeviceWindow,
     run: Option<Run>,
     tide: Tide,
@@ -80,6 +87,8 @@ pub struct Zygaria {
     overload: Span,
     /// Dispatched because they were due, since one was not.
     due_in_a_row: u32,
+    /// How late the last one was that no limit held: everybody is, and nobody's limit is to blame.
+    lateness: Span,
 }
 
 impl Zygaria {
@@ -89,6 +98,7 @@ impl Zygaria {
             nodes: Vec::new(),
             queues: RequestQueues::default(),
             device_runs_per_second: device.worst_case_runs_per_second,
+            is_rotational: device.is_rotational,
             window: DeviceWindow::new(device),
             run: None,
             tide: Tide::at(Time::ZERO),
@@ -97,6 +107,7 @@ impl Zygaria {
             set_back_at: Time::ZERO,
             overload: Span::ZERO,
             due_in_a_row: 0,
+            lateness: Span::ZERO,
         }
     }
 
@@ -211,8 +222,10 @@ impl Zygaria {
             Some(run) => (0, run.bytes_left - bytes),
             None => (request.runs(), (request.runs() * RUN_BYTES_MAX).saturating_sub(bytes)),
         };
-        self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left });
-        self.charge(now, session, runs, bytes);
+        let stream = self.run.as_ref().filter(|run| run.is_followed_by(&request));
+        let batch_runs_left = stream.map_or(BATCH_RUNS_MAX, |run| run.batch_runs_left).saturating_sub(runs);
+        self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left, batch_runs_left });
+        self.charge(now, session, runs, bytes, is_due);
         self.window.dispatched(&request, is_due);
         self.due_in_a_row = if is_due { self.due_in_a_row + 1 } else { 0 };
         self.load_next_pool(now);
@@ -220,8 +233,9 @@ impl Zygaria {
     }
 
     /// Takes the cost out of the buckets of `session` and of everyone above it.
-    fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64) {
+    fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64, is_due: bool) {
         self.tide.advance(now);
+        let earliest = Time::from_nanos(self.members_mut(AccountId::ROOT).keys.first(DEADLINE).key);
         let (clock, tide) = (self.deadline_clock(now), self.tide);
         let (mut id, mut release) = (session, Time::ZERO);
         while id != AccountId::ROOT {
@@ -234,7 +248,11 @@ impl Zygaria {
             }
             id = node.parent;
         }
-        let release = release.saturating_sub(self.set_back);
+        if release == Time::ZERO && runs > 0 {
+            self.lateness = if is_due { clock.since(earliest) } else { Span::ZERO };
+        }
+        // Who waits for a limit is owed nothing for it; who waits because all do, keeps its place among them.
+        let release = release.saturating_sub(self.set_back).saturating_sub(self.lateness);
         self.node_mut(session).reserve.not_before(release);
         self.refresh(now, session);
     }
@@ -278,14 +296,29 @@ impl Zygaria {
         let Below::Requests(queue) = &self.node(run.session).below else { return None };
         run.is_continued_by(queue.front()?).then_some(run.session)
     }
+
+    /// The session whose stream is under way at a device with a head, if its next run goes with it: where the head is.
+    fn batched(&self, now: Time) -> Option<AccountId> {
+        let run = self.run.as_ref().filter(|run| self.is_rotational && run.batch_runs_left > 0)?;
+        let Below::Requests(queue) = &self.node(run.session).below else { return None };
+        let mut id = run.session;
+        while id != AccountId::ROOT {
+            if self.node(id).limit.release() > now {
+                return None;
+            }
+            id = self.node(id).parent;
+        }
+        run.is_followed_by(queue.front()?).then_some(run.session)
+    }
 }
 
 impl Run {
+    fn is_followed_by(&self, request: &BlockRequest) -> bool {
+        request.session == self.session && request.operation == self.operation && request.offset == self.end
+    }
+
     fn is_continued_by(&self, request: &BlockRequest) -> bool {
-        request.session == self.session
-            && request.operation == self.operation
-            && request.offset == self.end
-            && (1..=self.bytes_left).contains(&u64::from(request.length))
+        self.is_followed_by(request) && (1..=self.bytes_left).contains(&u64::from(request.length))
     }
 }
 
@@ -381,7 +414,11 @@ impl Scheduler for Zygaria {
         }
         self.release_due(now, AccountId::ROOT);
         self.absorb_overload(now);
-        match self.choose(now) {
+        let chosen = match self.choose(now) {
+            Some((lowest, false)) => Some((self.batched(now).unwrap_or(lowest), false)),
+            due_or_none => due_or_none,
+        };
+        match chosen {
             Some((session, is_due)) if self.would_crowd(now, session, is_due) => Dispatch::Nothing,
             Some((session, is_due)) => Dispatch::Now(self.dispatch(now, session, is_due)),
             None => match self.members_mut(AccountId::ROOT).keys.first(WAITING).key {

@@ -91,6 +91,33 @@ fn one_tenant_alone_uses_the_device_as_noop_does() {
     }
 }
 
+/// Streams that are mixed a run at a time make the head move for each.
+#[test]
+fn streams_have_as_much_together_as_without_a_scheduler() {
+    let bytes = |scheduler: &str| {
+        let device = plimsoll_devices::build(DISK, 1).unwrap();
+        let profile = device.profile().clone();
+        let mut tree = AccountTree::new(profile.clone());
+        let names = ["a", "b", "c", "d"];
+        let mut open = |name| tree.open(AccountId::ROOT, name, AccountKind::Session, Allocation::default()).unwrap();
+        let sessions = names.map(&mut open);
+        let mut host = BlockHost::new(build(scheduler, &profile).unwrap(), device, &tree);
+        for (number, session) in sessions.into_iter().enumerate() {
+            let start = profile.capacity_bytes / 8 * number as u64;
+            let places = Places::Sequential(start..start + (8 << 30));
+            host.add_tenant(Workload { places, length: 16 << 10, ..Workload::greedy(session, 0..1, 20) }, 1);
+        }
+        let served = host.run_until(at(20));
+        [0, 1, 2, 3].map(|tenant| {
+            served.iter().filter(|one| one.tenant == tenant).map(|one| f64::from(one.length)).sum::<f64>()
+        })
+    };
+    let (with, without) = (bytes("zygaria"), bytes("noop"));
+    let total = |of: [f64; 4]| of.iter().sum::<f64>();
+    assert!(total(with) >= 0.98 * total(without), "{with:?} against {without:?}");
+    assert!(with.iter().all(|&one| (one / with[0] - 1.0).abs() < 0.03), "and they are level: {with:?}");
+}
+
 /// A drive serves what is near, so a stream of large requests keeps it from a small one elsewhere.
 #[test]
 fn a_small_tenant_is_not_starved_by_the_drives_own_queue() {

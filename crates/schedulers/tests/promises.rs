@@ -133,12 +133,20 @@ fn weights_divide_what_nobody_reserved_whatever_the_depth() {
 
 #[test]
 fn promises_beyond_the_device_shrink_alike() {
+    // With a limit or without: a limit that does not bind must not cost its owner a place among the late.
+    for limit in [None, Some(Rate::RunsPerSecond(100.0))] {
+        shrink_alike(limit);
+    }
+}
+
+fn shrink_alike(limit_of_first: Option<Rate>) {
     // 160 runs/s are promised on a device that was said to do 200 and does 100.
     let device = metronome();
     let promised = DeviceProfile { worst_case_runs_per_second: 200.0, ..device.profile().clone() };
     let mut tree = AccountTree::new(promised.clone());
     let sessions = [80.0, 40.0, 40.0].map(|runs| {
-        let allocation = Allocation { reserve: Rate::RunsPerSecond(runs), ..Allocation::default() };
+        let limit = limit_of_first.filter(|_| runs == 80.0);
+        let allocation = Allocation { reserve: Rate::RunsPerSecond(runs), limit, ..Allocation::default() };
         tree.open(AccountId::ROOT, &format!("s{runs}{}", tree.iter().count()), AccountKind::Session, allocation)
             .unwrap()
     });

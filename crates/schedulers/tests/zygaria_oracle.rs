@@ -27,6 +27,8 @@ struct Node {
 struct Oracle {
     nodes: BTreeMap<AccountId, Node>,
     outstanding: u32,
+    /// How late the last one was that no limit held.
+    lateness: Span,
 }
 
 impl Oracle {
@@ -107,6 +109,8 @@ impl Oracle {
                 false => members.into_iter().min_by_key(|&member| level(member))?,
             };
         }
+        let deadlines = self.nodes.keys().filter(|&&of| !self.releasable(now, of).is_empty());
+        let late = now.since(deadlines.map(|&of| self.deadline(now, of)).min().unwrap_or(Time::MAX));
         let mut release = Time::ZERO;
         for up in self.path(id) {
             let node = self.nodes.get_mut(&up).unwrap();
@@ -115,8 +119,11 @@ impl Oracle {
             node.level.add(&Tide::at(now), 1.0);
             release = release.max(node.limit.release());
         }
+        if release == Time::ZERO {
+            self.lateness = late;
+        }
         let session = self.nodes.get_mut(&id).unwrap();
-        session.reserve.not_before(release);
+        session.reserve.not_before(release.saturating_sub(self.lateness));
         self.outstanding += 1;
         session.queue.pop_front().map(|request| request.id)
     }

@@ -51,17 +51,18 @@ fn as_failure(error: MeasureError) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// The worst of all random loads, the slower of the loads in sequence.
+/// The worst of all random loads; each load in sequence, and reads for writes where those were not measured.
 fn profile(measured: &[(Load, Measured)], outstanding: u32) -> MeasuredProfile {
-    let least = |is_random, of: fn(&(Load, Measured)) -> f64| {
-        let some = measured.iter().filter(|(load, _)| load.is_random() == is_random);
-        some.map(of).fold(f64::INFINITY, f64::min)
+    let random = measured.iter().filter(|(load, _)| load.is_random());
+    let streamed = |of| {
+        let found = measured.iter().find(|(load, _)| *load == of);
+        found.map(|(load, measured)| measured.per_second * f64::from(load.request_bytes()))
     };
+    let read = streamed(Load::SequentialReads).expect("reads are always measured");
     MeasuredProfile {
-        worst_case_runs_per_second: least(true, |(_, measured)| measured.per_second_min),
-        sequential_bytes_per_second: least(false, |(load, measured)| {
-            measured.per_second * f64::from(load.request_bytes())
-        }),
+        worst_case_runs_per_second: random.map(|(_, measured)| measured.per_second_min).fold(f64::INFINITY, f64::min),
+        sequential_bytes_per_second: read,
+        sequential_write_bytes_per_second: streamed(Load::SequentialWrites).unwrap_or(read),
         outstanding_max: outstanding,
     }
 }
@@ -110,6 +111,7 @@ fn report(
             "loads": loads.collect::<Vec<_>>(),
             "worst_case_runs_per_second": profile.worst_case_runs_per_second,
             "sequential_bytes_per_second": profile.sequential_bytes_per_second,
+            "sequential_write_bytes_per_second": profile.sequential_write_bytes_per_second,
             "outstanding_max": profile.outstanding_max,
         }));
     }
@@ -137,7 +139,8 @@ mod tests {
         ];
         let profile = profile(&measured, 10);
         assert_eq!(profile.worst_case_runs_per_second, 90.0);
-        assert_eq!(profile.sequential_bytes_per_second, 80.0 * f64::from(1 << 20));
+        assert_eq!(profile.sequential_bytes_per_second, 100.0 * f64::from(1 << 20));
+        assert_eq!(profile.sequential_write_bytes_per_second, 80.0 * f64::from(1 << 20));
         assert_eq!(profile.outstanding_max, 10);
     }
 }

@@ -1,6 +1,6 @@
 //! What `plimsoll device measure` found out about a device, in a file that a configuration names.
 //!
-//! The file is TOML with three keys, so that a person can read it, correct it, or write one from a data sheet.
+//! The file is TOML with four keys, so that a person can read it, correct it, or write one from a data sheet.
 
 use super::sections::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
 use plimsoll_core::Rate;
@@ -15,8 +15,10 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct MeasuredProfile {
     /// Small random I/O at its worst, runs a second.
     pub worst_case_runs_per_second: f64,
-    /// What it moves in sequence, bytes a second.
+    /// What it reads in sequence, bytes a second.
     pub sequential_bytes_per_second: f64,
+    /// What it writes in sequence, bytes a second; where nobody measured it, what it reads.
+    pub sequential_write_bytes_per_second: f64,
     /// Requests that were outstanding.
     pub outstanding_max: u32,
 }
@@ -26,8 +28,11 @@ impl MeasuredProfile {
     pub fn to_toml(&self, heading: &str) -> String {
         let comment: String = heading.lines().map(|line| format!("# {line}\n")).collect();
         format!(
-            "{comment}worst_case = \"{:.2} runs/s\"\nsequential = \"{:.0} B/s\"\noutstanding_max = {}\n",
-            self.worst_case_runs_per_second, self.sequential_bytes_per_second, self.outstanding_max
+            "{comment}worst_case = \"{:.2} runs/s\"\nsequential = \"{:.0} B/s\"\nsequential_write = \"{:.0} B/s\"\noutstanding_max = {}\n",
+            self.worst_case_runs_per_second,
+            self.sequential_bytes_per_second,
+            self.sequential_write_bytes_per_second,
+            self.outstanding_max
         )
     }
 
@@ -54,21 +59,24 @@ fn profile(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Meas
     let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
     let is_stream = |rate: &Rate| matches!(rate, Rate::BytesPerSecond(bytes) if *bytes > 0.0);
     let sequential = section.quantity("sequential", SEQUENTIAL, problems, is_stream);
+    let write = section.quantity("sequential_write", SEQUENTIAL, problems, is_stream).or(sequential);
     let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
     section.require("worst_case", WORST_CASE, problems);
     section.require("sequential", SEQUENTIAL, problems);
     section.require("outstanding_max", "a number from 1 to 1024", problems);
     section.finish(problems);
-    match (worst_case, sequential, outstanding_max) {
-        (Some(Rate::RunsPerSecond(runs)), Some(Rate::BytesPerSecond(bytes)), Some(outstanding))
-            if problems.len() == before =>
-        {
-            Some(MeasuredProfile {
-                worst_case_runs_per_second: runs,
-                sequential_bytes_per_second: bytes,
-                outstanding_max: outstanding as u32,
-            })
-        }
+    match (worst_case, sequential, write, outstanding_max) {
+        (
+            Some(Rate::RunsPerSecond(runs)),
+            Some(Rate::BytesPerSecond(bytes)),
+            Some(Rate::BytesPerSecond(written_bytes)),
+            Some(outstanding),
+        ) if problems.len() == before => Some(MeasuredProfile {
+            worst_case_runs_per_second: runs,
+            sequential_bytes_per_second: bytes,
+            sequential_write_bytes_per_second: written_bytes,
+            outstanding_max: outstanding as u32,
+        }),
         _ => None,
     }
 }
@@ -84,6 +92,7 @@ mod tests {
         let profile = MeasuredProfile {
             worst_case_runs_per_second: 111.53,
             sequential_bytes_per_second: 56_000_001.0,
+            sequential_write_bytes_per_second: 48_000_000.0,
             outstanding_max: 10,
         };
         std::fs::write(&file, profile.to_toml("one\ntwo")).unwrap();

@@ -226,6 +226,7 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     if let Some(measured) = measured {
         profile.worst_case_runs_per_second = measured.worst_case_runs_per_second;
         profile.sequential_bytes_per_second = measured.sequential_bytes_per_second;
+        profile.sequential_write_bytes_per_second = measured.sequential_write_bytes_per_second;
         profile.outstanding_max = measured.outstanding_max;
     }
     if let Some(Rate::RunsPerSecond(worst_case)) = worst_case {

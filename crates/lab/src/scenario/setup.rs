@@ -20,6 +20,9 @@ const PROCESSES_MAX: usize = 10_000;
 const CORES_MAX: u64 = 1024;
 /// Files of a process with deadlines of their own.
 const FILE_DEADLINES_MAX: usize = 1000;
+/// Files of a workload among which those with deadlines are looked for: the million of the mail server, which is the largest
+/// pool of a paper, and a workload may have 2^36.
+const FILES_SEARCHED_MAX: u64 = 1 << 20;
 /// Files that a message names at the most.
 const FILES_NAMED_MAX: usize = 8;
 const DEPTH_MAX: u64 = 65_536;
@@ -258,7 +261,7 @@ fn process(
     }
     match workload? {
         Ok(workload) => {
-            problems.extend(file_deadlines.iter().filter_map(|(file, _)| unknown_file(&place, &workload, file)));
+            problems.extend(unknown_files(&place, &workload, &file_deadlines));
             Some(ProcessSetup { name, account, guest, workload, thread_accounts, file_deadlines })
         }
         Err(WorkloadError { column, got, allowed }) => {
@@ -268,18 +271,24 @@ fn process(
     }
 }
 
-/// Says so if the workload has no file of this name.
-fn unknown_file(place: &Place, workload: &Workload, name: &str) -> Option<Problem> {
+/// Says which of the files with deadlines the workload does not have among its first [`FILES_SEARCHED_MAX`].
+fn unknown_files(place: &Place, workload: &Workload, file_deadlines: &[(String, Deadlines)]) -> Vec<Problem> {
     let plan = workload.plan(0);
-    let files = || (0..plan.file_count()).map(|number| plan.file(FileIndex(number)).path);
-    if files().any(|path| path == name) {
-        return None;
+    let mut unknown: BTreeSet<&str> = file_deadlines.iter().map(|(file, _)| file.as_str()).collect();
+    let files = || (0..plan.file_count().min(FILES_SEARCHED_MAX)).map(|number| plan.file(FileIndex(number)).path);
+    let mut searched = files();
+    while let (false, Some(path)) = (unknown.is_empty(), searched.next()) {
+        unknown.remove(path.as_str());
     }
     let mut known = files().take(FILES_NAMED_MAX).collect::<Vec<_>>().join(", ");
-    if plan.file_count() > FILES_NAMED_MAX as u64 {
-        known += " and so on";
+    match plan.file_count() {
+        count if count > FILES_SEARCHED_MAX => known += &format!(" and so on, {FILES_SEARCHED_MAX} of them"),
+        count if count > FILES_NAMED_MAX as u64 => known += " and so on",
+        _ => {}
     }
-    Some(place.problem("file_deadlines", format!("the file {}", quoted(name)), format!("the workload's: {known}")))
+    let allowed = format!("the workload's: {known}");
+    let problem = |file| place.problem("file_deadlines", format!("the file {}", quoted(file)), allowed.clone());
+    unknown.into_iter().map(problem).collect()
 }
 
 fn tenant(

@@ -21,7 +21,7 @@ fn all() -> Filter {
     Filter::new(GateClasses::ALL)
 }
 
-/// Broken on purpose and seen red: an agent that admits one call in two; a filter without pwrite64.
+/// Broken on purpose and seen red: a filter without pwrite64.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     let rig = Rig::new();

@@ -88,7 +88,6 @@ fn sixty_two_accounts_wait_apart() {
     });
 }
 
-/// Broken on purpose and seen red: a shim that waits without a timeout.
 #[test]
 fn a_lease_that_runs_out_holds_nobody_and_one_that_is_renewed_holds_again() {
     let rig = Rig::new();

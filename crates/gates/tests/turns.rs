@@ -128,7 +128,7 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
     assert_eq!(hand.listeners.next_due(), None);
 }
 
-/// Broken on purpose and seen red: a turn without a budget; one that begins with the same listener each time.
+/// Broken on purpose and seen red: a turn without a budget.
 #[test]
 fn a_turn_hears_each_listener_and_none_beyond_its_budget() {
     let rig = Rig::new();

@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
     Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
     Listen { listener: Box<Listener>, registration: Registration, answer: SyncSender<()> },
+    Population { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
     Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
     Mounted { files: Files },
 }
@@ -113,6 +114,14 @@ impl LevelsHandle {
     /// The levels are gone.
     pub fn listen(&self, listener: Listener, registration: Registration) -> Result<(), AgentError> {
         self.ask(|answer| Command::Listen { listener: Box::new(listener), registration, answer })
+    }
+
+    /// How many processes and threads of an account live. Those of its cgroups do not count.
+    ///
+    /// # Errors
+    /// It has not joined, or the kernel does not tell.
+    pub fn population(&self, account: AccountId) -> Result<usize, AgentError> {
+        self.ask(|answer| Command::Population { account, answer })?
     }
 
     /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed.

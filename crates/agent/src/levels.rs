@@ -321,6 +321,7 @@ impl Levels {
                     self.watch(id);
                     let _ = answer.send(());
                 }
+                Command::Population { account, answer } => drop(answer.send(self.population(account))),
                 Command::Leave { account, answer } => drop(answer.send(self.leave(account))),
                 Command::Mounted { files } => self.parts.files = Some(files),
             }
@@ -347,6 +348,11 @@ impl Levels {
             Who::Cgroup(path) => accounts.register_cgroup(bit, path)?,
         }
         Ok(())
+    }
+
+    fn population(&mut self, account: AccountId) -> Result<usize, AgentError> {
+        let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
+        Ok(self.parts.tags.accounts().registered(AccountId(bit))?)
     }
 
     fn leave(&mut self, account: AccountId) -> Result<(), AgentError> {

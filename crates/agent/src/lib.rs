@@ -24,4 +24,4 @@ pub mod writeback;
 
 pub use commands::{Joined, LevelsHandle, Who};
 pub use error::AgentError;
-pub use station::{Station, StationConfig, Tenant};
+pub use station::{Entrance, Station, StationConfig, Tenant};

@@ -19,6 +19,7 @@ use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration};
 use plimsoll_tags::{Coverage, Options, Tags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,33 @@ pub struct Tenant {
     /// Its bit in masks of causes.
     pub bit: u32,
     name: String,
+}
+
+/// Where a tenant's commands come in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entrance {
+    /// Its bit in masks of causes.
+    pub bit: u32,
+    /// What its commands are called in messages.
+    pub name: String,
+    /// The library to preload.
+    pub shim: PathBuf,
+    /// The words that it looks at.
+    pub words: PathBuf,
+    /// Where the listener of the filter is handed over.
+    pub listeners: PathBuf,
+}
+
+impl Entrance {
+    /// The gates for a command whose calls of `filter` are notified.
+    ///
+    /// # Errors
+    /// See [`Launch`].
+    pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
+        let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit))?;
+        Ok(launch.with_filter(filter, &self.listeners, &format!("{METADATA}{}", self.bit), &self.name))
+    }
 }
 
 /// See the [module's text](self).
@@ -167,15 +195,23 @@ impl Station {
     }
 
     /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of the
-    /// configuration.
+    /// configuration. They are described by names, so that another process can start the command.
+    pub fn entrance(&self, tenant: &Tenant) -> Entrance {
+        Entrance {
+            bit: tenant.bit,
+            name: tenant.name.clone(),
+            shim: self.programs.shim().to_owned(),
+            words: self.words.clone(),
+            listeners: self.config.run_directory.join(LISTENERS_SOCKET),
+        }
+    }
+
+    /// How many processes and threads of a tenant live. Those of its cgroups do not count.
     ///
     /// # Errors
-    /// See [`Launch`].
-    pub fn launch(&self, tenant: &Tenant) -> Result<Launch, AgentError> {
-        let metadata = format!("{METADATA}{}", tenant.bit);
-        let socket = self.config.run_directory.join(LISTENERS_SOCKET);
-        let launch = Launch::new().with_shim_at(self.programs.shim(), &self.words, AccountId(tenant.bit))?;
-        Ok(launch.with_filter(self.config.filter, &socket, &metadata, &tenant.name))
+    /// It has left, or the kernel does not tell.
+    pub fn population(&self, tenant: &Tenant) -> Result<usize, AgentError> {
+        self.levels.population(tenant.account)
     }
 
     /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on.

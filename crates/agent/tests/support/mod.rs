@@ -35,6 +35,7 @@ fn profile() -> DeviceProfile {
         capacity_bytes: SIZE_BYTES,
         worst_case_runs_per_second: 20_000.0,
         sequential_bytes_per_second: 1e9,
+        sequential_write_bytes_per_second: 1e9,
         is_rotational: false,
         outstanding_max: 32,
     }
@@ -143,7 +144,7 @@ impl Rig {
     pub fn start(&self, tenant: &Tenant, script: &str) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("read go && {script}")]).stdin(Stdio::piped());
-        self.station().launch(tenant).unwrap().prepare(&mut command).unwrap();
+        self.station().entrance(tenant).launch(Filter::default()).unwrap().prepare(&mut command).unwrap();
         let child = command.spawn().unwrap();
         self.station().enroll(tenant, Who::Process(child.id())).unwrap();
         child

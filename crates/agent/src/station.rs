@@ -16,14 +16,17 @@ use crate::files::Files;
 use crate::levels::{Levels, Parts};
 use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
-use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration};
+use plimsoll_gates::oci::Arrival;
+use plimsoll_gates::{
+    Filter, GateWords, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration, SeccompState,
+};
 use plimsoll_tags::{Coverage, Options, Tags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Bytes of the ring of events: 80,000 of 48 bytes, more than come within [`FETCH_BUSY`](crate::levels::FETCH_BUSY).
@@ -31,8 +34,10 @@ const EVENT_BYTES: u32 = 4 << 20;
 /// Where listeners are handed over, in the run directory.
 const LISTENERS_SOCKET: &str = "listeners.sock";
 const LISTENERS_SOCKET_MODE: u32 = 0o600;
-/// How often the thread that takes listeners looks whether it shall end.
+/// How often the doorman looks whether it shall end.
 const LOOK: Span = Span::from_millis(100);
+/// How often, in looks, it looks for tenants that have gone.
+const ROUNDS_PER_VISIT: u64 = 5;
 /// What a filter says of whose its calls are: the bit of a tenant that has joined.
 const METADATA: &str = "bit=";
 /// How often to ask whether a tenant's last calls have returned.
@@ -102,8 +107,10 @@ pub struct Station {
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
+    /// Tenants that leave when nobody of them is left.
+    watched: Arc<Mutex<Vec<Tenant>>>,
     is_over: Arc<AtomicBool>,
-    listeners: Option<JoinHandle<()>>,
+    doorman: Option<JoinHandle<()>>,
 }
 
 impl Station {
@@ -138,22 +145,18 @@ impl Station {
         let (levels, handle) = Levels::new(parts)?;
         engine.set_tags(&config.volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
         engine.set_upper_levels(Some(Box::new(levels)))?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (of_thread, is_over_for_thread) = (handle.clone(), is_over.clone());
-        let thread = std::thread::Builder::new().name("listeners".to_owned());
-        let thread = thread.spawn(move || take_listeners(socket, &of_thread, &is_over_for_thread));
-        let listeners = thread.map_err(|source| AgentError::System { action: "start a thread", source })?;
-        let engine = engine.clone();
-        Ok(Station {
-            engine,
-            config,
-            levels: handle,
-            programs,
-            words: words_path,
-            coverage,
-            is_over,
-            listeners: Some(listeners),
-        })
+        let (is_over, watched) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let mut doorman = Doorman {
+            socket,
+            engine: engine.clone(),
+            levels: handle.clone(),
+            watched: watched.clone(),
+            is_over: is_over.clone(),
+        };
+        let thread = std::thread::Builder::new().name("doorman".to_owned()).spawn(move || doorman.run());
+        let doorman = Some(thread.map_err(|source| AgentError::System { action: "start a thread", source })?);
+        let (engine, levels, words) = (engine.clone(), handle, words_path);
+        Ok(Station { engine, config, levels, programs, words, coverage, watched, is_over, doorman })
     }
 
     /// The file system is mounted now.
@@ -206,12 +209,9 @@ impl Station {
         }
     }
 
-    /// How many processes and threads of a tenant live. Those of its cgroups do not count.
-    ///
-    /// # Errors
-    /// It has left, or the kernel does not tell.
-    pub fn population(&self, tenant: &Tenant) -> Result<usize, AgentError> {
-        self.levels.population(tenant.account)
+    /// Has a tenant leave by itself when no process or thread of it lives any more.
+    pub fn leave_when_gone(&self, tenant: Tenant) {
+        lock(&self.watched).push(tenant);
     }
 
     /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on.
@@ -221,24 +221,31 @@ impl Station {
     pub fn leave(&self, tenant: &Tenant) -> Result<(), AgentError> {
         let attempts = LEAVE_PATIENCE.as_nanos() / LEAVE_AGAIN.as_nanos();
         for _ in 0..attempts {
-            match self.levels.leave(tenant.account) {
-                Err(AgentError::Busy { .. }) => {}
-                Err(error) => return Err(error),
-                Ok(()) => match self.engine.close_session(tenant.account) {
-                    Err(EngineError::SessionBusy { .. }) => {}
-                    closed => return Ok(closed?),
-                },
+            match try_leave(&self.engine, &self.levels, tenant) {
+                Err(AgentError::Busy { .. }) => drop(poll(&mut [], Some(&timespec(LEAVE_AGAIN)))),
+                outcome => return outcome,
             }
-            let _ = poll(&mut [], Some(&timespec(LEAVE_AGAIN)));
         }
         Err(AgentError::Busy { account: tenant.account })
+    }
+}
+
+fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
+    tenants.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+    levels.leave(tenant.account)?;
+    match engine.close_session(tenant.account) {
+        Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),
+        outcome => Ok(outcome?),
     }
 }
 
 impl Drop for Station {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.listeners.take().map(JoinHandle::join);
+        self.doorman.take().map(JoinHandle::join);
         // An engine that has stopped has let go of both.
         let _ = self.engine.set_tags(&self.config.volume, None);
         let _ = self.engine.set_upper_levels(None);
@@ -256,28 +263,73 @@ fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: 0, tv_nsec: span.as_nanos() as i64 }
 }
 
-/// Takes what runtimes and launched commands hand over, until it is over.
-fn take_listeners(mut socket: OciSocket, levels: &LevelsHandle, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let mut polled: Vec<PollFd<'_>> =
-            socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
-        let _ = poll(&mut polled, Some(&timespec(LOOK)));
-        let arrivals = match socket.accept(plimsoll_gates::clock::monotonic_now()) {
+/// The thread that hears who comes and sees who has gone.
+struct Doorman {
+    socket: OciSocket,
+    engine: EngineHandle,
+    levels: LevelsHandle,
+    watched: Arc<Mutex<Vec<Tenant>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Doorman {
+    fn run(&mut self) {
+        let mut rounds = 0u64;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let mut polled: Vec<PollFd<'_>> =
+                self.socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
+            // A round that ends early only makes the next one come early.
+            let _ = poll(&mut polled, Some(&timespec(LOOK)));
+            self.take_listeners();
+            rounds += 1;
+            if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
+                self.see_who_has_gone();
+            }
+        }
+    }
+
+    /// Takes what runtimes and launched commands hand over.
+    fn take_listeners(&mut self) {
+        let arrivals = match self.socket.accept(plimsoll_gates::clock::monotonic_now()) {
             Ok(arrivals) => arrivals,
             Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
         };
         for arrival in arrivals {
-            let taken = arrival.map_err(|error| error.to_string()).and_then(|arrival| {
-                let bit = arrival.state.metadata.strip_prefix(METADATA).and_then(|bit| bit.parse().ok());
-                let account = AccountId(bit.ok_or(format!("{:?} names no tenant", arrival.state.metadata))?);
-                let (name, process) = (arrival.state.state.id, arrival.state.pid);
-                let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
-                let listens = levels.listen(listener, Registration { account, name, process });
-                listens.map(|()| arrival.answer.taken_over()).map_err(|error| error.to_string())
-            });
-            if let Err(error) = taken {
+            if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
                 tracing::warn!("a listener is refused: {error}");
             }
         }
+    }
+
+    fn take(&self, arrival: Arrival) -> Result<(), String> {
+        let SeccompState { metadata, pid: process, state, .. } = arrival.state;
+        let bit = metadata.strip_prefix(METADATA).and_then(|bit| bit.parse().ok());
+        let account = AccountId(bit.ok_or_else(|| format!("{metadata:?} names no tenant"))?);
+        let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
+        let registration = Registration { account, name: state.id, process };
+        self.levels.listen(listener, registration).map_err(|error| error.to_string())?;
+        arrival.answer.taken_over();
+        Ok(())
+    }
+
+    fn see_who_has_gone(&self) {
+        lock(&self.watched).retain(|tenant| {
+            let is_gone = match self.levels.population(tenant.account) {
+                // It has begun to leave.
+                Err(AgentError::Membership { .. }) => true,
+                population => matches!(population, Ok(0)),
+            };
+            if !is_gone {
+                return true;
+            }
+            match try_leave(&self.engine, &self.levels, tenant) {
+                Err(AgentError::Busy { .. }) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "{} does not leave", tenant.name);
+                    false
+                }
+                Ok(()) => false,
+            }
+        });
     }
 }

@@ -36,7 +36,8 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
         assert!((32 * MIB..32 * MIB + metadata_max).contains(&moved[0]), "{kind:?}: {moved:?}");
         assert!((8 * MIB..8 * MIB + metadata_max).contains(&moved[1]), "{kind:?}: {moved:?}");
         rig.station().leave(&a).unwrap();
-        rig.station().leave(&b).unwrap();
+        rig.station().leave_when_gone(b);
+        rig.wait_until("the end of who has no process left", || rig.accounts() == [POOL, "pool/mount#1"]);
     }
 }
 

@@ -154,6 +154,11 @@ impl Rig {
         assert!(Command::new("sync").arg("-f").arg(self.path(".")).status().unwrap().success());
     }
 
+    /// The paths of all accounts but the device's.
+    pub fn accounts(&self) -> Vec<String> {
+        self.engine.status().unwrap().accounts.into_iter().skip(1).map(|account| account.path).collect()
+    }
+
     /// Bytes that were moved on behalf of whoever joined as `name`.
     pub fn bytes(&self, name: &str) -> u64 {
         let path = format!("{POOL}/{name}#");

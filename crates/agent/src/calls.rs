@@ -161,6 +161,11 @@ impl Calls {
         self.closed.clear();
     }
 
+    /// The threads that are inside a call.
+    pub fn threads_inside(&self) -> impl Iterator<Item = ThreadId> + '_ {
+        self.inside.keys().copied()
+    }
+
     /// Whether an account has a call under way: as long as it has, it must not be closed.
     pub fn is_busy(&self, account: AccountId) -> bool {
         let held = self.held.values().any(|held| match held {

@@ -32,6 +32,7 @@ use plimsoll_tags::{Event, Tags};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 /// How often events are fetched while there are some.
 pub const FETCH_BUSY: Span = Span::from_millis(1);
@@ -285,6 +286,10 @@ impl Levels {
         if let Err(error) = self.parts.tags.accounts().recycle() {
             tracing::warn!(%error, "numbers of accounts that have ended are not used again");
         }
+        // Whose return was not seen.
+        let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
+        let dead: Vec<ThreadId> = self.calls.threads_inside().filter(|thread| !lives(thread)).collect();
+        dead.into_iter().for_each(|thread| self.calls.returned(now, scheduler, thread));
         // Whoever was killed at a gate leaves its call behind.
         let gone: Vec<CallId> =
             self.notified.iter().filter(|(_, place)| !self.is_waiting(place)).map(|(&id, _)| id).collect();

@@ -6,7 +6,7 @@ pub use measure::MeasureArguments;
 
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Parser, Subcommand};
-use plimsoll_core::{Priority, Rate};
+use plimsoll_core::{Priority, Rate, Span};
 use plimsoll_lab::scenario::Setting;
 use plimsoll_traces::Format;
 use std::path::PathBuf;
@@ -86,6 +86,15 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     /// The volumes of the running daemon
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Run a command as a tenant of a mounted volume, with a session, a limit and deadlines of its own
+    #[command(after_help = "Example:
+  # plimsoll run --pool backup --limit 10MB/s -- tar cf /mnt/db/backup.tar /mnt/db/data
+
+Everything that the command and what it starts read and write on the volume is charged to its session, also when the
+kernel writes it back later or in the journal; what is beyond its promises waits when the call begins. The command takes
+the place of this process: signals, terminal and exit code are its own. The session ends with its last process.
+The daemon must serve a volume with mount.tenants = true (docs/configuration.md).")]
+    Run(RunArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:
   $ plimsoll record --device disk0 --out disk0.log --seconds 60
@@ -273,12 +282,22 @@ pub struct ChangeArguments {
     /// 0 (highest) to 7, or idle
     #[arg(long, value_parser = priority)]
     pub priority: Option<Priority>,
+    /// How soon a block read should be done: 10ms
+    #[arg(long, value_name = "TIME")]
+    pub read_deadline: Option<Span>,
+    /// How soon a block write should be done
+    #[arg(long, value_name = "TIME")]
+    pub write_deadline: Option<Span>,
+    /// How soon an fsync should return
+    #[arg(long, value_name = "TIME")]
+    pub fsync_deadline: Option<Span>,
 }
 
 impl ChangeArguments {
     /// As the protocol has it.
     pub fn change(&self) -> Change {
-        Change { reserve: self.reserve, limit: self.limit, weight: self.weight, priority: self.priority }
+        let Self { reserve, limit, weight, priority, read_deadline, write_deadline, fsync_deadline } = *self;
+        Change { reserve, limit, weight, priority, read_deadline, write_deadline, fsync_deadline }
     }
 }
 
@@ -297,6 +316,29 @@ pub enum VolumeCommand {
   volume  account  device    size  start  content      served as              users
   db      web/db   disk0   10 GiB    0 B  /srv/db.img  /mnt/db on /dev/loop0      1")]
     List(DaemonOutputArguments),
+}
+
+/// Arguments of `plimsoll run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// The volume; needed if several take tenants
+    #[arg(long, value_name = "NAME")]
+    pub volume: Option<String>,
+    /// The path of the pool that the session opens in [default: the volume's own account]
+    #[arg(long, value_name = "PATH")]
+    pub pool: Option<String>,
+    /// What the session is called [default: the command's name]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// What it is promised.
+    #[command(flatten)]
+    pub change: ChangeArguments,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// Arguments of `plimsoll record`.

@@ -7,6 +7,7 @@ mod measure;
 mod pool;
 mod record;
 mod replay;
+mod run;
 mod scenario;
 mod scheduler;
 mod status;
@@ -36,6 +37,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Status(arguments) => status::run(&arguments),
         Command::Pool(command) => pool::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),

@@ -163,6 +163,8 @@ pub struct Export {
 pub struct Mount {
     /// The file system and where it is mounted; `None` for a block device without one.
     pub file_system: Option<FileSystemPlan>,
+    /// Processes may join as tenants, each with a session of its own.
+    pub takes_tenants: bool,
     /// Where the section stands.
     pub place: Place,
 }

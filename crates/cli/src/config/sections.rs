@@ -344,16 +344,17 @@ fn mount_section(
         let is_fine = text.len() <= MOUNT_OPTIONS_BYTES_MAX && !text.chars().any(char::is_control);
         if is_fine { Ok(text.to_owned()) } else { Err(OPTIONS.to_owned()) }
     });
+    let takes_tenants = section.boolean("tenants", problems).unwrap_or(false);
     let place = section.finish(problems);
     if problems.len() > before {
         return None;
     }
     let Some(kind) = kind else {
-        let keys = ["path", "format", "options"].into_iter().filter(|key| place.has(key));
+        let keys = ["path", "format", "options", "tenants"].into_iter().filter(|key| place.has(key));
         problems.extend(
             keys.map(|key| place.problem(key, "a value without a file system", "only with \"ext4\" or \"xfs\"")),
         );
-        return Some(Mount { file_system: None, place });
+        return Some(Mount { file_system: None, takes_tenants: false, place });
     };
     let Some(target) = path else {
         problems.push(place.problem("path", "nothing", PATH));
@@ -368,7 +369,7 @@ fn mount_section(
         problems.push(place.problem("format", got, "\"if-empty\""));
     }
     let options = options.unwrap_or_default();
-    Some(Mount { file_system: Some(FileSystemPlan { kind, format, target, options }), place })
+    Some(Mount { file_system: Some(FileSystemPlan { kind, format, target, options }), takes_tenants, place })
 }
 
 /// What a reference to nothing is told: the names there are, and the one that was probably meant.

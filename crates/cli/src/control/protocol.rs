@@ -1,8 +1,9 @@
 //! What is said on the control socket.
 
+use plimsoll_agent::Entrance;
 use plimsoll_brick::engine::status::EngineStatus;
 use plimsoll_core::units::ParseUnitError;
-use plimsoll_core::{Allocation, Priority, Rate};
+use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -40,6 +41,23 @@ pub enum Request {
         /// Its path.
         pool: String,
     },
+    /// A process becomes a tenant of a volume; answered with [`Response::Joined`]. Its session ends with the last process
+    /// that it has started.
+    Join {
+        /// The volume; may be left out where only one takes tenants.
+        #[serde(default)]
+        volume: Option<String>,
+        /// The path of the pool that the session opens in; the volume's own account if it is left out.
+        #[serde(default)]
+        pool: Option<String>,
+        /// What the session is called; a number makes it unique.
+        name: String,
+        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        #[serde(default)]
+        change: Change,
+        /// The process.
+        process: u32,
+    },
     /// The volumes; answered with [`Response::Volumes`].
     VolumeList,
     /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
@@ -70,6 +88,15 @@ pub struct Change {
     /// The new priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// How soon a block read should be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_deadline: Option<Span>,
+    /// How soon a block write should be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_deadline: Option<Span>,
+    /// How soon an fsync should return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fsync_deadline: Option<Span>,
 }
 
 impl Change {
@@ -80,7 +107,11 @@ impl Change {
             limit: self.limit.map_or(allocation.limit, |limit| limit.0),
             weight: self.weight.unwrap_or(allocation.weight),
             priority: self.priority.unwrap_or(allocation.priority),
-            deadlines: allocation.deadlines,
+            deadlines: Deadlines {
+                read: self.read_deadline.or(allocation.deadlines.read),
+                write: self.write_deadline.or(allocation.deadlines.write),
+                fsync: self.fsync_deadline.or(allocation.deadlines.fsync),
+            },
         }
     }
 }
@@ -128,6 +159,8 @@ pub enum Response {
     Pools(Vec<PoolStatus>),
     /// The volumes, in the order of the configuration.
     Volumes(Vec<VolumeEntry>),
+    /// A process has joined: where its commands come in.
+    Joined(Entrance),
     /// A recording begins.
     Recording(RecordingStart),
     /// A part of it; one without records says that the daemon is still there.

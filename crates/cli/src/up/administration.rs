@@ -1,5 +1,6 @@
 //! What the control socket can do to a running daemon.
 
+use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
     Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, VolumeEntry,
@@ -31,6 +32,7 @@ pub(super) struct Administration {
     configuration: Configuration,
     devices: Vec<ServedDevice>,
     disks: Vec<ServedDisk>,
+    tenants: Tenants,
     stop: Sender<()>,
     /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
     changing: Mutex<()>,
@@ -73,9 +75,10 @@ impl Administration {
         configuration: Configuration,
         devices: Vec<ServedDevice>,
         disks: Vec<ServedDisk>,
+        tenants: Tenants,
         stop: Sender<()>,
     ) -> Administration {
-        Administration { configuration, devices, disks, stop, changing: Mutex::new(()) }
+        Administration { configuration, devices, disks, tenants, stop, changing: Mutex::new(()) }
     }
 
     /// Carries out a request.
@@ -92,6 +95,11 @@ impl Administration {
                 Ok(recording) => return Answer::Recording(recording),
                 Err(refusal) => Err(refusal),
             },
+            Request::Join { volume, pool, name, change, process } => {
+                let allocation = change.apply(Allocation::default());
+                let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
+                joined.map(Response::Joined).map_err(Refusal::Failed)
+            }
             Request::Shutdown => {
                 // The daemon may be ending already.
                 let _ = self.stop.send(());

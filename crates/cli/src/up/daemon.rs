@@ -10,7 +10,8 @@
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::plan;
-use crate::config::{Configuration, Volume as VolumeSection};
+use super::tenants::{StationedVolume, Tenants, mount_with_station};
+use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
@@ -32,6 +33,8 @@ pub(super) struct Daemon {
     control: Option<ControlServer>,
     listeners: Vec<Serving>,
     attachments: Vec<Attachment>,
+    /// Let go of before what they stand above is detached: nobody may be held who uses a mount that has to go.
+    tenants: Tenants,
     devices: Vec<ServedDevice>,
     state: Arc<StateDirectory>,
     /// What is served, a line each.
@@ -67,6 +70,7 @@ impl Daemon {
             control: None,
             listeners: Vec::new(),
             attachments: Vec::new(),
+            tenants: Tenants::default(),
             devices: Vec::new(),
             state,
             served: Vec::new(),
@@ -78,7 +82,13 @@ impl Daemon {
         daemon.start_engines(volumes)?;
         let disks = daemon.mount_all(&infos)?;
         daemon.serve_nbd(listeners, &infos)?;
-        let administration = Administration::new(daemon.configuration.clone(), daemon.devices.clone(), disks, stop);
+        let administration = Administration::new(
+            daemon.configuration.clone(),
+            daemon.devices.clone(),
+            disks,
+            daemon.tenants.clone(),
+            stop,
+        );
         daemon.control = Some(control.serve(move |request| administration.answer(request))?);
         daemon.served.push(format!("control on unix:{}", daemon.configuration.daemon.control_socket.display()));
         Ok(daemon)
@@ -150,19 +160,24 @@ impl Daemon {
 
     fn mount_all(&mut self, infos: &[VolumeInfo]) -> Result<Vec<ServedDisk>, Failure> {
         let sections = self.configuration.volumes.clone();
+        let mut stations = Vec::new();
         let mounted = sections.iter().zip(infos).filter_map(|(section, info)| {
             let mount = section.mount.as_ref()?;
-            Some(self.mount(section, info, mount.file_system.as_ref()))
+            Some(self.mount(section, info, mount, &mut stations))
         });
-        mounted.collect()
+        let disks = mounted.collect();
+        self.tenants = Tenants::new(stations);
+        disks
     }
 
     fn mount(
         &mut self,
         section: &VolumeSection,
         info: &VolumeInfo,
-        file_system: Option<&FileSystemPlan>,
+        mount: &Mount,
+        stations: &mut Vec<StationedVolume>,
     ) -> Result<ServedDisk, Failure> {
+        let file_system = mount.file_system.as_ref();
         let wrong = |error: AttachError, daemon: &Daemon| failed(at(&daemon.configuration, section, "mount", error));
         let plan = plan::attachment(info, file_system.cloned());
         let (attachment, connection) = Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
@@ -171,11 +186,18 @@ impl Daemon {
         let session =
             SessionConfig { name: "mount".into(), allocation: self.configuration.session_allocation(section) };
         let front_end = Box::new(FuseConnection::new(connection));
-        self.engine(&section.device).attach(&section.name, session, front_end).map_err(failed)?;
+        let engine = self.engine(&section.device).clone();
+        engine.attach(&section.name, session, front_end).map_err(failed)?;
         let attachment = self.attachments.last_mut().expect("pushed above");
-        let built = attachment.build();
+        let built = match file_system.filter(|_| mount.takes_tenants) {
+            None => attachment.build().map_err(|error| error.to_string()),
+            Some(FileSystemPlan { target, .. }) => {
+                let station = mount_with_station(attachment, &engine, &self.configuration, section, target);
+                station.map(|station| stations.push(station))
+            }
+        };
         let block_device = attachment.device_path();
-        built.map_err(|error| wrong(error, self))?;
+        built.map_err(|error| failed(at(&self.configuration, section, "mount", error)))?;
         let device = block_device.as_ref().map_or(String::new(), |device| device.display().to_string());
         self.served.push(match file_system {
             Some(FileSystemPlan { kind, target, .. }) => {
@@ -222,6 +244,7 @@ impl Daemon {
     pub(super) fn stop(&mut self, grace: impl Fn() -> Span) -> bool {
         let mut is_clean = true;
         self.control = None;
+        self.tenants = Tenants::default();
         self.listeners.clear();
         // Mounts need their engine until they are gone; connections do not, and unmounting is faster without them.
         for volume in self.configuration.volumes.iter().filter(|volume| volume.mount.is_none()) {

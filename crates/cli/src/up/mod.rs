@@ -7,6 +7,7 @@ mod administration;
 mod daemon;
 mod plan;
 mod preflight;
+mod tenants;
 
 use crate::config::{Defaults, load};
 use crate::outcome::{Failure, Outcome};

@@ -4,3 +4,4 @@ mod mount;
 mod nbd;
 mod record;
 mod support;
+mod tenants;

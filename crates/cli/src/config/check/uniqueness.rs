@@ -12,6 +12,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     exports(&sections.volumes, problems);
     mount_points(&sections.volumes, problems);
     front_ends(&sections.volumes, problems);
+    tenants(&sections.volumes, problems);
     sockets(sections, problems);
 }
 
@@ -24,6 +25,20 @@ fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
             problems.push(volume.place.problem("file", got, "a file of its own"));
         } else {
             users.insert(path, &volume.name);
+        }
+    }
+}
+
+/// One volume with tenants a device: its scheduler hears of the calls and pages of one file system.
+fn tenants(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    let mut users: BTreeMap<&str, &str> = BTreeMap::new();
+    for volume in volumes {
+        let Some(mount) = volume.mount.as_ref().filter(|mount| mount.takes_tenants) else { continue };
+        if let Some(first) = users.get(volume.device.as_str()) {
+            let got = format!("a second volume with tenants on device {:?}, beside {first:?}", volume.device);
+            problems.push(mount.place.problem("tenants", got, "one a device"));
+        } else {
+            users.insert(&volume.device, &volume.name);
         }
     }
 }

@@ -1,0 +1,157 @@
+//! Tenants: processes that join a mounted volume, each with a session of its own (`plimsoll run`).
+//!
+//! A volume whose mount says `tenants = true` is mounted with a [`Station`]: it is known who caused each of its blocks, and
+//! who joins starts behind gates. A device's scheduler hears of one station, so there is one such volume a device.
+
+use crate::config::{Configuration, Volume};
+use plimsoll_agent::{AgentError, Entrance, Station, StationConfig, Who};
+use plimsoll_brick::attach::Attachment;
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_core::Allocation;
+use plimsoll_gates::Filter;
+use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where words can be if the state directory is not in memory.
+const MEMORY: &str = "/dev/shm";
+/// Where shim and keeper can be if nothing may be executed in the state directory.
+const PROGRAMS: &str = "/var/lib/plimsoll";
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Everybody may enter, the daemon alone may write.
+const DIRECTORY_MODE: u32 = 0o755;
+/// `vm.dirty_ratio` where the kernel does not tell it, per cent.
+const DIRTY_PERCENT_DEFAULT: u64 = 20;
+
+/// A volume that takes tenants.
+pub(super) struct StationedVolume {
+    name: String,
+    /// The path of its account.
+    account: String,
+    /// Gone first: then nobody uses the directory any more.
+    station: Station,
+    _run_directory: RunDirectory,
+}
+
+/// Removed when it is dropped. A daemon that is killed leaves it to its successor, and to tenants that live on.
+struct RunDirectory(PathBuf);
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// The stations of a daemon.
+#[derive(Clone, Default)]
+pub(super) struct Tenants {
+    stations: Arc<Vec<StationedVolume>>,
+}
+
+impl Tenants {
+    /// Of volumes.
+    pub(super) fn new(stations: Vec<StationedVolume>) -> Tenants {
+        Tenants { stations: Arc::new(stations) }
+    }
+
+    /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.
+    ///
+    /// # Errors
+    /// There is no such volume or it takes no tenants, the session is refused, or there is no such process.
+    pub(super) fn join(
+        &self,
+        volume: Option<&str>,
+        pool: Option<&str>,
+        name: &str,
+        allocation: Allocation,
+        process: u32,
+    ) -> Result<Entrance, String> {
+        let names = || self.stations.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ");
+        let StationedVolume { account, station, .. } = match (volume, &self.stations[..]) {
+            (_, []) => return Err("no volume takes tenants: set volume.NAME.mount.tenants = true".to_owned()),
+            (None, [only]) => only,
+            (None, _) => return Err(format!("got no volume, allowed {}", names())),
+            (Some(wanted), stations) => stations
+                .iter()
+                .find(|volume| volume.name == wanted)
+                .ok_or_else(|| format!("volume {wanted:?} takes no tenants, allowed {}", names()))?,
+        };
+        let tenant = station.join(pool.unwrap_or(account), name, allocation).map_err(|error| error.to_string())?;
+        let enrolled = station.enroll(&tenant, Who::Process(process));
+        let entrance = station.entrance(&tenant);
+        // Who has never been there has gone, too.
+        station.leave_when_gone(tenant);
+        enrolled.map(|()| entrance).map_err(|error| error.to_string())
+    }
+}
+
+/// Makes the block device of a volume, puts a station above it, and mounts it.
+///
+/// # Errors
+/// What [`Attachment::build`] says; what [`Station::open`] says.
+pub(super) fn mount_with_station(
+    attachment: &mut Attachment,
+    engine: &EngineHandle,
+    configuration: &Configuration,
+    volume: &Volume,
+    mount_point: &Path,
+) -> Result<StationedVolume, String> {
+    attachment.make_device().map_err(|error| error.to_string())?;
+    let device = attachment.device_path().expect("it was made");
+    let state = &configuration.daemon.state_directory;
+    let run_directory = run_directory(state, &volume.name)?;
+    let config = StationConfig {
+        volume: volume.name.clone(),
+        device,
+        run_directory: run_directory.clone(),
+        program_directory: program_directory(state)?,
+        filter: Filter::default(),
+        dirty_bytes_max: dirty_bytes_max(),
+    };
+    let station = Station::open(engine, config).map_err(|error| error.to_string())?;
+    attachment.mount().map_err(|error| error.to_string())?;
+    let mounted = station.mounted(mount_point);
+    mounted.map_err(|error: AgentError| error.to_string())?;
+    Ok(StationedVolume {
+        name: volume.name.clone(),
+        account: configuration.volume_path(volume),
+        station,
+        _run_directory: RunDirectory(run_directory),
+    })
+}
+
+fn make_directory(path: PathBuf) -> Result<PathBuf, String> {
+    let made = std::fs::create_dir_all(&path)
+        .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(DIRECTORY_MODE)));
+    made.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.
+fn run_directory(state: &Path, volume: &str) -> Result<PathBuf, String> {
+    if statfs(state).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
+        return make_directory(state.join(format!("gates-{volume}")));
+    }
+    let of_state = state.to_string_lossy().replace('/', "-");
+    make_directory(Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}")))
+}
+
+fn program_directory(state: &Path) -> Result<PathBuf, String> {
+    let is_executable = statvfs(state).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    make_directory(if is_executable { state.join("programs") } else { PathBuf::from(PROGRAMS) })
+}
+
+/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of what there is.
+fn dirty_bytes_max() -> u64 {
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let bytes = number("/proc/sys/vm/dirty_bytes").filter(|&bytes| bytes > 0);
+    bytes.unwrap_or_else(|| {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kib = available.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0);
+        kib * 1024 / 100 * number("/proc/sys/vm/dirty_ratio").unwrap_or(DIRTY_PERCENT_DEFAULT)
+    })
+}

@@ -1,0 +1,105 @@
+//! `plimsoll run`: commands as tenants of a mounted volume. Root and BPF only.
+
+use crate::support::{Site, text, why_no_mounts};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+const PATIENCE_LOOKS: u32 = 6000;
+
+fn site() -> Option<Site> {
+    if let Some(why) = why_no_mounts() {
+        println!("not run: {why}");
+        return None;
+    }
+    let site = Site::new(
+        "[device.disk0]\nworst_case = \"1000 runs/s\"\nscheduler = \"split_token\"\n[pool.web]\ndevice = \"disk0\"\n\
+         [volume.db]\npool = \"web\"\nsize = \"512MiB\"\nmemory = true\n\
+         mount = { path = \"{folder}/mnt\", filesystem = \"ext4\", format = \"if-empty\", tenants = true }\n",
+    );
+    let path = site.path("plimsoll.toml");
+    let configuration = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, configuration.replace("{folder}", site.folder.path().to_str().unwrap())).unwrap();
+    Some(site)
+}
+
+/// `plimsoll run`, with `options` before the command.
+fn run(site: &Site, options: &[&str], command: &[&str]) -> Command {
+    site.command(&[&["run", "--socket", "state/control.sock"], options, &["--"], command].concat())
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    let has_come = (0..PATIENCE_LOOKS).any(|_| {
+        let _ = rustix::thread::nanosleep(&pause);
+        is_so()
+    });
+    assert!(has_come, "never came: {what}");
+}
+
+fn accounts(site: &Site) -> Vec<String> {
+    let status = site.json(&["status"]);
+    let accounts = status["devices"][0]["accounts"].as_array().unwrap();
+    accounts.iter().map(|account| account["path"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Starts the daemon, unless this kernel does not let us see causes.
+fn up(site: &Site) -> Option<crate::support::Daemon<'_>> {
+    if cfg!(not(feature = "bpf")) {
+        println!("not run: built without BPF");
+        return None;
+    }
+    Some(site.up())
+}
+
+#[test]
+fn a_command_beyond_its_limit_waits_and_its_session_ends_with_it() {
+    let Some(site) = site() else { return };
+    let Some(daemon) = up(&site) else { return };
+    let mut writer = run(&site, &["--limit", "64kB/s"], &["dd", "if=/dev/zero", "of=mnt/b", "bs=64k", "count=1024"]);
+    let mut writer = writer.spawn().unwrap();
+    wait_until("the command's session", || accounts(&site).iter().any(|path| path == "web/db/dd#2"));
+    wait_until("what it wrote", || std::fs::metadata(site.path("mnt/b")).is_ok_and(|file| file.len() > 0));
+    // Nobody waits with it.
+    for n in 0..8 {
+        let mut file = File::create(site.path(&format!("mnt/a{n}"))).unwrap();
+        file.write_all(&[7; 4096]).unwrap();
+        file.sync_all().unwrap();
+    }
+    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    wait_until("the end of its session", || !accounts(&site).iter().any(|path| path.starts_with("web/db/dd#")));
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn a_command_is_itself_to_whoever_started_it() {
+    let Some(site) = site() else { return };
+    let Some(daemon) = up(&site) else { return };
+    let ended = run(&site, &["--name", "seven"], &["sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]).output();
+    let ended = ended.unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(7), "to stdout\n"));
+    assert!(text(&ended.stderr).ends_with("to stderr\n"), "{}", text(&ended.stderr));
+    let mut sleeping = run(&site, &[], &["sleep", "1000"]).spawn().unwrap();
+    wait_until("its session", || accounts(&site).iter().any(|path| path.starts_with("web/db/sleep#")));
+    let name = || std::fs::read_to_string(format!("/proc/{}/comm", sleeping.id())).unwrap_or_default();
+    wait_until("the command in its place", || name() == "sleep\n");
+    let process = rustix::process::Pid::from_child(&sleeping);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(sleeping.wait().unwrap().signal(), Some(15));
+    let missing = run(&site, &[], &["no-such-command"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("cannot run no-such-command"), "{}", text(&missing.stderr));
+    let refused = run(&site, &["--volume", "other"], &["true"]).output().unwrap();
+    assert!(
+        text(&refused.stderr).contains("volume \"other\" takes no tenants, allowed db"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let refused = run(&site, &["--pool", "nobody"], &["true"]).output().unwrap();
+    assert!(text(&refused.stderr).contains("there is no pool \"nobody\""), "{}", text(&refused.stderr));
+    daemon.stop();
+}

@@ -234,7 +234,10 @@ fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
     tenants.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Who leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its session open
+/// until that is paid.
 fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+    engine.change_session(tenant.account, Allocation::default())?;
     levels.leave(tenant.account)?;
     match engine.close_session(tenant.account) {
         Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),

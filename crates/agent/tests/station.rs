@@ -17,7 +17,7 @@ fn limited(bytes_per_second: f64) -> Allocation {
 
 /// A script that writes so many MiB.
 fn write(rig: &Rig, name: &str, mib: u64) -> String {
-    format!("dd if=/dev/zero of={} bs=64k count={} status=none", rig.path(name).display(), mib * 16)
+    format!("exec dd if=/dev/zero of={} bs=64k count={} status=none", rig.path(name).display(), mib * 16)
 }
 
 #[test]
@@ -64,6 +64,20 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
         rig.sync();
         assert!(rig.bytes("b") >= 64 * MIB, "{kind:?}: without a limit it goes on");
     }
+}
+
+/// It owes the scheduler a quarter of an hour, and nobody waits for it to pay.
+#[test]
+fn who_is_killed_at_its_gate_leaves_at_once() {
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
+    let b = rig.join("b", limited(LIMIT));
+    let mut writer = rig.start(&b, &write(&rig, "b", 64));
+    go(&mut writer);
+    rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    rig.station().leave_when_gone(b);
+    rig.wait_until("the end of who was killed", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
 /// Who holds the gates is gone: within the lease everybody goes on.

@@ -62,6 +62,13 @@ impl Core {
         Ok(self.open_account(pool, &name, AccountKind::Session, session.allocation)?)
     }
 
+    /// Changes what a session was promised.
+    pub(super) fn change_session(&mut self, session: AccountId, allocation: Allocation) -> Result<(), EngineError> {
+        let changed = self.tree.change(session, allocation)?;
+        self.scheduler.account_changed(self.now, changed);
+        Ok(())
+    }
+
     /// Closes a session that [`open_session`](Self::open_session) opened. O(requests under way).
     pub(super) fn close_session(&mut self, session: AccountId) -> Result<(), EngineError> {
         let names = |piece: &Piece| piece.session == session || piece.tag.causes.contains(session);

@@ -228,6 +228,14 @@ impl EngineHandle {
         self.call(move |engine| engine.core.open_session(&pool, &session))?
     }
 
+    /// Changes what a session that [`open_session`](Self::open_session) opened was promised, from now on.
+    ///
+    /// # Errors
+    /// It is not open, or the reserve does not fit: the error says by how much.
+    pub fn change_session(&self, session: AccountId, allocation: Allocation) -> Result<(), EngineError> {
+        self.call(move |engine| engine.core.change_session(session, allocation))?
+    }
+
     /// Closes a session that [`open_session`](Self::open_session) opened. Tags that still name it name nobody then.
     ///
     /// # Errors

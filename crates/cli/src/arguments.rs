@@ -1,12 +1,14 @@
 //! The command line.
 
 mod measure;
+mod promises;
 
 pub use measure::MeasureArguments;
+pub use promises::{
+    ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
+};
 
-use crate::control::protocol::{Change, Limit};
 use clap::{Args, Parser, Subcommand};
-use plimsoll_core::{Priority, Rate, Span};
 use plimsoll_lab::scenario::Setting;
 use plimsoll_traces::Format;
 use std::path::PathBuf;
@@ -183,40 +185,6 @@ pub struct StatusArguments {
     pub json: bool,
 }
 
-/// `plimsoll pool ...`.
-#[derive(Debug, Subcommand)]
-pub enum PoolCommand {
-    /// List the pools and what each was promised
-    #[command(after_help = "Example:
-  $ plimsoll pool list
-  pool    kind    device  reserve    limit  weight  priority
-  web     pool    disk0       30%  10 MB/s     100         4
-  web/db  volume  disk0         -        -     100         4
-
-A volume has an account in its pool, which is set like a pool: its sessions share what it is promised.")]
-    List(DaemonOutputArguments),
-    /// Add a pool
-    #[command(after_help = "Example:
-  $ plimsoll pool add web/batch --reserve 5% --limit \"2 MB/s\"
-  pool web/batch added on disk0
-
-The part before the last / is a pool that is open. A pool that is in no other needs --device if there are several.
-A reserve that does not fit is refused, and the message says by how much; the exit code is 1.")]
-    Add(PoolAddArguments),
-    /// Change what a pool or volume is promised, from its next request on
-    #[command(after_help = "Example:
-  $ plimsoll pool set web --reserve 40%
-  web: a reserve of 44.8 runs/s does not fit: disk0 has 112 runs/s, 78.4 are promised to others, 11.2 too many
-
-What is not named stays as it is. The configuration file is not changed.")]
-    Set(PoolSetArguments),
-    /// Remove a pool that has no members
-    #[command(after_help = "Example:
-  $ plimsoll pool remove web/batch
-  pool web/batch removed")]
-    Remove(PoolRemoveArguments),
-}
-
 /// Arguments of commands that ask the daemon and print.
 #[derive(Debug, Args)]
 pub struct DaemonOutputArguments {
@@ -228,85 +196,6 @@ pub struct DaemonOutputArguments {
     pub json: bool,
 }
 
-/// Arguments of `plimsoll pool add`.
-#[derive(Debug, Args)]
-pub struct PoolAddArguments {
-    /// The pool's path, such as web/batch
-    pub pool: String,
-    /// The device, for a pool that is in no other
-    #[arg(long)]
-    pub device: Option<String>,
-    /// What it is promised.
-    #[command(flatten)]
-    pub change: ChangeArguments,
-    /// Where the daemon is.
-    #[command(flatten)]
-    pub daemon: DaemonArguments,
-}
-
-/// Arguments of `plimsoll pool set`.
-#[derive(Debug, Args)]
-pub struct PoolSetArguments {
-    /// The pool's path, such as web; a volume's is its pool's path and its name, such as web/db
-    pub pool: String,
-    /// What changes.
-    #[command(flatten)]
-    pub change: ChangeArguments,
-    /// Where the daemon is.
-    #[command(flatten)]
-    pub daemon: DaemonArguments,
-}
-
-/// Arguments of `plimsoll pool remove`.
-#[derive(Debug, Args)]
-pub struct PoolRemoveArguments {
-    /// The pool's path
-    pub pool: String,
-    /// Where the daemon is.
-    #[command(flatten)]
-    pub daemon: DaemonArguments,
-}
-
-/// What a pool is promised.
-#[derive(Debug, Args)]
-pub struct ChangeArguments {
-    /// The rate that it gets however the others behave: "45 runs/s", 10MB/s, 30%
-    #[arg(long, value_name = "RATE")]
-    pub reserve: Option<Rate>,
-    /// The rate that it never exceeds, or none
-    #[arg(long, value_name = "RATE")]
-    pub limit: Option<Limit>,
-    /// Its part of what nobody reserved, relative to its neighbours': 1 to 10000
-    #[arg(long)]
-    pub weight: Option<u32>,
-    /// 0 (highest) to 7, or idle
-    #[arg(long, value_parser = priority)]
-    pub priority: Option<Priority>,
-    /// How soon a block read should be done: 10ms
-    #[arg(long, value_name = "TIME")]
-    pub read_deadline: Option<Span>,
-    /// How soon a block write should be done
-    #[arg(long, value_name = "TIME")]
-    pub write_deadline: Option<Span>,
-    /// How soon an fsync should return
-    #[arg(long, value_name = "TIME")]
-    pub fsync_deadline: Option<Span>,
-}
-
-impl ChangeArguments {
-    /// As the protocol has it.
-    pub fn change(&self) -> Change {
-        let Self { reserve, limit, weight, priority, read_deadline, write_deadline, fsync_deadline } = *self;
-        Change { reserve, limit, weight, priority, read_deadline, write_deadline, fsync_deadline }
-    }
-}
-
-fn priority(text: &str) -> Result<Priority, String> {
-    let level = || text.parse().ok().filter(|level| *level <= 7).map(Priority::Level);
-    let priority = if text == "idle" { Some(Priority::Idle) } else { level() };
-    priority.ok_or_else(|| "allowed are 0 to 7 and idle".to_owned())
-}
-
 /// `plimsoll volume ...`.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -316,29 +205,6 @@ pub enum VolumeCommand {
   volume  account  device    size  start  content      served as              users
   db      web/db   disk0   10 GiB    0 B  /srv/db.img  /mnt/db on /dev/loop0      1")]
     List(DaemonOutputArguments),
-}
-
-/// Arguments of `plimsoll run`.
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    /// The volume; needed if several take tenants
-    #[arg(long, value_name = "NAME")]
-    pub volume: Option<String>,
-    /// The path of the pool that the session opens in [default: the volume's own account]
-    #[arg(long, value_name = "PATH")]
-    pub pool: Option<String>,
-    /// What the session is called [default: the command's name]
-    #[arg(long)]
-    pub name: Option<String>,
-    /// What it is promised.
-    #[command(flatten)]
-    pub change: ChangeArguments,
-    /// Where the daemon is.
-    #[command(flatten)]
-    pub daemon: DaemonArguments,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
 }
 
 /// Arguments of `plimsoll record`.

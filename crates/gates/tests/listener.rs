@@ -132,6 +132,8 @@ fn without_agent_and_keeper_calls_fail_with_enosys() {
     let rig = Rig::new();
     let agent = Agent::start(&rig);
     let mut plan = Plan::new(rig.disk.path(), "write", WRITERS);
+    // A standard descriptor that is a file has all three behind the gate, and then nobody could say anything.
+    plan.command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     plan.command.stderr(std::process::Stdio::piped());
     let mut tenant = plan.start(&rig.filtered(ACCOUNT, all()));
     tenant.goes_on();

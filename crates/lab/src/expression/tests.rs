@@ -118,7 +118,7 @@ fn what_is_wrong_is_said_in_words() {
         (r#"run("scheduler=cfq").rate("c", "read")"#, "\"c\", which is no process or tenant; there are a, b"),
         (r#"run("scheduler=cfq").rate("a", "reed")"#, "\"reed\", which is no kind of call; there are read, write,"),
         (r#"run("scheduler=cfq").rate("a")"#, "rate with other arguments than rate(source, kind) or rate("),
-        (r#"run("scheduler=cfq").rat("a", "read")"#, "which does not exist; functions are run, runs, rate,"),
+        (r#"run("scheduler=cfq").rat("a", "read")"#, "which does not exist; functions are run, runs, sources, rate,"),
         (r#"run("scheduler=cfq").rate("a", "read", 5, 5)"#, "from 5 to 5, which is no time"),
         (r#"run("scheduler=cfq").latency("a", "read", 99)"#, "the part 99 of the calls, which is not from 0 to 1"),
         (r#"run("scheduler=cfq")"#, "a run without a figure of it"),

@@ -61,7 +61,7 @@ fn exit_code_and_signals_are_the_commands_own() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
     }
-    // Stopped and continued by its own terminal's signals.
+    // Stopped and continued; SIGTSTP would be ignored where nobody could continue the process group.
     let mut child = execute(&rig, "exec sleep 1000");
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
@@ -69,7 +69,7 @@ fn exit_code_and_signals_are_the_commands_own() {
     };
     let name = || std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
     wait_until("the process has become the command", || name().trim() == "sleep");
-    kill_process(Pid::from_child(&child), Signal::TSTP).unwrap();
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
     wait_until("it is stopped", || state() == 'T');
     kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
     wait_until("it goes on", || state() == 'S');

@@ -100,6 +100,12 @@ impl Drop for Site {
                 Ok((_, steps)) => steps.iter().for_each(|step| println!("cleaned up: {step}")),
                 Err(error) => println!("not cleaned up: {error}"),
             }
+            let words = format!("plimsoll-gates{}-", state.to_string_lossy().replace('/', "-"));
+            let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+            for entry in memory.filter(|entry| entry.file_name().to_string_lossy().starts_with(&words)) {
+                println!("cleaned up: {}", entry.path().display());
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
         }
     }
 }

@@ -1,38 +1,22 @@
 //! The fuzz targets' entry functions in an ordinary test: on their corpus, on mutations of it, and on any bytes.
 
+#[path = "../../../fuzz/corpus_tests.rs"]
+mod corpus;
 #[path = "../../../fuzz/entries/traces.rs"]
 mod entries;
 
+use corpus::{assert_names, corpus};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use std::path::Path;
 
 type Entry = fn(&[u8]) -> bool;
 
 const TARGETS: [(&str, Entry); 2] = [("traces_text", entries::text), ("traces_binary", entries::binary)];
 
-/// Names and contents of a target's corpus.
-fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut inputs: Vec<_> = std::fs::read_dir(&directory)
-        .expect("the corpus is part of the repository")
-        .map(|entry| entry.expect("a readable directory"))
-        .map(|entry| (entry.file_name().into_string().expect("a plain name"), std::fs::read(entry.path()).unwrap()))
-        .collect();
-    inputs.sort();
-    inputs
-}
-
 #[test]
 fn the_corpus_is_what_its_names_say() {
     for (target, entry) in TARGETS {
-        let inputs = corpus(target);
-        assert!(inputs.len() >= 20, "{target} has only {} inputs", inputs.len());
-        for (name, bytes) in inputs {
-            let is_good = name.starts_with("good-");
-            assert!(is_good || name.starts_with("bad-"), "{target}/{name}");
-            assert_eq!(entry(&bytes), is_good, "{target}/{name}");
-        }
+        assert_names(target, 20, entry);
     }
 }
 

@@ -137,6 +137,14 @@ impl Rate {
             Rate::DevicePercent(percent) => percent / 100.0 * device_runs_per_second,
         }
     }
+
+    /// What this is in bytes per second on a device that is promised as `device_runs_per_second`: a run counts as full.
+    pub fn bytes_per_second(self, device_runs_per_second: f64) -> f64 {
+        match self {
+            Rate::BytesPerSecond(bytes) => bytes,
+            runs => runs.runs_per_second(device_runs_per_second) * RUN_BYTES_MAX as f64,
+        }
+    }
 }
 
 impl Default for Rate {

@@ -8,6 +8,7 @@ pub mod advances;
 pub mod afq;
 pub mod anticipation;
 pub mod at_device;
+pub mod balance;
 pub mod block_deadline;
 pub mod call_batch;
 pub mod cfq;
@@ -34,6 +35,7 @@ pub mod stride;
 #[cfg(test)]
 mod testing;
 pub mod token_bucket;
+pub mod waiting_line;
 pub mod water_level;
 pub mod wdt;
 pub mod zygaria;

@@ -10,36 +10,18 @@
 //!
 //! Cost: O(depth of the account) per call, O(held calls) when the host asks which may go on.
 
+use crate::balance::Balance;
 use crate::cfq::Cfq;
-use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{
     Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Completion, DeviceProfile, Dispatch,
 };
-use plimsoll_core::{Rate, Scheduler, Span, Time, Wish};
-
-/// For how long a bucket fills at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a process
-/// that always has a next call loses no tokens while one is served; short, so that an idle hour earns no burst.
-pub const BURST: Span = Span::from_millis(100);
-
-/// Tokens as a point in time: when the balance is zero again if nothing more is taken.
-#[derive(Clone, Copy)]
-struct Bucket {
-    nanoseconds_per_byte: f64,
-    balanced: Time,
-}
-
-impl Bucket {
-    fn take(&mut self, now: Time, bytes: u64) {
-        let cost = Span::from_nanos((bytes as f64 * self.nanoseconds_per_byte).round() as u64);
-        self.balanced = self.balanced.max(now.saturating_sub(BURST)) + cost;
-    }
-}
+use plimsoll_core::{Scheduler, Time, Wish};
 
 /// What is known of an account.
 #[derive(Clone, Copy, Default)]
 struct Known {
     parent: Option<AccountId>,
-    bucket: Option<Bucket>,
+    balance: Option<Balance>,
     /// Calls of it, and of all that are in it, at the entry.
     held: u32,
 }
@@ -71,14 +53,6 @@ impl ScsToken {
         }
     }
 
-    /// Bytes per second of a limit: a run counts as full, 32 KiB; per cent are of the device's worst case in runs.
-    fn bytes_per_second(&self, limit: Rate) -> f64 {
-        match limit {
-            Rate::BytesPerSecond(bytes) => bytes,
-            runs => runs.runs_per_second(self.device_runs_per_second) * RUN_BYTES_MAX as f64,
-        }
-    }
-
     /// The account and all that it is in, from the bottom up.
     fn chain(&self, account: AccountId) -> impl Iterator<Item = &Known> {
         let known = |id: AccountId| self.accounts.get(id.index());
@@ -95,8 +69,8 @@ impl ScsToken {
 
     /// When no balance of the account and those that it is in is negative any more.
     fn balanced(&self, account: AccountId) -> Time {
-        let buckets = self.chain(account).filter_map(|known| known.bucket);
-        buckets.map(|bucket| bucket.balanced).max().unwrap_or(Time::ZERO)
+        let balances = self.chain(account).filter_map(|known| known.balance);
+        balances.map(|balance| balance.zero_at()).max().unwrap_or(Time::ZERO)
     }
 
     /// Takes what a call costs if no balance is negative; whether it did.
@@ -104,8 +78,8 @@ impl ScsToken {
         let can_pay = self.balanced(account) <= now;
         if can_pay {
             self.for_each_in_chain(account, |known| {
-                if let Some(bucket) = &mut known.bucket {
-                    bucket.take(now, bytes);
+                if let Some(balance) = &mut known.balance {
+                    balance.take(now, bytes as f64);
                 }
             });
         }
@@ -116,16 +90,13 @@ impl ScsToken {
         if self.accounts.len() <= account.id.index() {
             self.accounts.resize(account.id.index() + 1, Known::default());
         }
-        let Known { bucket: before, held, .. } = self.accounts[account.id.index()];
-        let bucket = account.allocation.limit.map(|limit| {
-            let nanoseconds_per_byte = 1e9 / self.bytes_per_second(limit);
-            let balanced = before.map_or(now, |bucket| {
-                let debt_bytes = bucket.balanced.since(now).as_nanos() as f64 / bucket.nanoseconds_per_byte;
-                now + Span::from_nanos((debt_bytes * nanoseconds_per_byte) as u64)
-            });
-            Bucket { nanoseconds_per_byte, balanced }
+        let known = &mut self.accounts[account.id.index()];
+        let rate = account.allocation.limit.map(|limit| limit.bytes_per_second(self.device_runs_per_second));
+        known.parent = account.parent;
+        known.balance = rate.map(|rate| match known.balance {
+            Some(before) => before.at_rate(now, rate),
+            None => Balance::new(now, rate),
         });
-        self.accounts[account.id.index()] = Known { parent: account.parent, bucket, held };
     }
 }
 
@@ -154,8 +125,8 @@ impl Scheduler for ScsToken {
         if !matches!(call.kind, CallKind::Read | CallKind::Write) {
             return CallDecision::Admit;
         }
-        // Whoever waits for the same bucket came first.
-        let is_its_turn = self.chain(call.account).all(|known| known.bucket.is_none() || known.held == 0);
+        // Whoever waits for the same balance came first.
+        let is_its_turn = self.chain(call.account).all(|known| known.balance.is_none() || known.held == 0);
         if is_its_turn && self.pay(now, call.account, call.length) {
             return CallDecision::Admit;
         }

@@ -14,7 +14,9 @@
 //!
 //! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to what a tenth of a second
 //! brings. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
-//! Who waits, waits for the first of these balances that is negative.
+//! Who waits, waits for the one of these balances that is negative for longest: until it is zero, or at the latest until
+//! the debt that he found would be paid, whatever new debts others have made. Reads go one by one: the next one not before
+//! what the last one cost is paid.
 //!
 //! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each account
 //! remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was charged.
@@ -24,20 +26,16 @@
 //! Cost: O(depth of the account x causes) per event, and O(log8 accounts) where somebody waits. Requests that may go are
 //! given to the device in the order in which they came, as many as [`DeviceWindow`] allows.
 
+use crate::balance::Balance;
 use crate::cost_model::{CostModel, DirtyModel};
 use crate::device_window::DeviceWindow;
 use crate::min_tree::{ABSENT, KEYS, MinTree};
-use crate::request_queues::{Queue, RequestQueues};
-use plimsoll_core::units::RUN_BYTES_MAX;
+use crate::waiting_line::WaitingLine;
 use plimsoll_core::{
     Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, CauseSet, Completion, DeviceProfile,
 };
-use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Rate, Scheduler, Span, Time, Wish};
+use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Time, Wish};
 use std::collections::VecDeque;
-
-/// For how long a balance grows at the most. As in [`scs_token`](crate::scs_token): longer than a call takes on a busy
-/// disk, so that who always has a next one loses nothing, and short, so that an idle hour earns no burst.
-pub const BURST: Span = Span::from_millis(100);
 
 /// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
 /// is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as much to
@@ -47,25 +45,6 @@ const WAY_BACK_PART: f64 = 2.0 / 3.0;
 /// Whose turn comes first at the calls, and at the reads: keys of the tree.
 const CALLS: usize = 0;
 const READS: usize = 1;
-
-/// A balance as a point in time: when it is zero again if nothing more is taken.
-#[derive(Clone, Copy)]
-struct Balance {
-    nanoseconds_per_byte: f64,
-    zero_at: Time,
-}
-
-impl Balance {
-    /// Takes so many bytes; gives them back if they are negative.
-    fn take(&mut self, now: Time, bytes: f64) {
-        let span = Span::from_nanos((bytes.abs() * self.nanoseconds_per_byte).round() as u64);
-        let full_at = now.saturating_sub(BURST);
-        self.zero_at = match bytes < 0.0 {
-            true => self.zero_at.saturating_sub(span).max(full_at),
-            false => self.zero_at.max(full_at) + span,
-        };
-    }
-}
 
 /// What an account was charged for pages that are dirty still, in bytes; pages of several causes in equal parts.
 #[derive(Clone, Copy, Default)]
@@ -100,8 +79,10 @@ struct Node {
     balance: Option<Balance>,
     /// Of files, and of metadata: a guess for the one says little of the other.
     dirty: [Dirty; 2],
-    calls: VecDeque<(CallId, AccountId)>,
-    reads: Queue,
+    calls: WaitingLine<(CallId, AccountId)>,
+    reads: WaitingLine<BlockRequest>,
+    /// When what the last of them cost is paid.
+    next_read_at: Time,
 }
 
 impl Node {
@@ -109,12 +90,13 @@ impl Node {
         parent: None,
         balance: None,
         dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2],
-        calls: VecDeque::new(),
-        reads: Queue::EMPTY,
+        calls: WaitingLine::EMPTY,
+        reads: WaitingLine::EMPTY,
+        next_read_at: Time::ZERO,
     };
 
     fn zero_at(&self) -> Time {
-        self.balance.map_or(Time::ZERO, |balance| balance.zero_at)
+        self.balance.map_or(Time::ZERO, |balance| balance.zero_at())
     }
 }
 
@@ -127,8 +109,7 @@ pub struct SplitToken {
     /// Accounts whose balance somebody waits for, by when it will be zero.
     waiting: MinTree,
     /// Requests that wait for the device only, or whose account has not been looked at yet.
-    arrived: Queue,
-    queues: RequestQueues,
+    arrived: VecDeque<BlockRequest>,
     window: DeviceWindow,
     /// Who caused what was dispatched last.
     last_causes: Vec<AccountId>,
@@ -143,18 +124,9 @@ impl SplitToken {
             model: CostModel::new(device),
             nodes: Vec::new(),
             waiting: MinTree::default(),
-            arrived: Queue::EMPTY,
-            queues: RequestQueues::default(),
+            arrived: VecDeque::new(),
             window: DeviceWindow::new(device),
             last_causes: Vec::new(),
-        }
-    }
-
-    /// Bytes per second of a limit: a run counts as full, 32 KiB; per cent are of the device's worst case in runs.
-    fn bytes_per_second(&self, limit: Rate) -> f64 {
-        match limit {
-            Rate::BytesPerSecond(bytes) => bytes,
-            runs => runs.runs_per_second(self.device_runs_per_second) * RUN_BYTES_MAX as f64,
         }
     }
 
@@ -164,25 +136,23 @@ impl SplitToken {
             self.waiting.assign(self.nodes.len(), self.nodes.len() as u32);
             self.nodes.push(Node::UNKNOWN);
         }
-        let before = self.nodes[index].balance;
-        self.nodes[index].parent = account.parent;
-        self.nodes[index].balance = account.allocation.limit.map(|limit| {
-            let nanoseconds_per_byte = 1e9 / self.bytes_per_second(limit);
-            let mut balance = Balance { nanoseconds_per_byte, zero_at: now };
-            if let Some(before) = before {
-                balance.take(now, before.zero_at.since(now).as_nanos() as f64 / before.nanoseconds_per_byte);
-            }
-            balance
+        let node = &mut self.nodes[index];
+        let rate = account.allocation.limit.map(|limit| limit.bytes_per_second(self.device_runs_per_second));
+        node.parent = account.parent;
+        node.balance = rate.map(|rate| match node.balance {
+            Some(before) => before.at_rate(now, rate),
+            None => Balance::new(now, rate),
         });
         self.note_waiting(account.id);
     }
 
-    /// Of the account and all that it is in, the one whose balance is negative for longest; `None` if none is.
-    fn blocking(&self, now: Time, account: AccountId) -> Option<AccountId> {
-        let (mut latest, mut blocking, mut next) = (now, None, Some(account));
+    /// Of the account and all that it is in, the one whose balance is negative for longest, and until when; `None` if none
+    /// is.
+    fn blocking(&self, now: Time, account: AccountId) -> Option<(Time, AccountId)> {
+        let (mut blocking, mut next) = (None, Some(account));
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get(id.index())?))) {
-            if node.zero_at() > latest {
-                (latest, blocking) = (node.zero_at(), Some(id));
+            if node.zero_at() > blocking.map_or(now, |(latest, _)| latest) {
+                blocking = Some((node.zero_at(), id));
             }
             next = node.parent;
         }
@@ -193,9 +163,9 @@ impl SplitToken {
     fn note_waiting(&mut self, account: AccountId) {
         let node = &self.nodes[account.index()];
         let mut keys = [ABSENT; KEYS];
-        let zero_at = node.zero_at().as_nanos();
-        keys[CALLS] = if node.calls.is_empty() { ABSENT } else { zero_at };
-        keys[READS] = if node.reads.is_empty() { ABSENT } else { zero_at };
+        let key = |at: Time| at.min(node.zero_at()).as_nanos();
+        keys[CALLS] = node.calls.first().map_or(ABSENT, key);
+        keys[READS] = node.reads.first().map_or(ABSENT, |at| key(at.max(node.next_read_at)));
         self.waiting.set(account.index(), keys);
     }
 
@@ -255,27 +225,37 @@ impl SplitToken {
         }
     }
 
-    /// The next request whose account may use the disk now, without looking at the device.
-    fn next_request(&mut self, now: Time) -> Option<BlockRequest> {
-        loop {
-            let first = self.waiting.first(READS);
-            let request = if first.key <= now.as_nanos() {
-                let account = AccountId(first.owner);
-                let request = self.queues.pop(&mut self.nodes[account.index()].reads);
-                self.note_waiting(account);
-                request
-            } else {
-                self.queues.pop(&mut self.arrived)
-            }?;
+    /// Whether who is promised to go on at `promised` has to wait for a balance yet, and whose.
+    fn still_blocking(&self, now: Time, promised: Time, account: AccountId) -> Option<AccountId> {
+        let (_, blocking) = self.blocking(now, account).filter(|_| promised > now)?;
+        Some(blocking)
+    }
+
+    /// The next request whose account may use the disk now, without looking at the device, and whose balance it waited for.
+    fn next_request(&mut self, now: Time) -> Option<(BlockRequest, Option<AccountId>)> {
+        while self.waiting.first(READS).key <= now.as_nanos() {
+            let due = AccountId(self.waiting.first(READS).owner);
+            let (promised, request) = self.nodes[due.index()].reads.leave()?;
+            self.note_waiting(due);
+            match self.still_blocking(now, promised, request.session) {
+                None => return Some((request, Some(due))),
+                Some(other) => {
+                    self.nodes[other.index()].reads.join(promised, request);
+                    self.note_waiting(other);
+                }
+            }
+        }
+        while let Some(request) = self.arrived.pop_front() {
             let may_wait = request.operation == Operation::Read && request.file != Some(FileId::DEVICE);
             match self.blocking(now, request.session).filter(|_| may_wait) {
-                None => return Some(request),
-                Some(account) => {
-                    self.queues.push(&mut self.nodes[account.index()].reads, request);
+                None => return Some((request, None)),
+                Some((until, account)) => {
+                    self.nodes[account.index()].reads.join(until, request);
                     self.note_waiting(account);
                 }
             }
         }
+        None
     }
 }
 
@@ -301,8 +281,8 @@ impl Scheduler for SplitToken {
     fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
         match self.blocking(now, call.account).filter(|_| call.kind != CallKind::Read) {
             None => CallDecision::Admit,
-            Some(account) => {
-                self.nodes[account.index()].calls.push_back((call.id, call.account));
+            Some((until, account)) => {
+                self.nodes[account.index()].calls.join(until, (call.id, call.account));
                 self.note_waiting(account);
                 CallDecision::Hold
             }
@@ -312,16 +292,15 @@ impl Scheduler for SplitToken {
     fn released_calls(&mut self, now: Time, released: &mut Vec<CallId>) {
         while self.waiting.first(CALLS).key <= now.as_nanos() {
             let due = AccountId(self.waiting.first(CALLS).owner);
-            while let Some((call, account)) = self.nodes[due.index()].calls.pop_front() {
-                match self.blocking(now, account) {
-                    None => released.push(call),
-                    Some(other) => {
-                        self.nodes[other.index()].calls.push_back((call, account));
-                        self.note_waiting(other);
-                    }
+            let Some((promised, (call, account))) = self.nodes[due.index()].calls.leave() else { break };
+            self.note_waiting(due);
+            match self.still_blocking(now, promised, account) {
+                None => released.push(call),
+                Some(other) => {
+                    self.nodes[other.index()].calls.join(promised, (call, account));
+                    self.note_waiting(other);
                 }
             }
-            self.note_waiting(due);
         }
     }
 
@@ -356,14 +335,14 @@ impl Scheduler for SplitToken {
     }
 
     fn request_added(&mut self, _now: Time, request: BlockRequest) {
-        self.queues.push(&mut self.arrived, request);
+        self.arrived.push_back(request);
     }
 
     fn next(&mut self, now: Time) -> Dispatch {
         if self.window.is_full() || self.window.is_crowded(true) {
             return Dispatch::Nothing;
         }
-        let Some(request) = self.next_request(now) else {
+        let Some((request, waited_for)) = self.next_request(now) else {
             let first = self.waiting.first(READS);
             return if first.key == ABSENT {
                 Dispatch::Nothing
@@ -371,7 +350,14 @@ impl Scheduler for SplitToken {
                 Dispatch::NotBefore(Time::from_nanos(first.key))
             };
         };
+        let zero_at = |nodes: &[Node], id: AccountId| nodes[id.index()].zero_at().max(now);
+        let before = waited_for.map(|account| zero_at(&self.nodes, account));
         self.account_for(now, &request);
+        if let (Some(account), Some(before)) = (waited_for, before) {
+            let cost = zero_at(&self.nodes, account).since(before);
+            self.nodes[account.index()].next_read_at = now + cost;
+            self.note_waiting(account);
+        }
         self.window.dispatched(&request, true);
         Dispatch::Now(request)
     }

@@ -2,8 +2,8 @@
 
 use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest};
+use plimsoll_schedulers::balance::BURST;
 use plimsoll_schedulers::build;
-use plimsoll_schedulers::scs_token::BURST;
 use std::collections::BTreeMap;
 
 /// The paper's disk (section 5).

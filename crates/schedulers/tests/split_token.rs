@@ -9,10 +9,12 @@
 //! - who interrupts a stream does not pay for its way back: `who_interrupts_a_stream_pays_for_its_way_back`
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`
 //! - only the account's own balance holds: `a_pool_shares_its_limit`
+//! - reads that wait do not wait for each other's cost: `reads_that_wait_go_one_by_one`
 
 use plimsoll_core::*;
+use plimsoll_schedulers::balance::BURST;
 use plimsoll_schedulers::cost_model::{CostModel, DirtyModel};
-use plimsoll_schedulers::split_token::{BURST, SplitToken};
+use plimsoll_schedulers::split_token::SplitToken;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -270,6 +272,24 @@ fn only_reads_wait_at_the_block_level() {
     let other = bench.request(Operation::Read, 1, 8192, 4096, &[1]);
     bench.dispatch(other);
     assert_eq!(bench.scheduler.next(until), Dispatch::Now(read));
+}
+
+#[test]
+fn reads_that_wait_go_one_by_one() {
+    let mut bench = Bench::new(None, &[Some(LIMIT)]);
+    bench.dirty(1, 0, MIB, &[0], &[]);
+    let mut model = CostModel::new(&device());
+    let reads: Vec<_> = (1..4).map(|number| bench.request(Operation::Read, 0, number * GIB, 4096, &[0])).collect();
+    reads.iter().for_each(|read| bench.scheduler.request_added(Time::ZERO, read.clone()));
+    let mut now = Time::ZERO;
+    for read in reads {
+        let Dispatch::NotBefore(until) = bench.scheduler.next(now) else { panic!("the read waits") };
+        assert_eq!(bench.scheduler.next(until), Dispatch::Now(read.clone()));
+        let Dispatch::NotBefore(next) = bench.scheduler.next(until) else { break };
+        assert_near(next.since(until).as_secs_f64() * LIMIT, model.charge(&read) as f64);
+        now = until;
+    }
+    assert_eq!(bench.scheduler.next(at(60.0)), Dispatch::Nothing, "all are gone");
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn mounts() -> usize {
 
 #[test]
 fn what_it_cannot_do_is_not_run_with_the_reason() {
-    let two = "[process.a]\nworkload = \"append 4KiB\"\n[process.b]\nworkload = \"append 4KiB\"\n\
-               [account.a]\n[account.b]\nweight = 300";
+    let threads = "[account.a]\n[account.b]\nweight = 300\n[process.p]\naccount = \"a\"\n\
+                   workload = \"append 4KiB, threads 2\"\nthreads = { p = \"b\" }";
     let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"";
     let large = "[process.p]\nworkload = \"read random 4KiB in big 40GiB\"";
     let files = &format!("{APPEND}\n[process.p.file_deadlines]\n\"log.0\" = {{ fsync = \"100ms\" }}");
@@ -119,12 +119,12 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         (
             &EXT4.replace("noop", "scs_token"),
             APPEND,
-            "scs_token decides at system calls, which are not seen below a mount",
+            "scs_token decides about each read and write by its bytes, and gates tell only that somebody writes",
         ),
         (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
         (EXT4, tenant, "tenants that send block requests need no file system: they run on the simulator only"),
         (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
-        (EXT4, two, "a, b share a mount, below which nobody can tell whose the I/O is"),
+        (EXT4, threads, "p has accounts for its threads, and a process is in one account"),
         (
             "scheduler = \"noop\"\nfile_system = \"ext4\"",
             large,
@@ -194,6 +194,35 @@ fn it_measures_real_calls_and_puts_everything_back() {
     let _ = run(&setup(EXT4, full));
     assert_eq!((knobs(), mounts()), (before, 0), "after a predecessor that was killed");
     assert!(!note.exists());
+}
+
+/// A process with a limit beside one without, told apart by who caused what.
+fn tenants() -> Setup {
+    let processes = "[account.b]\nlimit = \"64KB/s\"\n[process.a]\nworkload = \"append 4KiB to log 16MiB\"\n\
+                     [process.b]\nworkload = \"append 4KiB to log 16MiB\"";
+    setup(&EXT4.replace("noop", "split_token"), processes)
+}
+
+/// Red if the processes are not enrolled, if they start behind no gates, and if limits are not told.
+#[test]
+fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() {
+        return;
+    }
+    match run(&tenants()) {
+        Ok(result) => {
+            let written = |process: &str| -> u64 {
+                result.sources[process].series("write").unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
+            };
+            // In memory both would write alike; what b has written before its gate closed takes it minutes to pay.
+            assert!(written("b") < written("a") / 10, "{} beside {}", written("b"), written("a"));
+        }
+        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(mounts(), 0);
+    assert!(!Path::new("/dev/shm/plimsoll-live").exists(), "the station's words");
 }
 
 /// Two processes in groups of their own under BFQ, with everything turned that a run can turn.

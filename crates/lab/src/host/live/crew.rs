@@ -3,10 +3,12 @@
 use super::cgroups::Groups;
 use super::process::{Answer, Job, Link, Start};
 use super::runner::Done;
+use super::tenants::Tenants;
 use super::{HostError, ProcessProgram, clock, failed, interrupted};
 use crate::results::Source;
 use crate::scenario::ProcessSetup;
 use plimsoll_core::{Span, Time};
+use plimsoll_gates::Launch;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,12 +19,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// From the word to all processes until the experiment begins: long enough for all to have heard it.
 const HEAD_START: Span = Span::from_millis(20);
 
-/// All processes of a run. Dropping it kills them.
+/// All processes of a run.
 #[derive(Default)]
 pub(super) struct Crew {
     members: Vec<Member>,
 }
 
+/// One of them. Dropping it kills it.
 struct Member {
     name: String,
     child: Child,
@@ -35,26 +38,24 @@ pub(super) struct Log {
 }
 
 impl Crew {
-    /// Starts another process and waits until it has made its files.
-    pub(super) fn add(&mut self, program: &ProcessProgram, job: &Job, stop: &AtomicBool) -> Result<(), HostError> {
-        let (ours, theirs) = UnixStream::pair().map_err(|error| failed("make a socket", error))?;
-        let mut command = Command::new(&program.path);
-        command.args(&program.arguments).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).process_group(0);
-        let child = command.spawn().map_err(|error| failed(program.path.display(), error))?;
-        // The command has a descriptor of the process's side, which must not outlive it there.
-        drop(command);
-        self.members.push(Member { name: job.name.clone(), child, link: Link::new(ours) });
-        let member = self.members.last_mut().expect("one was added");
-        member.link.say(job).map_err(|error| failed(&job.name, error))?;
-        while !member.link.has_word(clock::SLICE.as_nanos()) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(interrupted());
-            }
-        }
-        match member.answer()? {
-            Answer::Prepared => Ok(()),
-            answer => Err(failed(&job.name, format!("answered {answer:?} to its job"))),
-        }
+    /// Has a process make its files, and then starts the one that uses them, behind `gates`: what is prepared is nobody's
+    /// I/O and waits for nobody.
+    pub(super) fn add(
+        &mut self,
+        program: &ProcessProgram,
+        job: Job,
+        gates: Option<&Launch>,
+        stop: &AtomicBool,
+    ) -> Result<(), HostError> {
+        drop(Member::start(program, &job, None, stop)?);
+        self.members.push(Member::start(program, &Job { is_prepared: true, ..job }, gates, stop)?);
+        Ok(())
+    }
+
+    /// What each process does is its tenant's I/O from now on.
+    pub(super) fn enroll(&self, tenants: &Tenants, processes: &[ProcessSetup]) -> Result<(), HostError> {
+        let pairs = self.members.iter().zip(processes);
+        pairs.into_iter().try_for_each(|(member, process)| tenants.enroll(process, member.child.id()))
     }
 
     /// Puts each process into the group of its account.
@@ -97,13 +98,45 @@ impl Drop for Crew {
         for Member { child, .. } in &mut self.members {
             let _ = child.kill();
         }
-        for Member { child, .. } in &mut self.members {
-            let _ = child.wait();
-        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Member {
+    /// Starts a process and waits until it has its files.
+    fn start(
+        program: &ProcessProgram,
+        job: &Job,
+        gates: Option<&Launch>,
+        stop: &AtomicBool,
+    ) -> Result<Member, HostError> {
+        let (ours, theirs) = UnixStream::pair().map_err(|error| failed("make a socket", error))?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).process_group(0);
+        let prepared = gates.map_or(Ok(()), |gates| gates.prepare(&mut command));
+        prepared.map_err(|error| failed(&job.name, error))?;
+        let child = command.spawn().map_err(|error| failed(program.path.display(), error))?;
+        // The command has a descriptor of the process's side, which must not outlive it there.
+        drop(command);
+        let mut member = Member { name: job.name.clone(), child, link: Link::new(ours) };
+        member.link.say(job).map_err(|error| failed(&job.name, error))?;
+        while !member.link.has_word(clock::SLICE.as_nanos()) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(interrupted());
+            }
+        }
+        match member.answer()? {
+            Answer::Prepared => Ok(member),
+            answer => Err(failed(&job.name, format!("answered {answer:?} to its job"))),
+        }
+    }
+
     fn answer(&mut self) -> Result<Answer, HostError> {
         match self.link.hear() {
             Ok(Some(Answer::Failed(reason))) => Err(failed(&self.name, reason)),

@@ -1,8 +1,9 @@
 //! The device of a live run: a model in real time, with one volume in memory, mounted.
 
 use super::queue::Queue;
-use super::{HostError, cgroups, failed, knobs, queue};
-use crate::scenario::MachineSetup;
+use super::tenants::Tenants;
+use super::{HostError, cgroups, failed, knobs, queue, tenants};
+use crate::scenario::Setup;
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
@@ -28,6 +29,7 @@ const BYTES_PER_KIB: u64 = 1024;
 pub(super) struct Disk {
     engine: EngineHandle,
     queue: Option<Queue>,
+    tenants: Option<Tenants>,
     attachment: Option<Attachment>,
     folder: PathBuf,
 }
@@ -56,19 +58,17 @@ pub(super) fn memory_available_bytes() -> Option<u64> {
 }
 
 impl Disk {
-    /// Starts the machine's device, with a file system of `bytes`, whose mount is promised `allocation`.
-    pub(super) fn build(
-        machine: &MachineSetup,
-        allocation: Allocation,
-        bytes: u64,
-        seed: u64,
-    ) -> Result<Disk, HostError> {
+    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants, who are
+    /// promised what their accounts are, if the setup needs them.
+    pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
+        let machine = &setup.machine;
         let base = std::env::temp_dir().join(FOLDER);
         let folder = base.join("mount");
         let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
         knobs::recover(&folder);
         queue::recover(&folder);
         cgroups::recover(&folder);
+        tenants::recover();
         let model = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
         let mut config = EngineConfig::emulated(model, machine.scheduler);
         if config.profile.is_rotational {
@@ -76,7 +76,7 @@ impl Disk {
         }
         let engine = spawn(config);
         let engine = engine.map_err(|error| failed("start the emulated device", error))?;
-        let mut disk = Disk { engine, queue: None, attachment: None, folder };
+        let mut disk = Disk { engine, queue: None, tenants: None, attachment: None, folder };
         let config = VolumeConfig {
             name: VOLUME.to_owned(),
             pool: VOLUME.to_owned(),
@@ -108,7 +108,16 @@ impl Disk {
         let session = SessionConfig { name: "mount".to_owned(), allocation: Allocation::default() };
         let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));
         served.map_err(|error| failed("serve the mount", error))?;
-        attachment.build().map_err(|error| failed("make a file system", error))?;
+        attachment.make_device().map_err(|error| failed("make a block device", error))?;
+        if tenants::are_needed(setup) {
+            let device = attachment.device_path().expect("it was made");
+            let dirty_bytes_max = knobs::dirty_bytes_max(&machine.config);
+            disk.tenants = Some(Tenants::open(&disk.engine, VOLUME, device, base, dirty_bytes_max)?);
+        }
+        attachment.mount().map_err(|error| failed("make a file system", error))?;
+        if let Some(tenants) = &mut disk.tenants {
+            tenants.mounted(&disk.folder, &setup.accounts, VOLUME)?;
+        }
         disk.queue = Some(Queue::set(&disk.device(), machine, &disk.folder)?);
         Ok(disk)
     }
@@ -117,6 +126,18 @@ impl Disk {
     pub(super) fn device(&self) -> String {
         let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
         device.file_name().expect("a device has a name").to_string_lossy().into_owned()
+    }
+
+    /// Who shares it, if they are told apart.
+    pub(super) fn tenants(&self) -> Option<&Tenants> {
+        self.tenants.as_ref()
+    }
+
+    /// Nobody waits for a limit any more.
+    pub(super) fn release(&self) {
+        if let Some(tenants) = &self.tenants {
+            tenants.release();
+        }
     }
 
     /// Where the file system is mounted.
@@ -140,6 +161,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.queue = None;
+        self.tenants = None;
         // The last writes of the file system go through the engine.
         self.attachment = None;
         let _ = self.engine.shutdown(GRACE_DEFAULT);

@@ -56,6 +56,11 @@ fn wanted(config: &MachineConfig) -> [(&'static str, u64); 4] {
     ]
 }
 
+/// Bytes that may be dirty before the kernel makes writers wait, as the scenario's machine has it.
+pub(super) fn dirty_bytes_max(config: &MachineConfig) -> u64 {
+    wanted(config)[0].1
+}
+
 /// The lines of a note, of knobs that we turn.
 fn parse(note: &str) -> Vec<(&str, u64)> {
     let known =

@@ -8,9 +8,9 @@
 //! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback as
 //! they are today, and about nothing of this machine's disk. With `kernel_scheduler` the kernel's own scheduler decides
 //! (it is a rival): it is told priorities, with `kernel_limits` also limits and weights, and the device below it serves
-//! first come, first served. What the host cannot do is *not run*, with the reason: it takes root, FUSE and loop devices;
-//! without the kernel's scheduler processes share one mount, so their I/O is charged to one account, and a scheduler that
-//! decides at system calls or by process has nothing to go by. (That comes with tags for each process.)
+//! first come, first served. Where ours has several accounts, or decides above the block layer, a station tells processes
+//! apart and holds their calls ([`tenants`]). What the host cannot do is *not run*, with the reason: it takes root, FUSE and
+//! loop devices, and BPF programs for a station.
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
 //! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
@@ -27,6 +27,7 @@ mod process;
 mod queue;
 mod runner;
 mod tally;
+mod tenants;
 
 pub use process::serve_process;
 pub(crate) use queue::KERNEL_SCHEDULERS;
@@ -57,8 +58,6 @@ const MEMORY_SPARE_BYTES: u64 = 2 << 30;
 const PATIENCE_FACTOR: u64 = 4;
 /// Workloads with a start or a stop may have one late reply in so many.
 const LATE_REPLIES_PART_MAX: u64 = 10;
-/// Schedulers that decide at system calls.
-const NEED_CALLS: &[&str] = &["scs_token"];
 
 /// The program that becomes a process of a scenario: with these arguments it calls [`serve_process`].
 #[derive(Clone, Debug)]
@@ -104,13 +103,17 @@ impl Host for LiveHost {
         let plans: Vec<Plan> = setup.processes.iter().map(|one| one.workload.plan(plan_seed(one, seed))).collect();
         let bytes = volume_bytes(setup.machine.volume_bytes, &plans).map_err(HostError::NotRun)?;
         // Knobs are global: they are put back before the disk goes, whatever happens.
-        let disk = Disk::build(&setup.machine, allocation, bytes, seed)?;
+        let disk = Disk::build(setup, allocation, bytes, seed)?;
         let _knobs = knobs::Knobs::set(&setup.machine.config, disk.folder())?;
         let has_limits = setup.machine.has_kernel_limits;
         let groups = has_limits.then(|| Groups::make(setup, &disk.device(), disk.folder())).transpose()?;
         let mut crew = Crew::default();
         for process in &setup.processes {
-            crew.add(&self.program, &job(process, setup, seed, &disk), &self.stop)?;
+            let gates = disk.tenants().map(|tenants| tenants.launch(process)).transpose()?;
+            crew.add(&self.program, job(process, setup, seed, &disk), gates.as_ref(), &self.stop)?;
+        }
+        if let Some(tenants) = disk.tenants() {
+            crew.enroll(tenants, &setup.processes)?;
         }
         if let Some(groups) = &groups {
             crew.join(groups, &setup.processes)?;
@@ -148,6 +151,7 @@ fn job(process: &ProcessSetup, setup: &Setup, seed: u64, disk: &Disk) -> Job {
         workload: process.workload.to_string(),
         seed: plan_seed(process, seed),
         folder: disk.folder().join(&process.name),
+        is_prepared: false,
         priorities: setup.machine.kernel_scheduler.map(|_| priorities()),
     }
 }
@@ -158,9 +162,6 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
         return Err("tenants that send block requests need no file system: they run on the simulator only".to_owned());
     }
     let machine = &setup.machine;
-    if NEED_CALLS.contains(&machine.scheduler) {
-        return Err(format!("{} decides at system calls, which are not seen below a mount", machine.scheduler));
-    }
     if !machine.config.has_flusher {
         return Err("the kernel's flusher cannot be turned off".to_owned());
     }
@@ -178,18 +179,12 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     if machine.kernel_scheduler.is_some() {
         return Ok(Allocation::default());
     }
-    let used: Vec<_> = setup.accounts.iter().filter(|account| !account.is_pool).collect();
-    match &used[..] {
-        [only] if only.parent.is_none() => Ok(only.allocation),
-        accounts if accounts.iter().all(|account| account.allocation == Allocation::default()) => {
-            Ok(Allocation::default())
-        }
-        accounts => {
-            let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
-            let names = names.join(", ");
-            Err(format!("{names} share a mount, below which nobody can tell whose the I/O is"))
-        }
+    if tenants::are_needed(setup) {
+        return tenants::why_not(setup).map_or(Ok(Allocation::default()), Err);
     }
+    // Nobody is promised more than another, or there is only one.
+    let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
+    Ok(sessions.map(|account| account.allocation).next().unwrap_or_default())
 }
 
 /// Bytes of the volume: as the scenario says, or what its files need.
@@ -227,6 +222,7 @@ fn measure(
         let end = origin + Span::from_secs(counts.len() as u64 + 1);
         while clock::now() < end && !crew.has_failed() {
             if stop.load(Ordering::Relaxed) {
+                disk.release();
                 return crew.finish().and(Err(interrupted()));
             }
             clock::sleep_until(end.min(clock::now() + clock::SLICE));
@@ -241,6 +237,7 @@ fn measure(
         before = now;
     }
     let late = counts.iter().filter(|&&counts| !counts).count() as u64;
+    disk.release();
     let log = crew.finish()?;
     if counts.len() as u64 - late < wanted {
         return Err(HostError::NotRun(format!(

@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) seed: u64,
     /// Where its files are to be: a folder that does not exist yet, on the file system that is measured.
     pub(super) folder: PathBuf,
+    /// Another process has made them.
+    pub(super) is_prepared: bool,
     /// What the kernel's scheduler is told, if there is one.
     pub(super) priorities: Option<Priorities>,
 }
@@ -131,8 +133,10 @@ fn die_with(parent: i32) -> Result<(), String> {
 fn prepare(job: &Job) -> Result<Plan, String> {
     let workload: Workload = job.workload.parse().map_err(|error| format!("{}: {error}", job.workload))?;
     let plan = workload.plan(job.seed);
-    files::prepare(&job.folder, &plan)?;
-    files::settle(&job.folder, &plan)?;
+    if !job.is_prepared {
+        files::prepare(&job.folder, &plan)?;
+        files::settle(&job.folder, &plan)?;
+    }
     Ok(plan)
 }
 

@@ -1,0 +1,158 @@
+//! The accounts of a scenario: sessions of a station above the disk, and processes that start behind its gates.
+//!
+//! Below a mount all I/O comes from the same kernel threads. A [`Station`] knows who caused it, so each account of the
+//! scenario is a session of the engine, and a scheduler that decides at system calls or by what is dirty hears of both.
+//! Block schedulers go by cause then, which the kernel's own cannot: those are what to compare with.
+//!
+//! At the end nobody has a limit any more: a call that the scheduler holds for what its caller owes would keep the run from
+//! ending for as long as that takes.
+
+use super::{HostError, failed};
+use crate::scenario::{AccountSetup, ProcessSetup, Setup};
+use plimsoll_agent::{AgentError, Station, StationConfig, Tenant, Who};
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_core::Allocation;
+use plimsoll_gates::{Filter, Launch};
+use plimsoll_tags::TagsError;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Schedulers that decide at system calls or by what is dirty.
+const NEED_LEVELS: &[&str] = &["afq", "scs_token", "split_deadline", "split_deadline_flusher", "split_token"];
+/// Schedulers that have to see each read and write at its entry, with its bytes: more than a word for all of them tells.
+const NEED_EACH_CALL: &[&str] = &["scs_token"];
+/// In memory, as the gates' words have to be; always the same, so that the next run finds what a killed one left.
+const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
+/// Everybody may enter, we alone may write.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Whether the setup takes a station above its disk.
+pub(super) fn are_needed(setup: &Setup) -> bool {
+    let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
+    let is_told_apart =
+        sessions.clone().count() > 1 && sessions.clone().any(|one| one.allocation != Allocation::default());
+    let is_alone_in_a_pool = sessions.clone().count() == 1 && sessions.clone().any(|one| one.parent.is_some());
+    let has_levels = NEED_LEVELS.contains(&setup.machine.scheduler);
+    setup.machine.kernel_scheduler.is_none() && (has_levels || is_told_apart || is_alone_in_a_pool)
+}
+
+/// Why a setup that takes a station cannot be run, if so.
+pub(super) fn why_not(setup: &Setup) -> Option<String> {
+    if NEED_EACH_CALL.contains(&setup.machine.scheduler) {
+        return Some(format!(
+            "{} decides about each read and write by its bytes, and gates tell only that somebody writes",
+            setup.machine.scheduler
+        ));
+    }
+    let process = setup.processes.iter().find(|process| !process.thread_accounts.is_empty())?;
+    Some(format!("{} has accounts for its threads, and a process is in one account", process.name))
+}
+
+/// The station, and who has joined. Gates open when it is dropped.
+pub(super) struct Tenants {
+    engine: EngineHandle,
+    tenants: BTreeMap<String, Tenant>,
+    /// Gone before its directory is.
+    station: Station,
+    _run_directory: RunDirectory,
+}
+
+/// Takes away what a run that was killed left. Its processes died with it.
+pub(super) fn recover() {
+    let _ = std::fs::remove_dir_all(RUN_DIRECTORY);
+}
+
+/// Removed when it is dropped.
+struct RunDirectory(PathBuf);
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+impl RunDirectory {
+    fn make(path: &Path) -> std::io::Result<RunDirectory> {
+        std::fs::create_dir_all(path)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(DIRECTORY_MODE))?;
+        Ok(RunDirectory(path.to_owned()))
+    }
+}
+
+impl Tenants {
+    /// Opens the station above `volume`, on its block device, before a file system is mounted on it.
+    pub(super) fn open(
+        engine: &EngineHandle,
+        volume: &str,
+        device: PathBuf,
+        program_directory: PathBuf,
+        dirty_bytes_max: u64,
+    ) -> Result<Tenants, HostError> {
+        let run_directory =
+            RunDirectory::make(Path::new(RUN_DIRECTORY)).map_err(|error| failed(RUN_DIRECTORY, error))?;
+        let config = StationConfig {
+            volume: volume.to_owned(),
+            device,
+            run_directory: run_directory.0.clone(),
+            program_directory,
+            filter: Filter::default(),
+            dirty_bytes_max,
+        };
+        let station = Station::open(engine, config).map_err(|error| match error {
+            AgentError::Tags(TagsError::NotRun(why)) => HostError::NotRun(why),
+            error => failed("open a station", error),
+        })?;
+        Ok(Tenants { engine: engine.clone(), tenants: BTreeMap::new(), station, _run_directory: run_directory })
+    }
+
+    /// The file system is mounted now: opens the accounts, parents first; those that are in no pool are in `pool`.
+    pub(super) fn mounted(
+        &mut self,
+        mount_point: &Path,
+        accounts: &[AccountSetup],
+        pool: &str,
+    ) -> Result<(), HostError> {
+        self.station.mounted(mount_point).map_err(|error| failed("find files", error))?;
+        let mut paths: BTreeMap<&str, String> = BTreeMap::new();
+        for AccountSetup { name, parent, is_pool, allocation } in accounts {
+            let parent = parent.as_ref().map(|parent| paths[parent.as_str()].as_str());
+            if *is_pool {
+                let path = parent.map_or(name.clone(), |parent| format!("{parent}/{name}"));
+                self.engine.open_pool(&path, *allocation).map_err(|error| failed(name, error))?;
+                paths.insert(name, path);
+            } else {
+                let joined = self.station.join(parent.unwrap_or(pool), name, *allocation);
+                self.tenants.insert(name.clone(), joined.map_err(|error| failed(name, error))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn tenant(&self, process: &ProcessSetup) -> &Tenant {
+        self.tenants.get(&process.account).expect("each process is in an account of the scenario")
+    }
+
+    /// The gates that a process starts behind.
+    pub(super) fn launch(&self, process: &ProcessSetup) -> Result<Launch, HostError> {
+        let launch = self.station.entrance(self.tenant(process)).launch(Filter::default());
+        launch.map_err(|error| failed(&process.name, error))
+    }
+
+    /// What the process does is its account's from now on.
+    pub(super) fn enroll(&self, process: &ProcessSetup, number: u32) -> Result<(), HostError> {
+        let enrolled = self.station.enroll(self.tenant(process), Who::Process(number));
+        enrolled.map_err(|error| failed(&process.name, error))
+    }
+
+    /// Nobody has a limit any more, so that everybody can finish.
+    pub(super) fn release(&self) {
+        for (name, tenant) in &self.tenants {
+            if let Err(error) = self.engine.change_session(tenant.account, Allocation::default()) {
+                eprintln!("{name} keeps its limit: {error}");
+            }
+        }
+    }
+}

@@ -14,14 +14,16 @@
 //!
 //! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to what a tenth of a second
 //! brings. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
-//! Who waits, waits for the one of these balances that is negative for longest: until it is zero, or at the latest until
-//! the debt that he found would be paid, whatever new debts others have made. Reads go one by one: the next one not before
-//! what the last one cost is paid.
+//! Who waits, waits for the one of these balances that is negative for longest, behind those who came before; calls and
+//! reads stand in one line. When it is zero the calls go that are before the first read, or the one read that is first.
 //!
 //! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each account
 //! remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was charged.
 //! *Somebody's stream is interrupted.* Then the disk goes there and back again, and who interrupted pays for both.
 //! *Metadata reads never wait*: who makes one may have a transaction open that others need committed.
+//!
+//! *Who waits for two balances* keeps his place in the one line while he is in the other, and nobody who came later passes
+//! him: or those who are quick with the next call could starve him.
 //!
 //! Cost: O(depth of the account x causes) per event, and O(log8 accounts) where somebody waits. Requests that may go are
 //! given to the device in the order in which they came, as many as [`DeviceWindow`] allows.
@@ -73,27 +75,33 @@ impl Dirty {
     }
 }
 
+/// Who waits: a call at its entry, or a read at the disk.
+enum Waiter {
+    Call(CallId, AccountId),
+    Read(BlockRequest),
+}
+
+impl Waiter {
+    fn account(&self) -> AccountId {
+        match self {
+            Waiter::Call(_, account) => *account,
+            Waiter::Read(request) => request.session,
+        }
+    }
+}
+
 /// What is known of an account, and who waits for its balance: calls and reads of it and of all that are in it.
 struct Node {
     parent: Option<AccountId>,
     balance: Option<Balance>,
     /// Of files, and of metadata: a guess for the one says little of the other.
     dirty: [Dirty; 2],
-    calls: WaitingLine<(CallId, AccountId)>,
-    reads: WaitingLine<BlockRequest>,
-    /// When what the last of them cost is paid.
-    next_read_at: Time,
+    line: WaitingLine<Waiter>,
 }
 
 impl Node {
-    const UNKNOWN: Node = Node {
-        parent: None,
-        balance: None,
-        dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2],
-        calls: WaitingLine::EMPTY,
-        reads: WaitingLine::EMPTY,
-        next_read_at: Time::ZERO,
-    };
+    const UNKNOWN: Node =
+        Node { parent: None, balance: None, dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2], line: WaitingLine::EMPTY };
 
     fn zero_at(&self) -> Time {
         self.balance.map_or(Time::ZERO, |balance| balance.zero_at())
@@ -106,8 +114,10 @@ pub struct SplitToken {
     guess: DirtyModel,
     model: CostModel,
     nodes: Vec<Node>,
-    /// Accounts whose balance somebody waits for, by when it will be zero.
+    /// Accounts whose balance somebody waits for, by when it will be zero, and by who is first.
     waiting: MinTree,
+    /// How many have come who might wait: the last one's place.
+    arrivals: u64,
     /// Requests that wait for the device only, or whose account has not been looked at yet.
     arrived: VecDeque<BlockRequest>,
     window: DeviceWindow,
@@ -124,6 +134,7 @@ impl SplitToken {
             model: CostModel::new(device),
             nodes: Vec::new(),
             waiting: MinTree::default(),
+            arrivals: 0,
             arrived: VecDeque::new(),
             window: DeviceWindow::new(device),
             last_causes: Vec::new(),
@@ -146,26 +157,55 @@ impl SplitToken {
         self.note_waiting(account.id);
     }
 
-    /// Of the account and all that it is in, the one whose balance is negative for longest, and until when; `None` if none
-    /// is.
-    fn blocking(&self, now: Time, account: AccountId) -> Option<(Time, AccountId)> {
-        let (mut blocking, mut next) = (None, Some(account));
+    /// A place behind all who have come.
+    fn new_place(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// What who has this place waits for, of the account and all that it is in: the balance that is negative for longest,
+    /// or one for which somebody waits who came before; `None` if he need not wait.
+    fn blocking(&self, now: Time, account: AccountId, place: u64) -> Option<AccountId> {
+        let (mut latest, mut blocking, mut next) = (now, None, Some(account));
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get(id.index())?))) {
-            if node.zero_at() > blocking.map_or(now, |(latest, _)| latest) {
-                blocking = Some((node.zero_at(), id));
+            let is_behind = || blocking.is_none() && node.line.first().is_some_and(|&(first, _)| first < place);
+            if node.zero_at() > latest || is_behind() {
+                (latest, blocking) = (latest.max(node.zero_at()), Some(id));
             }
             next = node.parent;
         }
         blocking
     }
 
+    /// Has somebody wait for the account's balance.
+    fn wait(&mut self, account: AccountId, place: u64, waiter: Waiter) {
+        self.nodes[account.index()].line.join(place, waiter);
+        self.note_waiting(account);
+    }
+
+    /// The next call, or the next read, that need not wait any more.
+    fn next_due(&mut self, now: Time, kind: usize) -> Option<Waiter> {
+        while self.waiting.first(kind).key <= now.as_nanos() {
+            let due = AccountId(self.waiting.first(kind).owner);
+            let (place, waiter) = self.nodes[due.index()].line.leave()?;
+            self.note_waiting(due);
+            match self.blocking(now, waiter.account(), place) {
+                None => return Some(waiter),
+                Some(other) => self.wait(other, place, waiter),
+            }
+        }
+        None
+    }
+
     /// Tells the tree who waits for this account's balance, and until when.
     fn note_waiting(&mut self, account: AccountId) {
         let node = &self.nodes[account.index()];
         let mut keys = [ABSENT; KEYS];
-        let key = |at: Time| at.min(node.zero_at()).as_nanos();
-        keys[CALLS] = node.calls.first().map_or(ABSENT, key);
-        keys[READS] = node.reads.first().map_or(ABSENT, |at| key(at.max(node.next_read_at)));
+        match node.line.first() {
+            Some((_, Waiter::Call(..))) => keys[CALLS] = node.zero_at().as_nanos(),
+            Some((_, Waiter::Read(_))) => keys[READS] = node.zero_at().as_nanos(),
+            None => {}
+        }
         self.waiting.set(account.index(), keys);
     }
 
@@ -225,34 +265,17 @@ impl SplitToken {
         }
     }
 
-    /// Whether who is promised to go on at `promised` has to wait for a balance yet, and whose.
-    fn still_blocking(&self, now: Time, promised: Time, account: AccountId) -> Option<AccountId> {
-        let (_, blocking) = self.blocking(now, account).filter(|_| promised > now)?;
-        Some(blocking)
-    }
-
-    /// The next request whose account may use the disk now, without looking at the device, and whose balance it waited for.
-    fn next_request(&mut self, now: Time) -> Option<(BlockRequest, Option<AccountId>)> {
-        while self.waiting.first(READS).key <= now.as_nanos() {
-            let due = AccountId(self.waiting.first(READS).owner);
-            let (promised, request) = self.nodes[due.index()].reads.leave()?;
-            self.note_waiting(due);
-            match self.still_blocking(now, promised, request.session) {
-                None => return Some((request, Some(due))),
-                Some(other) => {
-                    self.nodes[other.index()].reads.join(promised, request);
-                    self.note_waiting(other);
-                }
-            }
+    /// The next request whose account may use the disk now, without looking at the device.
+    fn next_request(&mut self, now: Time) -> Option<BlockRequest> {
+        if let Some(Waiter::Read(request)) = self.next_due(now, READS) {
+            return Some(request);
         }
         while let Some(request) = self.arrived.pop_front() {
             let may_wait = request.operation == Operation::Read && request.file != Some(FileId::DEVICE);
-            match self.blocking(now, request.session).filter(|_| may_wait) {
-                None => return Some((request, None)),
-                Some((until, account)) => {
-                    self.nodes[account.index()].reads.join(until, request);
-                    self.note_waiting(account);
-                }
+            let place = self.new_place();
+            match self.blocking(now, request.session, place).filter(|_| may_wait) {
+                None => return Some(request),
+                Some(account) => self.wait(account, place, Waiter::Read(request)),
             }
         }
         None
@@ -279,28 +302,19 @@ impl Scheduler for SplitToken {
     }
 
     fn call_entered(&mut self, now: Time, call: &Call) -> CallDecision {
-        match self.blocking(now, call.account).filter(|_| call.kind != CallKind::Read) {
+        let place = self.new_place();
+        match self.blocking(now, call.account, place).filter(|_| call.kind != CallKind::Read) {
             None => CallDecision::Admit,
-            Some((until, account)) => {
-                self.nodes[account.index()].calls.join(until, (call.id, call.account));
-                self.note_waiting(account);
+            Some(account) => {
+                self.wait(account, place, Waiter::Call(call.id, call.account));
                 CallDecision::Hold
             }
         }
     }
 
     fn released_calls(&mut self, now: Time, released: &mut Vec<CallId>) {
-        while self.waiting.first(CALLS).key <= now.as_nanos() {
-            let due = AccountId(self.waiting.first(CALLS).owner);
-            let Some((promised, (call, account))) = self.nodes[due.index()].calls.leave() else { break };
-            self.note_waiting(due);
-            match self.still_blocking(now, promised, account) {
-                None => released.push(call),
-                Some(other) => {
-                    self.nodes[other.index()].calls.join(promised, (call, account));
-                    self.note_waiting(other);
-                }
-            }
+        while let Some(Waiter::Call(call, _)) = self.next_due(now, CALLS) {
+            released.push(call);
         }
     }
 
@@ -342,7 +356,7 @@ impl Scheduler for SplitToken {
         if self.window.is_full() || self.window.is_crowded(true) {
             return Dispatch::Nothing;
         }
-        let Some((request, waited_for)) = self.next_request(now) else {
+        let Some(request) = self.next_request(now) else {
             let first = self.waiting.first(READS);
             return if first.key == ABSENT {
                 Dispatch::Nothing
@@ -350,14 +364,7 @@ impl Scheduler for SplitToken {
                 Dispatch::NotBefore(Time::from_nanos(first.key))
             };
         };
-        let zero_at = |nodes: &[Node], id: AccountId| nodes[id.index()].zero_at().max(now);
-        let before = waited_for.map(|account| zero_at(&self.nodes, account));
         self.account_for(now, &request);
-        if let (Some(account), Some(before)) = (waited_for, before) {
-            let cost = zero_at(&self.nodes, account).since(before);
-            self.nodes[account.index()].next_read_at = now + cost;
-            self.note_waiting(account);
-        }
         self.window.dispatched(&request, true);
         Dispatch::Now(request)
     }

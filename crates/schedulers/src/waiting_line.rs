@@ -1,39 +1,36 @@
-//! Who waits until a debt is paid, in the order of when that was promised.
+//! Who waits for the same thing, in the order in which they came, even if they waited for something else before.
 //!
-//! **Intuition.** If all who wait for a balance had to see it paid, those who come back for more before anybody looked
-//! would go into debt anew, and somebody could wait for ever. So whoever joins the line is told *until when at the latest*:
-//! when the debt that he finds is paid. New debts are the problem of those who come later. **Rule.** The first in the line
-//! is the one with the earliest promise; among equals, who came first. **Complication.** Debts can shrink, so the balance
-//! may be zero before; then he who is first may have to join another line, where his promise keeps its place.
+//! **Intuition.** Who needs several things at once waits for one of them at a time, and moves on when it is there and
+//! another one is missing. If that meant the end of another line each time, he might wait for ever. **Rule.** Whoever
+//! comes is given a place, a number larger than all before, and keeps it in whatever line he waits.
 
-use plimsoll_core::Time;
 use std::collections::VecDeque;
 
-/// See the module's text. O(1) for those who join with the latest promise, O(waiting) for who does not, which is rare.
+/// See the module's text. O(1) for who came last, O(waiting) for who has waited elsewhere before.
 pub struct WaitingLine<T> {
-    waiting: VecDeque<(Time, T)>,
+    waiting: VecDeque<(u64, T)>,
 }
 
 impl<T> WaitingLine<T> {
     /// Nobody waits.
     pub const EMPTY: WaitingLine<T> = WaitingLine { waiting: VecDeque::new() };
 
-    /// Until when the first one waits at the latest.
-    pub fn first(&self) -> Option<Time> {
-        self.waiting.front().map(|&(until, _)| until)
+    /// Whose place is the smallest, and the place.
+    pub fn first(&self) -> Option<&(u64, T)> {
+        self.waiting.front()
     }
 
-    /// Somebody waits until then at the latest.
-    pub fn join(&mut self, until: Time, who: T) {
-        let place = match self.waiting.back() {
-            Some(&(last, _)) if until < last => self.waiting.partition_point(|&(other, _)| other <= until),
+    /// Somebody waits; no two have the same place.
+    pub fn join(&mut self, place: u64, who: T) {
+        let at = match self.waiting.back() {
+            Some(&(last, _)) if place < last => self.waiting.partition_point(|&(other, _)| other < place),
             _ => self.waiting.len(),
         };
-        self.waiting.insert(place, (until, who));
+        self.waiting.insert(at, (place, who));
     }
 
-    /// The first one leaves, with what he was promised.
-    pub fn leave(&mut self) -> Option<(Time, T)> {
+    /// The first one leaves.
+    pub fn leave(&mut self) -> Option<(u64, T)> {
         self.waiting.pop_front()
     }
 }
@@ -41,24 +38,25 @@ impl<T> WaitingLine<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::Span;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     proptest! {
-        /// The oracle sorts everybody, and a sort keeps equals in their order.
         #[test]
-        fn leaves_in_the_order_of_promises(promises in proptest::collection::vec(0u64..20, 0..60)) {
+        fn leaves_in_the_order_of_places(places in proptest::collection::vec((0u64..1000, any::<bool>()), 0..60)) {
             let mut line = WaitingLine::EMPTY;
-            let mut oracle = Vec::new();
-            for (who, promise) in promises.into_iter().enumerate() {
-                let until = Time::ZERO + Span::from_millis(promise);
-                line.join(until, who);
-                oracle.push((until, who));
+            let mut oracle = BTreeMap::new();
+            for (place, leaves) in places {
+                if oracle.insert(place, -(place as i64)).is_none() {
+                    line.join(place, -(place as i64));
+                }
+                prop_assert_eq!(line.first().copied(), oracle.first_key_value().map(|(&place, &who)| (place, who)));
+                if leaves {
+                    prop_assert_eq!(line.leave(), oracle.pop_first());
+                }
             }
-            oracle.sort_by_key(|&(until, _)| until);
-            prop_assert_eq!(line.first(), oracle.first().map(|&(until, _)| until));
             let left: Vec<_> = std::iter::from_fn(|| line.leave()).collect();
-            prop_assert_eq!(left, oracle);
+            prop_assert_eq!(left, oracle.into_iter().collect::<Vec<_>>());
         }
     }
 }

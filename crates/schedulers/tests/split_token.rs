@@ -10,6 +10,8 @@
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`
 //! - only the account's own balance holds: `a_pool_shares_its_limit`
 //! - reads that wait do not wait for each other's cost: `reads_that_wait_go_one_by_one`
+//! - who comes looks at the balance only, and not at who waits for it: `nobody_passes_who_waits`
+//! - calls go whoever is first: `calls_and_reads_stand_in_one_line`
 
 use plimsoll_core::*;
 use plimsoll_schedulers::balance::BURST;
@@ -290,6 +292,37 @@ fn reads_that_wait_go_one_by_one() {
         now = until;
     }
     assert_eq!(bench.scheduler.next(at(60.0)), Dispatch::Nothing, "all are gone");
+}
+
+#[test]
+fn nobody_passes_who_waits() {
+    use CallDecision::{Admit, Hold};
+    let mut bench = Bench::new(Some(LIMIT), &[None, None]);
+    bench.dirty(1, 0, MIB, &[0], &[]);
+    assert_eq!(bench.enter(at(0.0), 1, 0, CallKind::Write), Hold);
+    let zero_at = bench.released(at(0.0)).1.unwrap();
+    // Whoever has waited is not yet released.
+    assert_eq!(bench.enter(zero_at, 2, 1, CallKind::Write), Hold);
+    assert_eq!(bench.enter(zero_at, 3, 1, CallKind::Read), Admit);
+    assert_eq!(bench.released(zero_at), (vec![1, 2], None));
+    assert_eq!(bench.enter(zero_at, 4, 1, CallKind::Write), Admit);
+}
+
+#[test]
+fn calls_and_reads_stand_in_one_line() {
+    let mut bench = Bench::new(None, &[Some(LIMIT)]);
+    bench.dirty(1, 0, MIB, &[0], &[]);
+    bench.enter(at(0.0), 1, 0, CallKind::Write);
+    let read = bench.request(Operation::Read, 0, 100 * GIB, 4096, &[0]);
+    bench.scheduler.request_added(Time::ZERO, read.clone());
+    assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Nothing, "a call is first");
+    bench.enter(at(0.0), 2, 0, CallKind::Write);
+    let zero_at = bench.released(at(0.0)).1.unwrap();
+    assert_eq!(bench.released(zero_at), (vec![1], None), "a read is next");
+    assert_eq!(bench.scheduler.next(zero_at), Dispatch::Now(read));
+    let (released, wake_at) = bench.released(zero_at);
+    assert!(released.is_empty(), "the read has to be paid first");
+    assert_eq!(bench.released(wake_at.unwrap()), (vec![2], None));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! Planted breaks, each of which makes the test fail:
 //!
-//! - who waits goes on when the balance is zero and not before, whatever he was promised
+//! - who has to wait for another balance goes to the end of its line
 //! - half of a request's cost is charged
 
 use plimsoll_core::*;

@@ -6,7 +6,7 @@
 use crate::error::AgentError;
 use crate::files::Files;
 use plimsoll_core::AccountId;
-use plimsoll_gates::{Listener, Registration};
+use plimsoll_gates::Guarded;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct Joined {
 pub(crate) enum Command {
     Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
     Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
-    Listen { listener: Box<Listener>, registration: Registration, answer: SyncSender<()> },
+    Listen { guarded: Box<Guarded>, answer: SyncSender<()> },
     Population { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
     Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
     Mounted { files: Files },
@@ -112,8 +112,8 @@ impl LevelsHandle {
     ///
     /// # Errors
     /// The levels are gone.
-    pub fn listen(&self, listener: Listener, registration: Registration) -> Result<(), AgentError> {
-        self.ask(|answer| Command::Listen { listener: Box::new(listener), registration, answer })
+    pub fn listen(&self, guarded: Guarded) -> Result<(), AgentError> {
+        self.ask(|answer| Command::Listen { guarded: Box::new(guarded), answer })
     }
 
     /// How many processes and threads of an account live. Those of its cgroups do not count.

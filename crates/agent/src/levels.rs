@@ -320,9 +320,9 @@ impl Levels {
             match command {
                 Command::Join { account, name, answer } => drop(answer.send(self.join(account, &name))),
                 Command::Enroll { account, who, answer } => drop(answer.send(self.enroll(account, &who))),
-                Command::Listen { listener, registration, answer } => {
+                Command::Listen { guarded, answer } => {
                     let now = plimsoll_gates::clock::monotonic_now();
-                    let id = self.parts.listeners.add(now, *listener, registration);
+                    let id = self.parts.listeners.add(now, *guarded);
                     self.watch(id);
                     let _ = answer.send(());
                 }

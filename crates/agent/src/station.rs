@@ -18,7 +18,8 @@ use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::oci::Arrival;
 use plimsoll_gates::{
-    Filter, GateWords, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration, SeccompState,
+    Filter, GateWords, KeeperStarter, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration,
+    SeccompState,
 };
 use plimsoll_tags::{Coverage, Options, Tags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -132,6 +133,7 @@ impl Station {
         let words = GateWords::create(&config.run_directory)?;
         let words_path = words.path().to_owned();
         let keepers = Keepers::open(&config.run_directory, &programs, &words)?;
+        let starter = keepers.starter();
         let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
         let parts = Parts {
             tags,
@@ -148,6 +150,7 @@ impl Station {
         let (is_over, watched) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let mut doorman = Doorman {
             socket,
+            starter,
             engine: engine.clone(),
             levels: handle.clone(),
             watched: watched.clone(),
@@ -269,6 +272,7 @@ fn timespec(span: Span) -> Timespec {
 /// The thread that hears who comes and sees who has gone.
 struct Doorman {
     socket: OciSocket,
+    starter: KeeperStarter,
     engine: EngineHandle,
     levels: LevelsHandle,
     watched: Arc<Mutex<Vec<Tenant>>>,
@@ -310,7 +314,7 @@ impl Doorman {
         let account = AccountId(bit.ok_or_else(|| format!("{metadata:?} names no tenant"))?);
         let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
         let registration = Registration { account, name: state.id, process };
-        self.levels.listen(listener, registration).map_err(|error| error.to_string())?;
+        self.levels.listen(self.starter.guard(listener, registration)).map_err(|error| error.to_string())?;
         arrival.answer.taken_over();
         Ok(())
     }

@@ -80,6 +80,30 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
     rig.wait_until("the end of who was killed", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
+/// To start one takes milliseconds, in which other tenants' requests would stand still.
+///
+/// Broken on purpose and seen red: one that is started in a turn of the levels.
+#[test]
+fn the_engine_waits_for_no_keeper_to_start() {
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
+    let b = rig.join("b", Allocation::default());
+    let slow = rig.slow_keepers();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| rig.start(&b, "true"));
+        rig.wait_until("the start of the keeper", || slow.has_begun());
+        let (answer, answered) = std::sync::mpsc::channel();
+        let engine = rig.engine.clone();
+        std::thread::spawn(move || answer.send(engine.status().is_ok()));
+        let has_answered = answered.recv_timeout(std::time::Duration::from_secs(60));
+        let is_waiting = !starting.is_finished();
+        slow.go_on();
+        assert_eq!((has_answered, is_waiting), (Ok(true), true));
+        let mut child = starting.join().unwrap();
+        go(&mut child);
+        assert!(child.wait().unwrap().success());
+    });
+}
+
 /// Who holds the gates is gone: within the lease everybody goes on.
 #[test]
 fn a_station_that_closes_lets_everybody_go() {

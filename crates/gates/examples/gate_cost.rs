@@ -61,7 +61,8 @@ fn compare(folder: &Path) {
     start("calls", &Launch::new());
     let path = run.path().join("oci.sock");
     let mut socket = OciSocket::listen(&path, 0o600).expect("a socket");
-    let mut listeners = Listeners::new(Keepers::open(run.path(), &programs, &words).expect("keepers"));
+    let keepers = Keepers::open(run.path(), &programs, &words).expect("keepers");
+    let (starter, mut listeners) = (keepers.starter(), Listeners::new(keepers));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -74,7 +75,7 @@ fn compare(folder: &Path) {
                 {
                     let registration = Registration { account: AccountId(1), name: state.metadata, process: state.pid };
                     let listener = Listener::new(listener, AccountId(1)).expect("a listener");
-                    listeners.add(monotonic_now(), listener, registration);
+                    listeners.add(monotonic_now(), starter.guard(listener, registration));
                     answer.taken_over();
                 }
                 let admit = |_, _: &_| CallDecision::Admit;

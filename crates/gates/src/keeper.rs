@@ -5,6 +5,9 @@
 //! agent is gone it lets every call go on, and offers the listener at a socket in the run directory to the next
 //! agent.
 //!
+//! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait, and
+//! those that were killed are replaced by a thread of our own: whoever hears the listeners waits for neither.
+//!
 //! What it cannot help: with the keeper *and* the agent killed, nobody is left who could answer, and the kernel fails
 //! the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
 //! `KillMode=process`.
@@ -24,6 +27,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 /// Where keepers find the next agent, in the run directory.
 const SOCKET_NAME: &str = "keepers.sock";
@@ -66,11 +71,63 @@ impl Keeper {
     }
 }
 
-/// Starts keepers, and hears of those that outlived an earlier agent.
-pub struct Keepers {
+/// Starts keepers, on a thread that may wait. Clones are cheap.
+#[derive(Clone)]
+pub struct KeeperStarter(Arc<Starting>);
+
+struct Starting {
     program: PathBuf,
     words: File,
     path: PathBuf,
+}
+
+/// A listener with its keeper behind it, for [`Listeners::add`](crate::Listeners::add).
+pub struct Guarded {
+    pub(crate) listener: Listener,
+    pub(crate) registration: Registration,
+    pub(crate) keeper: Option<Keeper>,
+}
+
+impl KeeperStarter {
+    /// Starts a keeper behind `listener`, which takes milliseconds. If it does not start, which is logged, another one is
+    /// tried later; until then the tenant depends on this agent.
+    pub fn guard(&self, listener: Listener, registration: Registration) -> Guarded {
+        let started = self.connect(&listener, &registration).and_then(|(keeper, theirs)| {
+            self.start(theirs)?;
+            Ok(keeper)
+        });
+        let keeper = started.inspect_err(|error| tracing::warn!("{}: {error}", registration.name)).ok();
+        Guarded { listener, registration, keeper }
+    }
+
+    /// A keeper's line, with all that it needs to know in it already, and the end that the process will have.
+    fn connect(&self, listener: &Listener, registration: &Registration) -> Result<(Keeper, OwnedFd), GateError> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(GateError::step("make a pair of sockets"))?;
+        let keep = [listener.as_fd(), listener.ledger(), self.0.words.as_fd()];
+        passing::send(ours.as_fd(), &registration.payload(), &keep).map_err(GateError::step("speak to a keeper"))?;
+        // Before it starts: at no time do both receive.
+        let keeper = Keeper { socket: ours };
+        keeper.acknowledge()?;
+        Ok((keeper, theirs))
+    }
+
+    fn start(&self, theirs: OwnedFd) -> Result<(), GateError> {
+        let Starting { program, path, .. } = &*self.0;
+        let mut command = Command::new(program);
+        command.arg(path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
+        let status = command.env_clear().status().map_err(GateError::file("run", program))?;
+        if status.success() { Ok(()) } else { Err(GateError::Keeper { outcome: status.to_string() }) }
+    }
+}
+
+/// Hears of keepers that outlived an earlier agent, and replaces those that were killed.
+pub struct Keepers {
+    starter: KeeperStarter,
+    /// To the thread that starts replacements: the ends that they will have.
+    replacements: Sender<OwnedFd>,
     socket: OwnedFd,
 }
 
@@ -83,26 +140,30 @@ impl Keepers {
     pub fn open(directory: &Path, programs: &Programs, words: &GateWords) -> Result<Keepers, GateError> {
         let path = directory.join(SOCKET_NAME);
         let socket = passing::listen(&path, SocketType::SEQPACKET, BACKLOG, 0o600)?;
-        Ok(Keepers { program: programs.keeper().to_owned(), words: words.reader()?, path, socket })
+        let (program, words) = (programs.keeper().to_owned(), words.reader()?);
+        let starter = KeeperStarter(Arc::new(Starting { program, words, path }));
+        let (replacements, wanted) = channel();
+        let replacer = starter.clone();
+        let thread = std::thread::Builder::new().name("keepers".to_owned()).spawn(move || {
+            for theirs in wanted {
+                // Its end of the line is closed now, by which the agent sees it.
+                let _ = replacer.start(theirs).inspect_err(|error| tracing::warn!("{error}"));
+            }
+        });
+        thread.map_err(GateError::step("start a thread"))?;
+        Ok(Keepers { starter, replacements, socket })
     }
 
-    /// Starts a keeper behind `listener`.
-    pub(crate) fn guard(&self, listener: &Listener, registration: &Registration) -> Result<Keeper, GateError> {
-        let (ours, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(GateError::step("make a pair of sockets"))?;
-        let keep = [listener.as_fd(), listener.ledger(), self.words.as_fd()];
-        passing::send(ours.as_fd(), &registration.payload(), &keep).map_err(GateError::step("speak to a keeper"))?;
-        // Before it starts: at no time do both receive.
-        let keeper = Keeper { socket: ours };
-        keeper.acknowledge()?;
-        let mut command = Command::new(&self.program);
-        command.arg(&self.path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
-        let status = command.env_clear().status().map_err(GateError::file("run", &self.program))?;
-        if !status.success() {
-            return Err(GateError::Keeper { outcome: status.to_string() });
-        }
+    /// For whoever takes new listeners in.
+    pub fn starter(&self) -> KeeperStarter {
+        self.starter.clone()
+    }
+
+    /// Has a keeper started behind `listener`, without waiting. One that does not start is seen to be dead.
+    pub(crate) fn replace(&self, listener: &Listener, registration: &Registration) -> Result<Keeper, GateError> {
+        let (keeper, theirs) = self.starter.connect(listener, registration)?;
+        // Without its thread its end is closed, as after a failure.
+        let _ = self.replacements.send(theirs);
         Ok(keeper)
     }
 

@@ -38,7 +38,7 @@ pub mod words;
 pub use class::{GateClass, GateClasses};
 pub use error::GateError;
 pub use filter::Filter;
-pub use keeper::{Keepers, Registration};
+pub use keeper::{Guarded, KeeperStarter, Keepers, Registration};
 pub use launch::Launch;
 pub use listener::{HeldCall, Listener, ListenerId, Listeners, Received};
 pub use oci::{OciSocket, SeccompState};

@@ -126,6 +126,38 @@ fn a_keeper_that_is_killed_is_replaced() {
     tenant.goes_on();
 }
 
+/// Broken on purpose and seen red: one that is started by whoever hears the listeners.
+#[test]
+fn nobody_waits_for_a_keeper_that_takes_long_to_start() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    tenant.goes_on();
+    let first = keepers(&rig);
+    let slow = rig.disk.path().join("slow");
+    std::fs::write(&slow, "").unwrap();
+    let program = rig.disk.path().join("plimsoll-keeper");
+    let (real, script) = (rig.disk.path().join("real-plimsoll-keeper"), rig.disk.path().join("script"));
+    std::fs::rename(&program, &real).unwrap();
+    let (slow_text, real_text) = (slow.display(), real.display());
+    let text = format!("#!/bin/sh\nwhile [ -e {slow_text} ]; do sleep 0.1; done\nexec {real_text} \"$@\"\n");
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::rename(&script, &program).unwrap();
+    kill_process(first[0], Signal::KILL).unwrap();
+    for _ in 0..3 {
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+        agent.hold(&[]);
+        tenant.goes_on();
+    }
+    assert_eq!(keepers(&rig), []);
+    std::fs::remove_file(slow).unwrap();
+    wait_until("another keeper is there", || keepers(&rig).len() == 1);
+    agent.kill();
+    tenant.goes_on();
+}
+
 /// What nobody can help: the kernel's rule for a listener that nobody has.
 #[test]
 fn without_agent_and_keeper_calls_fail_with_enosys() {

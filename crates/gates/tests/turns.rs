@@ -7,8 +7,8 @@ use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::listener::FileKey;
 use plimsoll_gates::oci::Arrival;
 use plimsoll_gates::{
-    Filter, GateClass, GateClasses, GateWords, HeldCall, Keepers, Listener, ListenerId, Listeners, OciSocket,
-    Registration,
+    Filter, GateClass, GateClasses, GateWords, HeldCall, KeeperStarter, Keepers, Listener, ListenerId, Listeners,
+    OciSocket, Registration,
 };
 use std::os::unix::fs::MetadataExt;
 use support::{PROGRESS, Rig, Tenant, wait_until};
@@ -19,15 +19,17 @@ const BUDGET: usize = 16;
 struct Hand {
     words: GateWords,
     socket: OciSocket,
+    starter: KeeperStarter,
     listeners: Listeners,
 }
 
 impl Hand {
     fn new(rig: &Rig) -> Hand {
         let words = rig.words();
-        let listeners = Listeners::new(Keepers::open(rig.run.path(), &rig.programs, &words).unwrap());
+        let keepers = Keepers::open(rig.run.path(), &rig.programs, &words).unwrap();
+        let (starter, listeners) = (keepers.starter(), Listeners::new(keepers));
         let socket = OciSocket::listen(&rig.run.path().join(support::agent::SOCKET_NAME), 0o600).unwrap();
-        Hand { words, socket, listeners }
+        Hand { words, socket, starter, listeners }
     }
 
     /// Starts a tenant, which waits meanwhile until its listener is taken over.
@@ -41,7 +43,7 @@ impl Hand {
                     let account = AccountId(state.metadata.parse().unwrap());
                     let registration = Registration { account, name: state.state.id, process: state.pid };
                     let listener = Listener::new(listener, account).unwrap();
-                    added = Some(self.listeners.add(monotonic_now(), listener, registration));
+                    added = Some(self.listeners.add(monotonic_now(), self.starter.guard(listener, registration)));
                     answer.taken_over();
                 }
                 added.is_some()

@@ -28,6 +28,22 @@ pub struct Rig {
     run_directory: TempDir,
 }
 
+/// Keepers that wait until they are let go.
+pub struct SlowKeepers {
+    held: PathBuf,
+    begun: PathBuf,
+}
+
+impl SlowKeepers {
+    pub fn has_begun(&self) -> bool {
+        self.begun.exists()
+    }
+
+    pub fn go_on(&self) {
+        std::fs::remove_file(&self.held).unwrap();
+    }
+}
+
 /// A device without a model, so that what is slow is slow because a scheduler made it so.
 fn profile() -> DeviceProfile {
     DeviceProfile {
@@ -113,6 +129,20 @@ impl Rig {
 
     pub fn close_station(&mut self) {
         self.station = None;
+    }
+
+    /// Keepers that are started from now on wait before they begin.
+    pub fn slow_keepers(&self) -> SlowKeepers {
+        let at = |name: &str| self.directory.path().join(name);
+        let slow = SlowKeepers { held: at("held"), begun: at("begun") };
+        std::fs::write(&slow.held, "").unwrap();
+        std::fs::rename(at("plimsoll-keeper"), at("real-keeper")).unwrap();
+        let [held, begun, real] = [&slow.held, &slow.begun, &at("real-keeper")].map(|path| path.display().to_string());
+        let text = format!("#!/bin/sh\n: > {begun}\nwhile [ -e {held} ]; do sleep 0.1; done\nexec {real} \"$@\"\n");
+        std::fs::write(at("script"), text).unwrap();
+        std::fs::set_permissions(at("script"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::rename(at("script"), at("plimsoll-keeper")).unwrap();
+        slow
     }
 
     /// Whether a tenant's writes wait.

@@ -6,14 +6,14 @@
 
 use super::{HeldCall, Listener, Received, Resumed};
 use crate::error::GateError;
-use crate::keeper::{Keeper, Keepers, Registration};
+use crate::keeper::{Guarded, Keeper, Keepers, Registration};
 use plimsoll_core::{CallDecision, CallId, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How long to leave a keeper be that could not be started.
+/// How long to leave it at one attempt to start a keeper.
 const GUARD_AGAIN: Span = Span::from_secs(1);
 
 /// How long a listener is left to its keeper that was in charge of it: to receive, both would poll first and then
@@ -108,12 +108,11 @@ impl Listeners {
         }
     }
 
-    /// Takes a listener in, with a keeper behind it. If the keeper does not start, which is logged, it is heard all
-    /// the same and another is tried later; until then its tenant depends on this agent.
-    pub fn add(&mut self, now: Time, listener: Listener, registration: Registration) -> ListenerId {
-        let id = self.insert(Member { listener, registration, keeper: None, guard_after: now, hear_after: now });
-        self.guard(now, id);
-        id
+    /// Takes a listener in.
+    pub fn add(&mut self, now: Time, guarded: Guarded) -> ListenerId {
+        let Guarded { listener, registration, keeper } = guarded;
+        let guard_after = if keeper.is_some() { now } else { now + GUARD_AGAIN };
+        self.insert(Member { listener, registration, keeper, guard_after, hear_after: now })
     }
 
     /// The listener of that number.
@@ -253,14 +252,15 @@ impl Listeners {
     }
 
     fn guard(&mut self, now: Time, id: ListenerId) {
-        let Some(member) = self.members.get_mut(&id).filter(|member| now >= member.guard_after) else { return };
+        let Some(member) = self.members.get_mut(&id) else { return };
         member.keeper = None;
-        match self.keepers.guard(&member.listener, &member.registration) {
+        if now < member.guard_after {
+            return;
+        }
+        member.guard_after = now + GUARD_AGAIN;
+        match self.keepers.replace(&member.listener, &member.registration) {
             Ok(keeper) => member.keeper = Some(keeper),
-            Err(error) => {
-                tracing::warn!("{}: {error}", member.registration.name);
-                member.guard_after = now + GUARD_AGAIN;
-            }
+            Err(error) => tracing::warn!("{}: {error}", member.registration.name),
         }
     }
 }

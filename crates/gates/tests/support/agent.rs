@@ -9,7 +9,8 @@ use plimsoll_core::{AccountId, CallDecision, CallId, Span};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::oci::Arrival;
 use plimsoll_gates::{
-    GateClass, GateError, GateWords, Keepers, Listener, ListenerId, Listeners, OciSocket, Programs, Registration,
+    GateClass, GateError, GateWords, KeeperStarter, Keepers, Listener, ListenerId, Listeners, OciSocket, Programs,
+    Registration,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
@@ -117,6 +118,7 @@ pub fn run() {
 struct SmallAgent {
     words: GateWords,
     socket: OciSocket,
+    starter: KeeperStarter,
     listeners: Listeners,
     members: u64,
     mask: u64,
@@ -127,9 +129,10 @@ impl SmallAgent {
     fn open(run: &Path, programs: &Path) -> Result<SmallAgent, GateError> {
         let programs = Programs::install(programs)?;
         let words = GateWords::create(run)?;
-        let listeners = Listeners::new(Keepers::open(run, &programs, &words)?);
+        let keepers = Keepers::open(run, &programs, &words)?;
+        let (starter, listeners) = (keepers.starter(), Listeners::new(keepers));
         let socket = OciSocket::listen(&run.join(SOCKET_NAME), 0o666)?;
-        Ok(SmallAgent { words, socket, listeners, members: 0, mask: 0, held: Vec::new() })
+        Ok(SmallAgent { words, socket, starter, listeners, members: 0, mask: 0, held: Vec::new() })
     }
 
     fn run(mut self, run: &Path) {
@@ -142,7 +145,7 @@ impl SmallAgent {
                 let account = AccountId(state.metadata.parse().unwrap_or(0));
                 let registration = Registration { account, name: state.state.id, process: state.pid };
                 let Ok(listener) = Listener::new(listener, account) else { continue };
-                self.listeners.add(monotonic_now(), listener, registration);
+                self.listeners.add(monotonic_now(), self.starter.guard(listener, registration));
                 self.members += 1;
                 answer.taken_over();
             }

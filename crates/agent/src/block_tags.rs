@@ -33,7 +33,7 @@ impl BlockTags for VolumeTags {
             causes: self.members.causes(tag.causes_mask),
             class: tag.class,
             file: if tag.inode != 0 { Some(FileId(tag.inode)) } else { is_metadata.then_some(FileId::DEVICE) },
-            is_sync: false,
+            is_sync: tag.is_sync,
         }
     }
 }

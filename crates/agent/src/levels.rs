@@ -156,13 +156,16 @@ impl Levels {
                 let event = self.page_event(inode, first_page, pages, causes, 0);
                 scheduler.pages_freed(now, &event);
             }
-            Event::Issued { id, sector, bytes, operation, causes, class, .. } if self.parts.observes_requests => {
+            Event::Issued { id, sector, bytes, operation, causes, class, is_sync, .. }
+                if self.parts.observes_requests =>
+            {
                 let Some(operation) = operation_of(operation) else { return };
                 let causes = self.members.causes(causes);
                 let session = causes.iter().next().unwrap_or(AccountId::ROOT);
                 let offset = sector * SECTOR_BYTES;
                 let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, now);
                 (request.causes, request.class) = (causes, class);
+                request.is_sync |= is_sync;
                 self.observed.issued(now, scheduler, id, request);
             }
             Event::Completed { id, status, .. } if self.parts.observes_requests => {

@@ -39,7 +39,7 @@ struct bio_walk {
 	bool has_vector;
 	bool has_causes;
 	bool has_class;
-	bool is_write;
+	__u8 flags;          /* of the tags */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -91,7 +91,7 @@ static __noinline void write_tag(__u64 block, __u64 causes, const struct bio_wal
 	tag->inode = inode;
 	tag->quotient = block >> settings.slot_shift;
 	tag->block_class = block_class;
-	tag->is_write = walk->is_write;
+	tag->flags = walk->flags;
 	__sync_val_compare_and_swap(&tag->sequence, sequence + 1, sequence + 2);
 }
 
@@ -100,7 +100,7 @@ static __noinline void charge_run(struct bio_walk *walk)
 	if (!walk || !walk->run_bytes)
 		return;
 	__u32 kind = CHARGE_DATA;
-	if (!walk->is_write)
+	if (!(walk->flags & TAG_WRITE))
 		kind = CHARGE_READ;
 	else if (walk->run_class == CLASS_JOURNAL)
 		kind = CHARGE_JOURNAL;
@@ -168,7 +168,7 @@ static __always_inline void look_at_metadata(struct bio_walk *walk, __u64 block,
 	if (known) {
 		if (known->causes & DIRECTORY && found->block_class == CLASS_INDIRECT)
 			found->block_class = CLASS_DIRECTORY;
-		if (walk->is_write)
+		if (walk->flags & TAG_WRITE)
 			found->causes = __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES;
 	}
 	/* The journal's superblock is nobody's; it moves because of who filled the journal last. */
@@ -195,7 +195,7 @@ static __noinline void look_at_page(struct bio_walk *walk, __u64 page, struct fo
 	}
 	found->inode = walk->inode;
 	found->block_class = walk->file_class;
-	if (walk->is_write)
+	if (walk->flags & TAG_WRITE)
 		found->causes = take_page(walk, folio, BPF_CORE_READ(folio, index) + (page - first) / bpf_core_type_size(struct page));
 }
 
@@ -268,13 +268,19 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 	} else if (end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
 		__u64 block = (__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
-		struct block *known = walk->is_write ? bpf_map_lookup_elem(&metadata, &block) : 0;
+		struct block *known = walk->flags & TAG_WRITE ? bpf_map_lookup_elem(&metadata, &block) : 0;
 		is_all(walk, known ? __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
 	} else if (end == settings.end_of_direct) {
 		struct inode *inode = BPF_CORE_READ((struct iomap_dio *)private, iocb, ki_filp, f_inode);
 		is_all(walk, current_causes(), class_of_size(BPF_CORE_READ(inode, i_size)));
 		walk->inode = BPF_CORE_READ(inode, i_ino);
 	}
+}
+
+/* The kernel's word for it: fsync, direct I/O, the journal's commits, and no writeback that merely cleans memory. */
+static __always_inline bool is_waited_for(__u32 flags)
+{
+	return flags & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SYNC));
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -293,9 +299,9 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 	walk->next_vector = bio->bi_iter.bi_idx;
 	walk->offset = bio->bi_iter.bi_bvec_done;
 	walk->time_ns = bpf_ktime_get_ns();
-	walk->is_write = operation == OPERATION_WRITE;
+	walk->flags = (operation == OPERATION_WRITE ? TAG_WRITE : 0) | (is_waited_for(bio->bi_opf) ? TAG_SYNC : 0);
 	look_at_end(walk, bio);
-	if (!walk->is_write) {
+	if (operation == OPERATION_READ) {
 		walk->has_causes = true;
 		walk->causes = current_causes();
 	}
@@ -354,6 +360,7 @@ static __always_inline void tell_of_request(__u32 kind, struct request *request,
 	event->operation = operation;
 	event->block_class = walk.block_class;
 	event->status = status;
+	event->is_sync = is_waited_for(request->cmd_flags);
 	submit(event);
 }
 

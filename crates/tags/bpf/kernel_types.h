@@ -37,6 +37,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 enum pageflags { PG_dirty = 4, PG_head = 6 };
+enum req_flag_bits { __REQ_SYNC = 11 };
 
 struct list_head {
 	struct list_head *next;

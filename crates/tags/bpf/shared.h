@@ -105,8 +105,10 @@ struct tag {
 	__u32 sequence;
 	__u16 quotient;             /* block number divided by slots */
 	__u8 block_class;
-	__u8 is_write;
+	__u8 flags;
 };
+#define TAG_WRITE 1             /* it was a write */
+#define TAG_SYNC 2              /* somebody waits for it (REQ_SYNC) */
 
 struct counters {
 	__u64 read;
@@ -146,7 +148,8 @@ struct request_event {
 	__u8 operation;
 	__u8 block_class;
 	__u8 status;
-	__u8 spare[5];
+	__u8 is_sync;
+	__u8 spare[4];
 };
 struct call_event {
 	__u32 kind;

@@ -50,6 +50,8 @@ pub enum Event {
         causes: u64,
         /// The class of its first block.
         class: Class,
+        /// Whether somebody waits for it, as the kernel says.
+        is_sync: bool,
     },
     /// A part of a request, usually all of it, is done.
     Completed {
@@ -91,11 +93,12 @@ impl Event {
             let CallEvent { thread, time_ns, .. } = CallEvent::take(&mut record)?;
             return Some(Event::Returned { time_ns, thread });
         }
-        let RequestEvent { time_ns, request: id, sector, bytes, operation, causes, block_class, status, .. } =
-            RequestEvent::take(&mut record)?;
+        let RequestEvent {
+            time_ns, request: id, sector, bytes, operation, causes, block_class, status, is_sync, ..
+        } = RequestEvent::take(&mut record)?;
         let class = Class::new(block_class).unwrap_or_default();
         match kind {
-            3 => Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class }),
+            3 => Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, is_sync: is_sync != 0 }),
             4 => Some(Event::Completed { time_ns, id, sector, bytes, status }),
             _ => None,
         }
@@ -128,10 +131,12 @@ mod tests {
             operation: 1,
             block_class: 7,
             status: 0,
-            spare: [0; 5],
+            is_sync: 1,
+            spare: [0; 4],
         };
         let class = Class::new(7).unwrap();
-        let issued = Event::Issued { time_ns: 1, id: 2, sector: 8, bytes: 4096, operation: 1, causes: 5, class };
+        let issued =
+            Event::Issued { time_ns: 1, id: 2, sector: 8, bytes: 4096, operation: 1, causes: 5, class, is_sync: true };
         assert_eq!(Event::parse(&request.bytes()), Some(issued));
     }
 }

@@ -16,6 +16,10 @@ pub(crate) const CLASSES: usize = plimsoll_core::class::CLASSES;
 /// Words of a set of system calls; Linux has numbers below 512.
 pub(crate) const CALL_WORDS: usize = 8;
 
+/// Flags of a tag: it was a write; somebody waits for it.
+pub(crate) const TAG_WRITE: u8 = 1;
+pub(crate) const TAG_SYNC: u8 = 2;
+
 /// What has the same bytes here and there.
 pub(crate) trait Plain: Sized {
     fn put(&self, to: &mut Vec<u8>);
@@ -144,7 +148,7 @@ shared! {
         sequence: u32,
         quotient: u16,
         block_class: u8,
-        is_write: u8,
+        flags: u8,
     } 32
 
     struct Counters {
@@ -189,6 +193,7 @@ shared! {
         operation: u8,
         block_class: u8,
         status: u8,
-        spare: [u8; 5],
+        is_sync: u8,
+        spare: [u8; 4],
     } 48
 }

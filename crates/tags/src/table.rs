@@ -55,13 +55,14 @@ impl TagTable {
             if sequence.load(Ordering::Relaxed) != before {
                 continue;
             }
-            let [low, high, class, is_write] = last.to_ne_bytes();
+            let [low, high, class, flags] = last.to_ne_bytes();
             if u16::from_ne_bytes([low, high]) != (block >> self.slot_shift) as u16 || before == 0 {
                 return Tag::default();
             }
             let class = Class::new(class).unwrap_or_default();
             let causes_mask = self.of_that_time(causes, time_ns);
-            return Tag { causes_mask, time_ns, inode, class, is_write: is_write != 0, sequence: before };
+            let (is_write, is_sync) = (flags & shared::TAG_WRITE != 0, flags & shared::TAG_SYNC != 0);
+            return Tag { causes_mask, time_ns, inode, class, is_write, is_sync, sequence: before };
         }
         Tag::default()
     }

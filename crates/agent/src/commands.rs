@@ -116,7 +116,8 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listen { guarded: Box::new(guarded), answer })
     }
 
-    /// How many processes and threads of an account live. Those of its cgroups do not count.
+    /// How many processes and threads of an account live, and how many listeners it has behind which somebody is left.
+    /// Those of its cgroups do not count.
     ///
     /// # Errors
     /// It has not joined, or the kernel does not tell.

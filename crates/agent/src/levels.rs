@@ -360,7 +360,7 @@ impl Levels {
 
     fn population(&mut self, account: AccountId) -> Result<usize, AgentError> {
         let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
-        Ok(self.parts.tags.accounts().registered(AccountId(bit))?)
+        Ok(self.parts.tags.accounts().registered(AccountId(bit))? + self.parts.listeners.of(AccountId(bit)))
     }
 
     fn leave(&mut self, account: AccountId) -> Result<(), AgentError> {

@@ -7,6 +7,7 @@
 //! | [`files`] | files by the number of their inode |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | [`members`] | who the bits of a cause mask are |
+//! | [`metadata`] | what a container asks for |
 //! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
 //! | [`station`] | a volume's mount with everything above it |
 //! | [`writeback`] | starting writeback of a file in slices |
@@ -14,10 +15,12 @@
 pub mod block_tags;
 pub mod calls;
 mod commands;
+mod doorman;
 mod error;
 pub mod files;
 pub mod levels;
 pub mod members;
+pub mod metadata;
 pub mod observed;
 pub mod station;
 pub mod writeback;

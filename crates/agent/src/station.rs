@@ -11,23 +11,22 @@
 
 use crate::block_tags::VolumeTags;
 use crate::commands::{LevelsHandle, Who};
+use crate::doorman::{Doorman, lock};
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::levels::{Levels, Parts};
+use crate::metadata;
 use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
-use plimsoll_gates::oci::Arrival;
-use plimsoll_gates::{
-    Filter, GateWords, KeeperStarter, Keepers, Launch, Listener, Listeners, OciSocket, Programs, Registration,
-    SeccompState,
-};
+use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
 use plimsoll_tags::{Coverage, Options, Tags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Bytes of the ring of events: 80,000 of 48 bytes, more than come within [`FETCH_BUSY`](crate::levels::FETCH_BUSY).
@@ -35,12 +34,6 @@ const EVENT_BYTES: u32 = 4 << 20;
 /// Where listeners are handed over, in the run directory.
 const LISTENERS_SOCKET: &str = "listeners.sock";
 const LISTENERS_SOCKET_MODE: u32 = 0o600;
-/// How often the doorman looks whether it shall end.
-const LOOK: Span = Span::from_millis(100);
-/// How often, in looks, it looks for tenants that have gone.
-const ROUNDS_PER_VISIT: u64 = 5;
-/// What a filter says of whose its calls are: the bit of a tenant that has joined.
-const METADATA: &str = "bit=";
 /// How often to ask whether a tenant's last calls have returned.
 const LEAVE_AGAIN: Span = Span::from_millis(10);
 /// How long to ask.
@@ -70,7 +63,7 @@ pub struct Tenant {
     pub account: AccountId,
     /// Its bit in masks of causes.
     pub bit: u32,
-    name: String,
+    pub(crate) name: String,
 }
 
 /// Where a tenant's commands come in.
@@ -96,7 +89,7 @@ impl Entrance {
     /// See [`Launch`].
     pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
         let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit))?;
-        Ok(launch.with_filter(filter, &self.listeners, &format!("{METADATA}{}", self.bit), &self.name))
+        Ok(launch.with_filter(filter, &self.listeners, &metadata::of_joined(self.bit), &self.name))
     }
 }
 
@@ -146,6 +139,7 @@ impl Station {
         };
         let (levels, handle) = Levels::new(parts)?;
         engine.set_tags(&config.volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
+        let members = levels.members().clone();
         engine.set_upper_levels(Some(Box::new(levels)))?;
         let (is_over, watched) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let mut doorman = Doorman {
@@ -153,6 +147,9 @@ impl Station {
             starter,
             engine: engine.clone(),
             levels: handle.clone(),
+            members,
+            pool: pool_of(engine, &config.volume)?,
+            containers: BTreeMap::new(),
             watched: watched.clone(),
             is_over: is_over.clone(),
         };
@@ -182,14 +179,7 @@ impl Station {
     /// # Errors
     /// Admission refuses the session, or all accounts are taken.
     pub fn join(&self, pool: &str, name: &str, allocation: Allocation) -> Result<Tenant, AgentError> {
-        let account = self.engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
-        match self.levels.join(account, name) {
-            Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
-            Err(error) => {
-                self.engine.close_session(account)?;
-                Err(error)
-            }
-        }
+        join(&self.engine, &self.levels, pool, name, allocation)
     }
 
     /// What `who` does is the tenant's I/O from now on; what it dirtied before is whose it was.
@@ -208,8 +198,13 @@ impl Station {
             name: tenant.name.clone(),
             shim: self.programs.shim().to_owned(),
             words: self.words.clone(),
-            listeners: self.config.run_directory.join(LISTENERS_SOCKET),
+            listeners: self.listeners(),
         }
+    }
+
+    /// Where listeners are handed over: `listenerPath` of containers that are to join.
+    pub fn listeners(&self) -> PathBuf {
+        self.config.run_directory.join(LISTENERS_SOCKET)
     }
 
     /// Has a tenant leave by itself when no process or thread of it lives any more.
@@ -233,13 +228,26 @@ impl Station {
     }
 }
 
-fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
-    tenants.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn join(
+    engine: &EngineHandle,
+    levels: &LevelsHandle,
+    pool: &str,
+    name: &str,
+    allocation: Allocation,
+) -> Result<Tenant, AgentError> {
+    let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
+    match levels.join(account, name) {
+        Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
+        Err(error) => {
+            engine.close_session(account)?;
+            Err(error)
+        }
+    }
 }
 
 /// Who leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its session open
 /// until that is paid.
-fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
     engine.change_session(tenant.account, Allocation::default())?;
     levels.leave(tenant.account)?;
     match engine.close_session(tenant.account) {
@@ -258,6 +266,12 @@ impl Drop for Station {
     }
 }
 
+/// The pool that a volume's sessions open in.
+fn pool_of(engine: &EngineHandle, volume: &str) -> Result<String, AgentError> {
+    let found = engine.status()?.volumes.into_iter().find(|found| found.name == volume);
+    Ok(found.map(|volume| volume.pool).unwrap_or_default())
+}
+
 /// The number of a block device, major and minor: that of a file system on it.
 fn device_number(path: &Path) -> Result<(u32, u32), AgentError> {
     let found = std::fs::metadata(path);
@@ -267,76 +281,4 @@ fn device_number(path: &Path) -> Result<(u32, u32), AgentError> {
 
 fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: 0, tv_nsec: span.as_nanos() as i64 }
-}
-
-/// The thread that hears who comes and sees who has gone.
-struct Doorman {
-    socket: OciSocket,
-    starter: KeeperStarter,
-    engine: EngineHandle,
-    levels: LevelsHandle,
-    watched: Arc<Mutex<Vec<Tenant>>>,
-    is_over: Arc<AtomicBool>,
-}
-
-impl Doorman {
-    fn run(&mut self) {
-        let mut rounds = 0u64;
-        while !self.is_over.load(Ordering::Relaxed) {
-            let mut polled: Vec<PollFd<'_>> =
-                self.socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
-            // A round that ends early only makes the next one come early.
-            let _ = poll(&mut polled, Some(&timespec(LOOK)));
-            self.take_listeners();
-            rounds += 1;
-            if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
-                self.see_who_has_gone();
-            }
-        }
-    }
-
-    /// Takes what runtimes and launched commands hand over.
-    fn take_listeners(&mut self) {
-        let arrivals = match self.socket.accept(plimsoll_gates::clock::monotonic_now()) {
-            Ok(arrivals) => arrivals,
-            Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
-        };
-        for arrival in arrivals {
-            if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
-                tracing::warn!("a listener is refused: {error}");
-            }
-        }
-    }
-
-    fn take(&self, arrival: Arrival) -> Result<(), String> {
-        let SeccompState { metadata, pid: process, state, .. } = arrival.state;
-        let bit = metadata.strip_prefix(METADATA).and_then(|bit| bit.parse().ok());
-        let account = AccountId(bit.ok_or_else(|| format!("{metadata:?} names no tenant"))?);
-        let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
-        let registration = Registration { account, name: state.id, process };
-        self.levels.listen(self.starter.guard(listener, registration)).map_err(|error| error.to_string())?;
-        arrival.answer.taken_over();
-        Ok(())
-    }
-
-    fn see_who_has_gone(&self) {
-        lock(&self.watched).retain(|tenant| {
-            let is_gone = match self.levels.population(tenant.account) {
-                // It has begun to leave.
-                Err(AgentError::Membership { .. }) => true,
-                population => matches!(population, Ok(0)),
-            };
-            if !is_gone {
-                return true;
-            }
-            match try_leave(&self.engine, &self.levels, tenant) {
-                Err(AgentError::Busy { .. }) => true,
-                Err(error) => {
-                    tracing::warn!(%error, "{} does not leave", tenant.name);
-                    false
-                }
-                Ok(()) => false,
-            }
-        });
-    }
 }

@@ -66,6 +66,24 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
     }
 }
 
+/// What was forked before anybody knew of it is in no table of processes, and behind the gate all the same.
+///
+/// Broken on purpose and seen red: listeners not counted among who is left.
+#[test]
+fn who_is_behind_a_tenants_gate_has_not_gone() {
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
+    let b = rig.join("b", Allocation::default());
+    let mut child = rig.launch(&b, "true");
+    rig.station().leave_when_gone(b);
+    // Two visits of who looks for those who have gone.
+    let visits = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
+    let _ = rustix::thread::nanosleep(&visits);
+    assert_eq!(rig.accounts(), [POOL, "pool/mount#1", "pool/b#2"]);
+    go(&mut child);
+    assert!(child.wait().unwrap().success());
+    rig.wait_until("the end of who has gone", || rig.accounts() == [POOL, "pool/mount#1"]);
+}
+
 /// It owes the scheduler a quarter of an hour, and nobody waits for it to pay.
 #[test]
 fn who_is_killed_at_its_gate_leaves_at_once() {

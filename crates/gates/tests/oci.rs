@@ -5,16 +5,16 @@ mod support;
 use plimsoll_core::{Span, Time};
 use plimsoll_gates::{Filter, OciSocket};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use support::agent::Agent;
-use support::{Plan, Rig, is_root, wait_until};
+use support::runtime::{Cgroups, Runtime};
+use support::{Plan, Rig, wait_until};
 
 const ACCOUNT: u32 = 7;
 const STATE: &str =
@@ -135,84 +135,22 @@ fn who_says_nothing_is_sent_away_and_keeps_nobody_out() {
     drop(silent);
 }
 
-/// A runtime, and how it is run here.
-struct Runtime {
-    name: &'static str,
-    state: tempfile::TempDir,
-    bundle: tempfile::TempDir,
-}
-
-impl Runtime {
-    fn new(name: &'static str) -> Option<Runtime> {
-        if !is_root() {
-            return None;
-        }
-        if Command::new(name).arg("--version").stdout(Stdio::null()).status().is_err() {
-            println!("not run: {name} is not installed");
-            return None;
-        }
-        Some(Runtime { name, state: tempfile::tempdir().unwrap(), bundle: tempfile::tempdir().unwrap() })
-    }
-
-    /// crun does not run beside a cgroup hierarchy of both versions; in a mount namespace of its own it sees one.
-    fn command(&self) -> Command {
-        let mut command = if self.name == "crun" && Path::new("/sys/fs/cgroup/unified/cgroup.controllers").exists() {
-            let mut command = Command::new("unshare");
-            command.args(["-m", "sh", "-c", "umount /sys/fs/cgroup/unified; exec \"$@\"", "sh", "crun"]);
-            command.arg("--cgroup-manager=disabled");
-            command
-        } else {
-            Command::new(self.name)
-        };
-        command.arg("--root").arg(self.state.path());
-        command
-    }
-
-    /// Writes the bundle of a container that runs `arguments` behind `profile`, and sees the folders of the tests as
-    /// they are.
-    fn describe(&self, arguments: &[String], profile: Value) {
-        std::fs::create_dir_all(self.bundle.path().join("rootfs")).unwrap();
-        let shared = env!("CARGO_TARGET_TMPDIR");
-        let namespaces = ["pid", "ipc", "uts", "mount", "network"].map(|kind| json!({ "type": kind }));
-        let configuration = json!({
-            "ociVersion": "1.0.2",
-            "process": {
-                "terminal": false, "user": { "uid": 0, "gid": 0 }, "args": arguments, "cwd": "/",
-                "env": ["PATH=/bin"], "noNewPrivileges": true,
-            },
-            "root": { "path": "rootfs" },
-            "mounts": [
-                { "destination": "/proc", "type": "proc", "source": "proc" },
-                { "destination": "/dev", "type": "tmpfs", "source": "tmpfs" },
-                { "destination": shared, "type": "bind", "source": shared, "options": ["rbind", "rw"] },
-            ],
-            "linux": { "namespaces": namespaces, "seccomp": profile },
-        });
-        std::fs::write(self.bundle.path().join("config.json"), configuration.to_string()).unwrap();
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = self.command().args(["delete", "--force", "gated"]).status();
-    }
-}
-
 fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
     let Some(runtime) = runtime else { return };
     let rig = Rig::new();
     let agent = Agent::start(&rig);
-    let mut plan = Plan::of(runtime.command(), rig.disk.path(), "fsync", 2);
+    let pid_file = runtime.bundle.path().join("pid");
+    let mut plan = Plan::of(runtime.run(&pid_file), rig.disk.path(), "fsync", 2);
     // The tenant's arguments become the container's; the runtime gets its own.
     let arguments: Vec<_> = plan.command.get_args().map(|argument| argument.to_str().unwrap().to_owned()).collect();
-    let program = support::compile(&format!("tenant-{}", runtime.name), &["-static", "-pthread"]);
+    let program = support::compile(&format!("tenant-{}", runtime.program), &["-static", "-pthread"]);
     let program = program.to_str().unwrap().to_owned();
     let tenant: Vec<_> = std::iter::once(program).chain(arguments[arguments.len() - 4..].to_vec()).collect();
     let socket = rig.run.path().join(support::agent::SOCKET_NAME);
-    runtime.describe(&tenant, Filter::default().oci_profile(&socket, &ACCOUNT.to_string()));
-    let pid_file = runtime.bundle.path().join("pid");
-    plan.command = runtime.command();
-    plan.command.arg("run").arg("--pid-file").arg(&pid_file).arg("--bundle").arg(runtime.bundle.path()).arg("gated");
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    runtime.describe(&tenant, &[shared], &Filter::default().oci_profile(&socket, &ACCOUNT.to_string()));
+    plan.command = runtime.run(&pid_file);
+    plan.command.process_group(0);
     let mut tenant = plan.start(&plimsoll_gates::Launch::new());
     wait_until("the container runs", || {
         assert_eq!(tenant.child.try_wait().unwrap(), None, "the runtime has ended");
@@ -234,10 +172,10 @@ fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
 
 #[test]
 fn a_container_of_runc_is_gated_and_outlives_the_agent() {
-    a_container_is_gated_and_outlives_the_agent(Runtime::new("runc"));
+    a_container_is_gated_and_outlives_the_agent(Runtime::new("runc", Cgroups::Version1));
 }
 
 #[test]
 fn a_container_of_crun_is_gated_and_outlives_the_agent() {
-    a_container_is_gated_and_outlives_the_agent(Runtime::new("crun"));
+    a_container_is_gated_and_outlives_the_agent(Runtime::new("crun", Cgroups::None));
 }

@@ -124,10 +124,10 @@ impl AccountsOf<'_> {
     }
 
     /// Makes all in the cgroup with directory `path` and below part of `account`: version 2, or any hierarchy of
-    /// version 1.
+    /// version 1 that has controllers.
     ///
     /// # Errors
-    /// [`TagsError::Nobody`] if that is not the directory of a cgroup, [`TagsError::NotOpen`] if there is no such account.
+    /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such account.
     pub fn register_cgroup(&mut self, account: AccountId, path: &Path) -> Result<(), TagsError> {
         let key = Group::of(path)?.bytes();
         let is_new = self.kernel.lookup(Table::Cgroups, &key)?.is_none();

@@ -44,6 +44,7 @@ pub use coverage::Coverage;
 pub use device::FileSystem;
 pub use error::TagsError;
 pub use event::Event;
+pub use group::cgroups_of;
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
 

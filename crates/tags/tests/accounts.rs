@@ -205,6 +205,11 @@ fn wrong_registrations_are_refused_by_name() {
     assert_eq!(text(accounts.register_thread(open[0], u32::MAX)), "thread 4294967295 does not exist");
     let folder = Path::new("/proc/self");
     assert_eq!(text(accounts.register_cgroup(open[0], folder)), "cgroup /proc/self does not exist");
+    let named = Path::new("/sys/fs/cgroup/systemd");
+    if named.join("cgroup.procs").exists() {
+        let refusal = text(accounts.register_cgroup(open[0], named));
+        assert_eq!(refusal, "controller of cgroup /sys/fs/cgroup/systemd does not exist");
+    }
     let account = open[0];
     accounts.close(account).unwrap();
     let process = std::process::id();

@@ -170,12 +170,17 @@ impl Rig {
         self.station().join(POOL, name, allocation).unwrap()
     }
 
-    /// Starts a shell command as a tenant, behind its gates; it waits to be [let go](go).
-    pub fn start(&self, tenant: &Tenant, script: &str) -> Child {
+    /// Starts a shell command behind a tenant's gates, and says of nobody that it is the tenant's.
+    pub fn launch(&self, tenant: &Tenant, script: &str) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("read go && {script}")]).stdin(Stdio::piped());
         self.station().entrance(tenant).launch(Filter::default()).unwrap().prepare(&mut command).unwrap();
-        let child = command.spawn().unwrap();
+        command.spawn().unwrap()
+    }
+
+    /// Starts a shell command as a tenant, behind its gates; it waits to be [let go](go).
+    pub fn start(&self, tenant: &Tenant, script: &str) -> Child {
+        let child = self.launch(tenant, script);
         self.station().enroll(tenant, Who::Process(child.id())).unwrap();
         child
     }
@@ -187,6 +192,12 @@ impl Rig {
     /// The paths of all accounts but the device's.
     pub fn accounts(&self) -> Vec<String> {
         self.engine.status().unwrap().accounts.into_iter().skip(1).map(|account| account.path).collect()
+    }
+
+    /// The path of the session of whoever joined as `name`.
+    pub fn session(&self, name: &str) -> String {
+        let path = format!("{POOL}/{name}#");
+        self.accounts().into_iter().find(|account| account.starts_with(&path)).unwrap()
     }
 
     /// Bytes that were moved on behalf of whoever joined as `name`.

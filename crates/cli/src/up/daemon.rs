@@ -205,6 +205,10 @@ impl Daemon {
             }
             None => format!("volume {}: block device {device}", section.name),
         });
+        if let Some(station) = stations.last().filter(|_| mount.takes_tenants) {
+            let listeners = station.listeners();
+            self.served.push(format!("volume {}: tenants join, containers at {}", section.name, listeners.display()));
+        }
         Ok(ServedDisk { volume: section.name.clone(), block_device })
     }
 

@@ -88,6 +88,13 @@ impl Tenants {
     }
 }
 
+impl StationedVolume {
+    /// Where containers hand over their listeners.
+    pub(super) fn listeners(&self) -> PathBuf {
+        self.station.listeners()
+    }
+}
+
 /// Makes the block device of a volume, puts a station above it, and mounts it.
 ///
 /// # Errors

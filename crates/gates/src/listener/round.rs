@@ -7,7 +7,7 @@
 use super::{HeldCall, Listener, Received, Resumed};
 use crate::error::GateError;
 use crate::keeper::{Guarded, Keeper, Keepers, Registration};
-use plimsoll_core::{CallDecision, CallId, Span, Time};
+use plimsoll_core::{AccountId, CallDecision, CallId, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -123,6 +123,11 @@ impl Listeners {
     /// The same, for changing.
     pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.members.get_mut(&id).map(|member| &mut member.listener)
+    }
+
+    /// How many listeners of an account there are behind which somebody is left.
+    pub fn of(&self, account: AccountId) -> usize {
+        self.members.values().filter(|member| member.listener.account() == account).count()
     }
 
     /// Lets a held call go on.

@@ -6,6 +6,7 @@ use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{Filter, GateWords, Launch, Programs};
 pub mod agent;
+pub mod runtime;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

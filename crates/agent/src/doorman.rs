@@ -1,0 +1,196 @@
+//! The thread that hears who comes and sees who has gone, so that the engine's waits for neither.
+//!
+//! Who comes is a command of a tenant that has joined already, or a container, which joins by that. **A container** is
+//! known by its cgroup if it has one of its own, and by its first process; what is executed in it later belongs to it. It
+//! leaves when nobody is left behind its listeners.
+//!
+//! A runtime does not wait for an answer, and a listener that is closed would fail its container's calls for ever. So a
+//! container whose wishes are refused is let through: it is nobody's, its calls go on, and a line in the log says why.
+
+use crate::commands::{LevelsHandle, Who};
+use crate::error::AgentError;
+use crate::members::Members;
+use crate::metadata::{ContainerWish, Metadata};
+use crate::station::{Tenant, join, try_leave};
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_core::{AccountId, Span};
+use plimsoll_gates::oci::{Arrival, ContainerState};
+use plimsoll_gates::{KeeperStarter, Listener, OciSocket, Registration, SeccompState};
+use plimsoll_tags::{AccountsOf, cgroups_of};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often to look whether it is over.
+const LOOK: Span = Span::from_millis(100);
+/// How often, in looks, to look for tenants that have gone.
+const ROUNDS_PER_VISIT: u64 = 5;
+/// The status of a container in which something more is executed.
+const RUNNING: &str = "running";
+/// Ancestors of a process that are looked at: more than a container has on its way to its first process.
+const ANCESTORS_MAX: usize = 64;
+
+/// See the [module's text](self).
+pub(crate) struct Doorman {
+    pub(crate) socket: OciSocket,
+    pub(crate) starter: KeeperStarter,
+    pub(crate) engine: EngineHandle,
+    pub(crate) levels: LevelsHandle,
+    pub(crate) members: Members,
+    /// Where sessions of containers open that name no pool.
+    pub(crate) pool: String,
+    /// Containers that have joined, by name.
+    pub(crate) containers: BTreeMap<String, Tenant>,
+    /// Tenants that leave when nobody of them is left.
+    pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
+    pub(crate) is_over: Arc<AtomicBool>,
+}
+
+pub(crate) fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
+    tenants.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Doorman {
+    pub(crate) fn run(&mut self) {
+        let mut rounds = 0u64;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let mut polled: Vec<PollFd<'_>> =
+                self.socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
+            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+            // A round that ends early only makes the next one come early.
+            let _ = poll(&mut polled, Some(&look));
+            self.take_listeners();
+            rounds += 1;
+            if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
+                self.see_who_has_gone();
+            }
+        }
+    }
+
+    /// Takes what runtimes and launched commands hand over.
+    fn take_listeners(&mut self) {
+        let arrivals = match self.socket.accept(plimsoll_gates::clock::monotonic_now()) {
+            Ok(arrivals) => arrivals,
+            Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
+        };
+        for arrival in arrivals {
+            if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
+                tracing::warn!("a listener is refused: {error}");
+            }
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival) -> Result<(), String> {
+        let SeccompState { metadata, pid: process, state: container, .. } = arrival.state;
+        let account = match metadata.parse() {
+            Ok(Metadata::Joined(bit)) => match self.members.account(bit) {
+                Some(_) => AccountId(bit),
+                None => return Err(format!("{metadata:?} names no tenant that has joined")),
+            },
+            Ok(Metadata::Container(wish)) => self.welcome(process, &container, &wish),
+            Err(error) => no_tenant(&container, &error),
+        };
+        let listener = Listener::new(arrival.listener, account).map_err(|error| error.to_string())?;
+        let registration = Registration { account, name: container.id, process };
+        self.levels.listen(self.starter.guard(listener, registration)).map_err(|error| error.to_string())?;
+        arrival.answer.taken_over();
+        Ok(())
+    }
+
+    /// The account, among the causes, of whoever a container's calls belong to.
+    fn welcome(&mut self, process: u32, container: &ContainerState, wish: &ContainerWish) -> AccountId {
+        // Else it is a new one, whoever was called so before.
+        let is_executed_later = container.status == RUNNING;
+        let known =
+            self.containers.get(&container.id).filter(|tenant| is_executed_later && has_joined(&self.members, tenant));
+        let tenant = match known.cloned() {
+            Some(tenant) => tenant,
+            None => match self.open(container, wish) {
+                Ok(tenant) => tenant,
+                Err(error) => return no_tenant(container, &error),
+            },
+        };
+        if let Err(error) = self.enroll(&tenant, process) {
+            // Those whom it forked may have been found all the same.
+            tracing::warn!("container {}: its process {process} is no tenant's: {error}", shown(&container.id));
+        }
+        let account = AccountId(tenant.bit);
+        self.containers.insert(container.id.clone(), tenant);
+        account
+    }
+
+    fn open(&self, container: &ContainerState, wish: &ContainerWish) -> Result<Tenant, AgentError> {
+        let (pool, name) = (wish.pool.as_ref().unwrap_or(&self.pool), wish.session_name(&container.id));
+        let tenant = join(&self.engine, &self.levels, pool, &name, wish.allocation)?;
+        lock(&self.watched).push(tenant.clone());
+        tracing::info!("container {} joined as {name}", shown(&container.id));
+        Ok(tenant)
+    }
+
+    fn enroll(&self, tenant: &Tenant, process: u32) -> Result<(), AgentError> {
+        if let Some(cgroup) = own_cgroup(process) {
+            self.levels.enroll(tenant.account, Who::Cgroup(cgroup))?;
+        }
+        // crun does not know the number of what it executes later: the cgroup must do.
+        if process == 0 { Ok(()) } else { self.levels.enroll(tenant.account, Who::Process(process)) }
+    }
+
+    fn see_who_has_gone(&mut self) {
+        lock(&self.watched).retain(|tenant| {
+            let is_gone = match self.levels.population(tenant.account) {
+                // It has begun to leave.
+                Err(AgentError::Membership { .. }) => true,
+                population => matches!(population, Ok(0)),
+            };
+            if !is_gone {
+                return true;
+            }
+            match try_leave(&self.engine, &self.levels, tenant) {
+                Err(AgentError::Busy { .. }) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "{} does not leave", tenant.name);
+                    false
+                }
+                Ok(()) => false,
+            }
+        });
+        self.containers.retain(|_, tenant| has_joined(&self.members, tenant));
+    }
+}
+
+fn has_joined(members: &Members, tenant: &Tenant) -> bool {
+    members.account(tenant.bit) == Some(tenant.account)
+}
+
+/// Whose calls go on at once.
+fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> AccountId {
+    tracing::warn!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id));
+    AccountsOf::OTHERS
+}
+
+/// A name that somebody else chose, in a line of ours.
+fn shown(name: &str) -> String {
+    name.chars().take(128).flat_map(char::escape_debug).collect()
+}
+
+/// A cgroup in which nobody is but a process and what it has started: the one that a runtime makes for a container. A
+/// process that was put among others has none.
+fn own_cgroup(process: u32) -> Option<PathBuf> {
+    let is_its_own = |directory: &PathBuf| {
+        let members = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+        let mut members = members.lines().peekable();
+        members.peek().is_some() && members.all(|member| member.parse().is_ok_and(|member| descends(member, process)))
+    };
+    cgroups_of(process).into_iter().find(is_its_own)
+}
+
+/// Whether a process is `ancestor` or was started by it.
+fn descends(process: u32, ancestor: u32) -> bool {
+    let parent = |process: &u32| {
+        let status = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    std::iter::successors(Some(process), parent).take(ANCESTORS_MAX).any(|process| process == ancestor)
+}

@@ -3,8 +3,9 @@
 //! A **notified** call stops at its entry and is known in full: which thread, which call, which file. It enters the
 //! scheduler, and goes on when the scheduler admits or releases it. A **word** is one bit for all writes of an account,
 //! open or closed: processes look at it and tell nobody. So the scheduler is asked for them: whenever an account was seen
-//! to write, *would one more write be admitted?* If not, the word closes, and the call that asked stands in the scheduler
-//! until it is released; that opens the word.
+//! to write, *would one more write be admitted?* If so, that call is under way until the next question or until the account
+//! writes no more: who writes through an open word is in a call, and contends with others like anybody who is. If not, the
+//! word closes, and the call that asked stands in the scheduler until it is released; that opens the word.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let it.
 //! That is charged when its pages become dirty, and it waits the longer for the next time.
@@ -52,6 +53,8 @@ pub struct Calls {
     waiting: BTreeMap<ThreadId, CallId>,
     /// Accounts whose word is closed, by the call that asked.
     closed: BTreeMap<AccountId, CallId>,
+    /// Accounts that write through an open word: the call that asked, and when they were last seen to write.
+    writing: BTreeMap<AccountId, (Call, Time)>,
     calls_so_far: u64,
     released: Vec<CallId>,
 }
@@ -107,12 +110,15 @@ impl Calls {
         if self.closed.contains_key(&account) {
             return false;
         }
+        if let Some((before, _)) = self.writing.remove(&account) {
+            scheduler.call_returned(now, &before);
+        }
         let (id, kind) = (self.next_id(), CallKind::Write);
         let length = ASKED_BYTES;
         let call = Call { id, account, thread: NO_THREAD, kind, file, offset: 0, length, entered: now };
         match scheduler.call_entered(now, &call) {
             CallDecision::Admit => {
-                scheduler.call_returned(now, &call);
+                self.writing.insert(account, (call, now));
                 false
             }
             CallDecision::Hold => {
@@ -136,8 +142,8 @@ impl Calls {
                 }
                 Some(Held::Word(call)) => {
                     self.closed.remove(&call.account);
-                    scheduler.call_returned(now, &call);
                     actions.push(Action::Open(call.account));
+                    self.writing.insert(call.account, (call, now));
                 }
                 Some(Held::Abandoned(call)) => scheduler.call_returned(now, &call),
                 // Whoever was held by a scheduler before this one has gone on already.
@@ -145,6 +151,20 @@ impl Calls {
             }
         }
         self.released = released;
+    }
+
+    /// Accounts that were last seen to write before `since` write no more.
+    pub fn silent_since(&mut self, now: Time, scheduler: &mut dyn Scheduler, since: Time) {
+        let silent: Vec<AccountId> =
+            self.writing.iter().filter(|(_, (_, last))| *last < since).map(|(&account, _)| account).collect();
+        silent.into_iter().for_each(|account| self.writes_no_more(now, scheduler, account));
+    }
+
+    /// The account does not write through its word any more.
+    pub fn writes_no_more(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) {
+        if let Some((call, _)) = self.writing.remove(&account) {
+            scheduler.call_returned(now, &call);
+        }
     }
 
     /// Another scheduler is in charge, which knows of nobody: everybody goes on.
@@ -159,6 +179,7 @@ impl Calls {
         self.inside.clear();
         self.waiting.clear();
         self.closed.clear();
+        self.writing.clear();
     }
 
     /// The threads that are inside a call.
@@ -171,7 +192,7 @@ impl Calls {
         let held = self.held.values().any(|held| match held {
             Held::Notified(call) | Held::Abandoned(call) | Held::Word(call) => call.account == account,
         });
-        held || self.inside.values().any(|call| call.account == account)
+        held || self.writing.contains_key(&account) || self.inside.values().any(|call| call.account == account)
     }
 
     /// Threads and accounts that wait.

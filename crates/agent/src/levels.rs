@@ -289,6 +289,7 @@ impl Levels {
         if let Err(error) = self.parts.tags.accounts().recycle() {
             tracing::warn!(%error, "numbers of accounts that have ended are not used again");
         }
+        self.calls.silent_since(now, scheduler, now.saturating_sub(HOUSEKEEPING));
         // Whose return was not seen.
         let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
         let dead: Vec<ThreadId> = self.calls.threads_inside().filter(|thread| !lives(thread)).collect();
@@ -307,17 +308,17 @@ impl Levels {
     }
 
     /// Something wants to be heard: commands at once, listeners in this turn.
-    fn wake_up(&mut self) {
+    fn wake_up(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
         let mut woken =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 16];
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // What is not taken out now is there the next time.
         let _ = epoll::wait(&self.poll, &mut woken, Some(&at_once));
         self.must_hear = true;
-        self.obey();
+        self.obey(now, scheduler);
     }
 
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
         self.commands.clear();
         while let Some(command) = self.commands.next() {
             match command {
@@ -330,7 +331,7 @@ impl Levels {
                     let _ = answer.send(());
                 }
                 Command::Population { account, answer } => drop(answer.send(self.population(account))),
-                Command::Leave { account, answer } => drop(answer.send(self.leave(account))),
+                Command::Leave { account, answer } => drop(answer.send(self.leave(now, scheduler, account))),
                 Command::Mounted { files } => self.parts.files = Some(files),
             }
         }
@@ -363,12 +364,13 @@ impl Levels {
         Ok(self.parts.tags.accounts().registered(AccountId(bit))? + self.parts.listeners.of(AccountId(bit)))
     }
 
-    fn leave(&mut self, account: AccountId) -> Result<(), AgentError> {
+    fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {
         if let Some(bit) = self.members.bit(account) {
             self.members.set(bit, None);
             self.parts.words.open(AccountId(bit), GateClass::Write);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }
+        self.calls.writes_no_more(now, scheduler, account);
         let is_busy = self.calls.is_busy(account) || self.observed.is_busy(account);
         if is_busy { Err(AgentError::Busy { account }) } else { Ok(()) }
     }
@@ -402,7 +404,7 @@ impl UpperLevels for Levels {
 
     fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time> {
         if is_ready {
-            self.wake_up();
+            self.wake_up(now, scheduler);
         }
         if !std::mem::replace(&mut self.is_introduced, true) {
             scheduler.dirty_memory_limited(now, self.parts.dirty_bytes_max);

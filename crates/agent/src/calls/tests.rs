@@ -1,5 +1,6 @@
 //! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
-//! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words.
+//! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words; who
+//! writes through an open word is in no call.
 
 use super::*;
 use plimsoll_core::{BlockRequest, Dispatch};
@@ -54,6 +55,8 @@ enum Step {
     Return(u32),
     Die(u32),
     Write(u32),
+    WriteNoMore(u32),
+    Silence,
     Refuse(u32),
     Allow(u32),
     Switch,
@@ -65,6 +68,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..=THREADS).prop_map(Step::Return),
         1 => (1..=THREADS).prop_map(Step::Die),
         3 => (0..ACCOUNTS).prop_map(Step::Write),
+        1 => (0..ACCOUNTS).prop_map(Step::WriteNoMore),
+        1 => Just(Step::Silence),
         2 => (0..ACCOUNTS).prop_map(Step::Refuse),
         2 => (0..ACCOUNTS).prop_map(Step::Allow),
         1 => Just(Step::Switch),
@@ -78,6 +83,8 @@ struct World {
     /// At the gate: the call, whose, in the order in which they came.
     at_gate: BTreeMap<ThreadId, (CallId, AccountId)>,
     closed: BTreeSet<AccountId>,
+    /// Through open words.
+    writing: BTreeSet<AccountId>,
 }
 
 fn call(id: CallId, thread: u32, account: u32) -> Call {
@@ -114,7 +121,23 @@ fn take(step: Step, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut Worl
         Step::Write(account) => {
             let closes = calls.wrote(now, keeper, AccountId(account), FileId(1));
             let is_refused = keeper.refused.contains(&AccountId(account));
+            let is_closed = world.closed.contains(&AccountId(account));
             assert_eq!(closes, is_refused && world.closed.insert(AccountId(account)));
+            if closes {
+                world.writing.remove(&AccountId(account));
+            } else if !is_closed {
+                world.writing.insert(AccountId(account));
+            }
+        }
+        Step::WriteNoMore(account) => {
+            calls.writes_no_more(now, keeper, AccountId(account));
+            world.writing.remove(&AccountId(account));
+        }
+        Step::Silence => {
+            calls.silent_since(now, keeper, now);
+            assert_eq!(calls.writing.len(), world.writing.len(), "they wrote at this very moment");
+            calls.silent_since(now, keeper, Time::from_nanos(1));
+            world.writing.clear();
         }
         Step::Refuse(account) => drop(keeper.refused.insert(AccountId(account))),
         Step::Allow(account) => {
@@ -147,11 +170,19 @@ fn release(calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
     }
     let (open, closed): (BTreeSet<_>, BTreeSet<_>) = world.closed.iter().copied().partition(goes);
     world.closed = closed;
+    world.writing.extend(open.iter().copied());
     expected.extend(open.into_iter().map(|account| format!("{:?}", Action::Open(account))));
     assert_eq!(actions.iter().map(|action| format!("{action:?}")).collect::<BTreeSet<_>>(), expected);
     assert_eq!(actions.len(), expected.len(), "nobody is let go twice");
-    let inside: BTreeSet<_> = keeper.inside.values().map(|call| call.thread).collect();
+    let (words, threads): (Vec<&Call>, Vec<&Call>) = keeper.inside.values().partition(|call| call.thread == NO_THREAD);
+    let inside: BTreeSet<_> = threads.iter().map(|call| call.thread).collect();
     assert_eq!(inside, world.inside, "the scheduler has inside who is inside");
+    let writing: BTreeSet<_> = words.iter().map(|call| call.account).collect();
+    assert_eq!(
+        (writing, words.len()),
+        (world.writing.clone(), world.writing.len()),
+        "and who writes through a word, once"
+    );
     assert_eq!(calls.waiting(), world.at_gate.len() + world.closed.len());
     for account in (0..ACCOUNTS).map(AccountId) {
         let has_calls = keeper.held.iter().chain(keeper.inside.values()).any(|call| call.account == account);

@@ -28,7 +28,7 @@ use plimsoll_core::{
 };
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, ListenerId, Listeners};
-use plimsoll_tags::{Event, Tags};
+use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -206,6 +206,10 @@ impl Levels {
             Ok(turn) => {
                 for (listener, registration) in turn.returned {
                     tracing::info!("{}: its listener is back from an agent before this one", registration.name);
+                    // Its number is somebody else's by now.
+                    if let Some(listener) = self.parts.listeners.get_mut(listener) {
+                        listener.assign(AccountsOf::OTHERS);
+                    }
                     self.watch(listener);
                 }
                 turn.notifications >= NOTIFICATIONS_MAX
@@ -376,12 +380,13 @@ impl Levels {
     }
 }
 
-/// The file that a notified call works on, by its inode; `None` if it is not on our device.
+/// The file that a notified call works on, by its inode; `None` if it is not on our device. Where a path leads is not known:
+/// unless it starts from a directory of ours, the device stands for it.
 fn file_of(held: &HeldCall, device: (u32, u32)) -> Option<FileId> {
     match held.file {
         Some(file) if file.device == device => Some(FileId(file.inode)),
-        Some(_) => None,
-        None => Some(FileId::DEVICE),
+        Some(_) if !held.is_by_path => None,
+        _ => Some(FileId::DEVICE),
     }
 }
 

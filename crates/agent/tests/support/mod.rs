@@ -24,6 +24,7 @@ pub struct Rig {
     station: Option<Station>,
     attachment: Attachment,
     pub engine: EngineHandle,
+    config: StationConfig,
     directory: TempDir,
     run_directory: TempDir,
 }
@@ -117,10 +118,10 @@ impl Rig {
             filter: Filter::default(),
             dirty_bytes_max: DIRTY_BYTES_MAX,
         };
-        let station = Station::open(&engine, config)?;
+        let station = Station::open(&engine, config.clone())?;
         attachment.mount().unwrap();
         station.mounted(&target)?;
-        Ok(Rig { station: Some(station), attachment, engine, directory, run_directory })
+        Ok(Rig { station: Some(station), attachment, engine, config, directory, run_directory })
     }
 
     pub fn station(&self) -> &Station {
@@ -129,6 +130,13 @@ impl Rig {
 
     pub fn close_station(&mut self) {
         self.station = None;
+    }
+
+    /// As an agent that is started again: the run directory is the same.
+    pub fn open_station(&mut self) {
+        let station = Station::open(&self.engine, self.config.clone()).unwrap();
+        station.mounted(&self.path("")).unwrap();
+        self.station = Some(station);
     }
 
     /// Keepers that are started from now on wait before they begin.

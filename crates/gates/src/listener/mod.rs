@@ -18,6 +18,7 @@ pub use round::{ListenerId, Listeners, Turn};
 
 use crate::class::GateClass;
 use crate::error::GateError;
+use crate::filter::table::Place;
 use crate::kernel;
 use ledger::Ledger;
 use plimsoll_core::{AccountId, Call, CallId, FileId, ThreadId, Time};
@@ -39,6 +40,8 @@ pub struct HeldCall {
     pub class: GateClass,
     /// The file, or for a path the directory that it starts from; `None` if it cannot be seen.
     pub file: Option<FileKey>,
+    /// The call names a path, which may lead anywhere.
+    pub is_by_path: bool,
 }
 
 /// What a look at a listener brought.
@@ -98,6 +101,11 @@ impl Listener {
     /// Who pays for its calls.
     pub fn account(&self) -> AccountId {
         self.account
+    }
+
+    /// Has somebody else pay for the calls that are received from now on.
+    pub fn assign(&mut self, account: AccountId) {
+        self.account = account;
     }
 
     /// How many calls are held.
@@ -170,7 +178,8 @@ impl Listener {
             length: findings.length,
             entered: now,
         };
-        Ok(Received::Call(HeldCall { call, class: findings.call.class, file: findings.file }))
+        let is_by_path = matches!(findings.call.place, Place::Path(_));
+        Ok(Received::Call(HeldCall { call, class: findings.call.class, file: findings.file, is_by_path }))
     }
 
     /// Lets a call that was received go on.

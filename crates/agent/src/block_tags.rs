@@ -6,7 +6,7 @@
 
 use crate::members::Members;
 use plimsoll_brick::engine::{BlockTag, BlockTags};
-use plimsoll_core::{FileId, Operation};
+use plimsoll_core::{Class, FileId, Operation};
 use plimsoll_tags::{BLOCK_BYTES, TagTable};
 
 /// The tags of one volume that is the disk of a mounted file system.
@@ -22,17 +22,22 @@ impl VolumeTags {
     }
 }
 
+/// The file that a block belongs to, by what its tag says: that of an inode, or the device for metadata in its place.
+pub fn file_of_block(class: Class, inode: u64) -> Option<FileId> {
+    let is_metadata = inode == 0 && class.number() != 0;
+    if inode != 0 { Some(FileId(inode)) } else { is_metadata.then_some(FileId::DEVICE) }
+}
+
 impl BlockTags for VolumeTags {
     fn tag(&self, operation: Operation, offset: u64) -> BlockTag {
         let tag = self.table.tag(offset / BLOCK_BYTES);
         if tag.is_write != operation.is_write() {
             return BlockTag::default();
         }
-        let is_metadata = tag.inode == 0 && tag.class.number() != 0;
         BlockTag {
             causes: self.members.causes(tag.causes_mask),
             class: tag.class,
-            file: if tag.inode != 0 { Some(FileId(tag.inode)) } else { is_metadata.then_some(FileId::DEVICE) },
+            file: file_of_block(tag.class, tag.inode),
             is_sync: tag.is_sync,
         }
     }

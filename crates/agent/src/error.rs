@@ -5,6 +5,7 @@ use plimsoll_core::AccountId;
 use plimsoll_gates::GateError;
 use plimsoll_tags::TagsError;
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why the levels above a disk cannot do what they were asked to.
@@ -34,6 +35,14 @@ pub enum AgentError {
         account: AccountId,
         /// Whether it has joined.
         has_joined: bool,
+    },
+    /// What should be a mounted disk is none.
+    #[error("{}: {problem}", path.display())]
+    Mount {
+        /// What was named.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Causes cannot be told.
     #[error(transparent)]

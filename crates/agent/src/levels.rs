@@ -3,25 +3,29 @@
 //! ```text
 //!   gates   notifications -> Calls -> scheduler.call_entered     words <- close, open
 //!   pages   tags' events  -> scheduler.pages_dirtied, pages_freed       writeback <- wishes
-//!   blocks  tags' events  -> ObservedRequests, where the disk is not ours
+//!   blocks  tags' events  -> Below::issued, completed: only where the disk is not ours
 //! ```
 //!
-//! One thread owns all of it and takes it in turns, an engine's thread ([`UpperLevels`]) or the agent's own. In a turn:
-//! first what others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that
-//! came to the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it
-//! is asked about the next call of whoever dirtied it.
+//! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first what
+//! others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that came to
+//! the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it is asked
+//! about the next call of whoever dirtied it.
+//!
+//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so nothing
+//! can be held back there: writes wait at their calls as always, and who has *read* what the scheduler would have kept back
+//! finds the word of its reads closed until the scheduler lets that go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
 //! there are some, and only the first one after a silence wakes us.
 
+use crate::block_tags::file_of_block;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::members::Members;
-use crate::observed::ObservedRequests;
 use crate::writeback::Writeback;
-use plimsoll_brick::engine::UpperLevels;
+use plimsoll_brick::engine::{Below, UpperLevels, session_of};
 use plimsoll_core::{
     AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
     ThreadId, Time, Wish,
@@ -30,7 +34,7 @@ use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -57,8 +61,9 @@ pub struct Parts {
     pub device: (u32, u32),
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
-    /// Whether requests are only seen; else an engine hands them to the scheduler.
-    pub observes_requests: bool,
+    /// Of a disk that is not ours: the session that the requests of all who have not joined are charged to. `None` where
+    /// the requests are the engine's own.
+    pub others: Option<AccountId>,
 }
 
 /// Gates, pages and, where they are only seen, requests: see the [module's text](self).
@@ -70,7 +75,8 @@ pub struct Levels {
     calls: Calls,
     /// Calls that came from a listener, by their number in the scheduler.
     notified: BTreeMap<CallId, (ListenerId, CallId)>,
-    observed: ObservedRequests,
+    /// Accounts whose reads wait, having had too much.
+    readers_held: BTreeSet<AccountId>,
     poll: OwnedFd,
     /// A listener may have something to say.
     must_hear: bool,
@@ -107,7 +113,7 @@ impl Levels {
             writeback: Writeback::start().map_err(system("start a thread"))?,
             calls: Calls::default(),
             notified: BTreeMap::new(),
-            observed: ObservedRequests::default(),
+            readers_held: BTreeSet::new(),
             poll,
             must_hear: true,
             is_introduced: false,
@@ -128,7 +134,7 @@ impl Levels {
     }
 
     /// Fetches what happened, and again as soon as something more can be worth it.
-    fn fetch(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
+    fn fetch(&mut self, now: Time, below: &mut Below<'_>) {
         let mut events = std::mem::take(&mut self.events);
         self.parts.tags.events(|event| events.push(event));
         self.fetch_at = if events.is_empty() { Time::MAX } else { now + FETCH_BUSY };
@@ -138,42 +144,49 @@ impl Levels {
             self.parts.tags.events(|event| events.push(event));
         }
         for event in events.drain(..) {
-            self.happened(now, scheduler, event);
+            self.happened(now, below, event);
         }
         self.events = events;
     }
 
-    fn happened(&mut self, now: Time, scheduler: &mut dyn Scheduler, event: Event) {
+    fn happened(&mut self, now: Time, below: &mut Below<'_>, event: Event) {
         match event {
             Event::Dirtied { inode, first_page, pages, causes, previous, .. } => {
                 let event = self.page_event(inode, first_page, pages, causes, previous);
                 for account in event.causes.iter() {
                     self.wrote.insert(account, event.file);
                 }
-                scheduler.pages_dirtied(now, &event);
+                below.scheduler().pages_dirtied(now, &event);
             }
             Event::Freed { inode, first_page, pages, causes, .. } => {
                 let event = self.page_event(inode, first_page, pages, causes, 0);
-                scheduler.pages_freed(now, &event);
+                below.scheduler().pages_freed(now, &event);
             }
-            Event::Issued { id, sector, bytes, operation, causes, class, is_sync, .. }
-                if self.parts.observes_requests =>
-            {
-                let Some(operation) = operation_of(operation) else { return };
-                let causes = self.members.causes(causes);
-                let session = causes.iter().next().unwrap_or(AccountId::ROOT);
-                let offset = sector * SECTOR_BYTES;
-                let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, now);
-                (request.causes, request.class) = (causes, class);
-                request.is_sync |= is_sync;
-                self.observed.issued(now, scheduler, id, request);
-            }
-            Event::Completed { id, status, .. } if self.parts.observes_requests => {
-                self.observed.completed(now, scheduler, id, status == 0);
-            }
-            Event::Issued { .. } | Event::Completed { .. } => {}
-            Event::Returned { thread, .. } => self.calls.returned(now, scheduler, ThreadId(thread)),
+            Event::Issued { .. } => self.issued(below, event),
+            Event::Completed { time_ns, id, status, .. } => below.completed(id, below.time_of(time_ns), status == 0),
+            Event::Returned { thread, .. } => self.calls.returned(now, below.scheduler(), ThreadId(thread)),
         }
+    }
+
+    /// A request went to the disk: the scheduler hears of it, unless it is the engine's own.
+    fn issued(&mut self, below: &mut Below<'_>, event: Event) {
+        let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct } = event
+        else {
+            return;
+        };
+        let Some(operation) = operation_of(operation) else { return };
+        let causes = self.members.causes(causes);
+        if is_direct && operation == Operation::Write {
+            // It dirties no page that would tell.
+            self.wrote.extend(causes.iter().map(|account| (account, FileId(inode))));
+        }
+        let Some(others) = self.parts.others else { return };
+        let session = session_of(&causes, others);
+        let (offset, arrived) = (sector * SECTOR_BYTES, below.time_of(time_ns));
+        let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, arrived);
+        (request.causes, request.class, request.file) = (causes, class, file_of_block(class, inode));
+        request.is_sync |= is_sync;
+        below.issued(id, request);
     }
 
     fn page_event(&self, inode: u64, first_page: u64, pages: u32, causes: u64, previous: u64) -> PageEvent {
@@ -246,6 +259,24 @@ impl Levels {
         self.actions = actions;
     }
 
+    /// Closes the words of those who have read too early, and opens those of whoever has paid.
+    fn mind_readers(&mut self, below: &mut Below<'_>) {
+        let early: BTreeSet<AccountId> = below.early_readers().collect();
+        let Levels { parts, members, readers_held, .. } = self;
+        for (account, is_held) in early
+            .difference(readers_held)
+            .map(|&account| (account, true))
+            .chain(readers_held.difference(&early).map(|&account| (account, false)))
+        {
+            match members.bit(account).map(AccountId) {
+                Some(bit) if is_held => parts.words.close(bit, GateClass::Read),
+                Some(bit) => parts.words.open(bit, GateClass::Read),
+                None => {}
+            }
+        }
+        *readers_held = early;
+    }
+
     fn act(&mut self, actions: &mut Vec<Action>) {
         for action in actions.drain(..) {
             match action {
@@ -282,22 +313,22 @@ impl Levels {
         wake_at
     }
 
-    fn keep_house(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
+    fn keep_house(&mut self, now: Time, below: &mut Below<'_>) {
         self.housekeeping_at = now + HOUSEKEEPING;
         // Keepers that ended are found, and those of an earlier agent come back.
         self.must_hear = true;
         if let Some(files) = &mut self.parts.files {
             files.close_old(now);
         }
-        self.observed.give_up_lost(now, scheduler);
+        below.give_up_lost();
         if let Err(error) = self.parts.tags.accounts().recycle() {
             tracing::warn!(%error, "numbers of accounts that have ended are not used again");
         }
-        self.calls.silent_since(now, scheduler, now.saturating_sub(HOUSEKEEPING));
+        self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
         // Whose return was not seen.
         let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
         let dead: Vec<ThreadId> = self.calls.threads_inside().filter(|thread| !lives(thread)).collect();
-        dead.into_iter().for_each(|thread| self.calls.returned(now, scheduler, thread));
+        dead.into_iter().for_each(|thread| self.calls.returned(now, below.scheduler(), thread));
         // Whoever was killed at a gate leaves its call behind.
         let gone: Vec<CallId> =
             self.notified.iter().filter(|(_, place)| !self.is_waiting(place)).map(|(&id, _)| id).collect();
@@ -372,11 +403,11 @@ impl Levels {
         if let Some(bit) = self.members.bit(account) {
             self.members.set(bit, None);
             self.parts.words.open(AccountId(bit), GateClass::Write);
+            self.parts.words.open(AccountId(bit), GateClass::Read);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }
         self.calls.writes_no_more(now, scheduler, account);
-        let is_busy = self.calls.is_busy(account) || self.observed.is_busy(account);
-        if is_busy { Err(AgentError::Busy { account }) } else { Ok(()) }
+        if self.calls.is_busy(account) { Err(AgentError::Busy { account }) } else { Ok(()) }
     }
 }
 
@@ -407,28 +438,30 @@ impl UpperLevels for Levels {
         self.poll.as_fd()
     }
 
-    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time> {
+    fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time> {
         if is_ready {
-            self.wake_up(now, scheduler);
+            self.wake_up(now, below.scheduler());
         }
         if !std::mem::replace(&mut self.is_introduced, true) {
-            scheduler.dirty_memory_limited(now, self.parts.dirty_bytes_max);
+            below.scheduler().dirty_memory_limited(now, self.parts.dirty_bytes_max);
         }
         if now >= self.renew_at {
             self.parts.words.renew();
             self.renew_at = now + RENEWAL;
         }
-        self.fetch(now, scheduler);
+        self.fetch(now, below);
         if self.must_hear {
-            self.must_hear = self.hear(now, scheduler);
+            self.must_hear = self.hear(now, below.scheduler());
         }
-        self.decide(now, scheduler);
+        self.decide(now, below.scheduler());
         if now >= self.housekeeping_at {
-            self.keep_house(now, scheduler);
+            self.keep_house(now, below);
         }
-        let observed_at = if self.parts.observes_requests { self.observed.pump(now, scheduler) } else { None };
-        let wake_at = self.grant(now, scheduler);
-        let next = [Some(self.fetch_at), Some(self.renew_at), observed_at, wake_at, self.must_hear.then_some(now)];
+        if self.parts.others.is_some() {
+            self.mind_readers(below);
+        }
+        let wake_at = self.grant(now, below.scheduler());
+        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.must_hear.then_some(now)];
         next.into_iter().flatten().min()
     }
 
@@ -436,7 +469,6 @@ impl UpperLevels for Levels {
         let mut actions = Vec::new();
         self.calls.all_go_on(&mut actions);
         self.act(&mut actions);
-        self.observed.forget();
         self.is_introduced = false;
     }
 }

@@ -8,8 +8,8 @@
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | [`members`] | who the bits of a cause mask are |
 //! | [`metadata`] | what a container asks for |
-//! | [`observed`] | the block level of a disk that is not ours: requests are seen, not ordered |
-//! | [`station`] | a volume's mount with everything above it |
+//! | [`mounts`] | which disk a mounted file system is on |
+//! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | [`writeback`] | starting writeback of a file in slices |
 
 pub mod block_tags;
@@ -21,10 +21,11 @@ pub mod files;
 pub mod levels;
 pub mod members;
 pub mod metadata;
-pub mod observed;
+pub mod mounts;
 pub mod station;
 pub mod writeback;
 
 pub use commands::{Joined, LevelsHandle, Who};
 pub use error::AgentError;
-pub use station::{Entrance, Station, StationConfig, Tenant};
+pub use plimsoll_tags::{Coverage, TagsError};
+pub use station::{Disk, Entrance, Station, StationConfig, Tenant};

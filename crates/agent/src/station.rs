@@ -1,4 +1,4 @@
-//! A volume's mount with everything above it: causes, gates and accounts for tenants.
+//! A mounted file system with everything above its disk: causes, gates and accounts for tenants.
 //!
 //! ```text
 //!   make_device --> Station::open --> mount --> Station::mounted        tenants: join, enroll, launch, leave
@@ -8,6 +8,10 @@
 //! The tags must be there before the first block of the file system is read, so a station opens between the two halves
 //! of [`Attachment::build`](plimsoll_brick::attach::Attachment::build). From then on the engine asks it about every block, and takes its
 //! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
+//!
+//! **A disk that is not ours** is mounted already, and has an engine without volumes ([`Disk::Observed`]): its requests are
+//! seen, and counted in the same accounts, but only the gates hold anybody back. Whoever is no tenant is one session,
+//! `others`. What was dirty when the station opened has no known cause.
 
 use crate::block_tags::VolumeTags;
 use crate::commands::{LevelsHandle, Who};
@@ -42,9 +46,9 @@ const LEAVE_PATIENCE: Span = Span::from_secs(10);
 /// What a station needs to know.
 #[derive(Clone, Debug)]
 pub struct StationConfig {
-    /// The volume, by its name on the engine.
-    pub volume: String,
-    /// Its block device.
+    /// What the file system is on.
+    pub disk: Disk,
+    /// The block device.
     pub device: PathBuf,
     /// Where words and sockets are: a directory on a tmpfs that only we may write to.
     pub run_directory: PathBuf,
@@ -54,6 +58,18 @@ pub struct StationConfig {
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
+}
+
+/// What a station's file system is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// A volume of the engine, by its name: its requests are ordered.
+    Volume(String),
+    /// A disk of the kernel's, whose engine has no volumes: its requests are seen.
+    Observed {
+        /// The pool of the session of everybody who is no tenant; empty: the device's own.
+        pool: String,
+    },
 }
 
 /// A tenant who has joined.
@@ -103,6 +119,8 @@ pub struct Station {
     coverage: Coverage,
     /// Tenants that leave when nobody of them is left.
     watched: Arc<Mutex<Vec<Tenant>>>,
+    /// The session of everybody else, on a disk that is not ours.
+    others: Option<AccountId>,
     is_over: Arc<AtomicBool>,
     doorman: Option<JoinHandle<()>>,
 }
@@ -128,6 +146,10 @@ impl Station {
         let keepers = Keepers::open(&config.run_directory, &programs, &words)?;
         let starter = keepers.starter();
         let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
+        let others = match &config.disk {
+            Disk::Volume(_) => None,
+            Disk::Observed { pool } => Some(engine.open_session(pool, others_session())?),
+        };
         let parts = Parts {
             tags,
             words,
@@ -135,10 +157,12 @@ impl Station {
             files: None,
             device: device_number(&config.device)?,
             dirty_bytes_max: config.dirty_bytes_max,
-            observes_requests: false,
+            others,
         };
         let (levels, handle) = Levels::new(parts)?;
-        engine.set_tags(&config.volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
+        if let Disk::Volume(volume) = &config.disk {
+            engine.set_tags(volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
+        }
         let members = levels.members().clone();
         engine.set_upper_levels(Some(Box::new(levels)))?;
         let (is_over, watched) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
@@ -148,7 +172,10 @@ impl Station {
             engine: engine.clone(),
             levels: handle.clone(),
             members,
-            pool: pool_of(engine, &config.volume)?,
+            pool: match &config.disk {
+                Disk::Volume(volume) => pool_of(engine, volume)?,
+                Disk::Observed { pool } => pool.clone(),
+            },
             containers: BTreeMap::new(),
             watched: watched.clone(),
             is_over: is_over.clone(),
@@ -156,7 +183,7 @@ impl Station {
         let thread = std::thread::Builder::new().name("doorman".to_owned()).spawn(move || doorman.run());
         let doorman = Some(thread.map_err(|source| AgentError::System { action: "start a thread", source })?);
         let (engine, levels, words) = (engine.clone(), handle, words_path);
-        Ok(Station { engine, config, levels, programs, words, coverage, watched, is_over, doorman })
+        Ok(Station { engine, config, levels, programs, words, coverage, watched, others, is_over, doorman })
     }
 
     /// The file system is mounted now.
@@ -261,9 +288,19 @@ impl Drop for Station {
         self.is_over.store(true, Ordering::Relaxed);
         self.doorman.take().map(JoinHandle::join);
         // An engine that has stopped has let go of both.
-        let _ = self.engine.set_tags(&self.config.volume, None);
+        if let Disk::Volume(volume) = &self.config.disk {
+            let _ = self.engine.set_tags(volume, None);
+        }
         let _ = self.engine.set_upper_levels(None);
+        if let Some(others) = self.others {
+            let _ = self.engine.close_session(others);
+        }
     }
+}
+
+/// Everybody who is no tenant, on a disk that is not ours.
+fn others_session() -> SessionConfig {
+    SessionConfig { name: "others".to_owned(), allocation: Allocation::default() }
 }
 
 /// The pool that a volume's sessions open in.

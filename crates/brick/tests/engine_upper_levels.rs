@@ -7,7 +7,7 @@
 mod engine_support;
 
 use engine_support::{Served, memory, pause, profile, session};
-use plimsoll_brick::engine::{BlockTag, BlockTags, EngineConfig, EngineError, EngineStatus, UpperLevels};
+use plimsoll_brick::engine::{Below, BlockTag, BlockTags, EngineConfig, EngineError, EngineStatus, UpperLevels};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_core::{
     AccountId, Allocation, Call, CallDecision, CallId, CallKind, CauseSet, Class, FileId, Operation, PageEvent, Rate,
@@ -149,7 +149,8 @@ impl UpperLevels for Scripted {
         self.wake.as_fd()
     }
 
-    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time> {
+    fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time> {
+        let scheduler = below.scheduler();
         if is_ready {
             let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         }

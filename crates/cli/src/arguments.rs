@@ -1,8 +1,10 @@
 //! The command line.
 
+mod agent;
 mod measure;
 mod promises;
 
+pub use agent::AgentArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
@@ -74,6 +76,16 @@ SIGINT connections are ended, file systems unmounted and volumes made durable; a
 Mounts take root; a configuration with NBD exports only runs as any user, whose default sockets and state are then in
 $XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.")]
     Up(UpArguments),
+    /// Hold the tenants of a mounted file system to what they were promised, on a disk that is not a Plimsoll volume
+    #[command(after_help = "Example:
+  # plimsoll agent --mount /data
+  # plimsoll pool add backup --limit 10MB/s
+  # plimsoll run --pool backup -- tar cf /data/backup.tar /data/db
+
+Nothing is unmounted or changed. Who caused which I/O is observed by BPF programs, and what is beyond a tenant's promises
+waits when its calls begin; the disk's requests are not reordered. It stays in the foreground; after Ctrl-C, SIGTERM or a
+kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).")]
+    Agent(AgentArguments),
     /// What the running daemon does: rates, queues and latencies of each pool and session
     #[command(after_help = "Example:
   $ plimsoll status --watch
@@ -95,7 +107,7 @@ opened. --json prints what the control socket answers (docs/control.md), with --
 Everything that the command and what it starts read and write on the volume is charged to its session, also when the
 kernel writes it back later or in the journal; what is beyond its promises waits when the call begins. The command takes
 the place of this process: signals, terminal and exit code are its own. The session ends with its last process.
-The daemon must serve a volume with mount.tenants = true (docs/configuration.md).")]
+The daemon must serve a volume with mount.tenants = true (docs/configuration.md) or observe a disk (plimsoll agent).")]
     Run(RunArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:

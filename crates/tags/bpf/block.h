@@ -273,6 +273,7 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 	} else if (end == settings.end_of_direct) {
 		struct inode *inode = BPF_CORE_READ((struct iomap_dio *)private, iocb, ki_filp, f_inode);
 		is_all(walk, current_causes(), class_of_size(BPF_CORE_READ(inode, i_size)));
+		walk->flags |= TAG_DIRECT;
 		walk->inode = BPF_CORE_READ(inode, i_ino);
 	}
 }
@@ -315,8 +316,10 @@ struct request_walk {
 	__u64 block;
 	__u64 last;
 	__u64 causes;
+	__u64 inode;
 	__u32 block_class;
 	bool has_class;
+	bool is_direct;
 };
 
 static long join_next(__u32 number, struct request_walk *walk)
@@ -327,8 +330,11 @@ static long join_next(__u32 number, struct request_walk *walk)
 	struct tag *tag = bpf_map_lookup_elem(&tags, &slot);
 	if (tag && tag->quotient == (__u16)(walk->block >> settings.slot_shift)) {
 		walk->causes |= tag->causes;
-		if (!walk->has_class)
+		if (!walk->has_class) {
 			walk->block_class = tag->block_class;
+			walk->inode = tag->inode;
+			walk->is_direct = tag->flags & TAG_DIRECT;
+		}
 		walk->has_class = true;
 	}
 	walk->block++;
@@ -357,10 +363,12 @@ static __always_inline void tell_of_request(__u32 kind, struct request *request,
 	event->request = (__u64)request;
 	event->sector = sector;
 	event->causes = walk.causes;
+	event->inode = walk.inode;
 	event->operation = operation;
 	event->block_class = walk.block_class;
 	event->status = status;
 	event->is_sync = is_waited_for(request->cmd_flags);
+	event->is_direct = walk.is_direct;
 	submit(event);
 }
 

@@ -109,6 +109,7 @@ struct tag {
 };
 #define TAG_WRITE 1             /* it was a write */
 #define TAG_SYNC 2              /* somebody waits for it (REQ_SYNC) */
+#define TAG_DIRECT 4            /* it went past the page cache */
 
 struct counters {
 	__u64 read;
@@ -145,11 +146,13 @@ struct request_event {
 	__u64 request;
 	__u64 sector;
 	__u64 causes;
+	__u64 inode;
 	__u8 operation;
 	__u8 block_class;
 	__u8 status;
 	__u8 is_sync;
-	__u8 spare[4];
+	__u8 is_direct;
+	__u8 spare[3];
 };
 struct call_event {
 	__u32 kind;

@@ -52,6 +52,10 @@ pub enum Event {
         class: Class,
         /// Whether somebody waits for it, as the kernel says.
         is_sync: bool,
+        /// The inode of the file of its first block; 0 for what belongs to no file.
+        inode: u64,
+        /// Its first block went past the page cache (`O_DIRECT`).
+        is_direct: bool,
     },
     /// A part of a request, usually all of it, is done.
     Completed {
@@ -93,12 +97,15 @@ impl Event {
             let CallEvent { thread, time_ns, .. } = CallEvent::take(&mut record)?;
             return Some(Event::Returned { time_ns, thread });
         }
-        let RequestEvent {
-            time_ns, request: id, sector, bytes, operation, causes, block_class, status, is_sync, ..
-        } = RequestEvent::take(&mut record)?;
+        let event = RequestEvent::take(&mut record)?;
+        let RequestEvent { time_ns, request: id, sector, bytes, operation, causes, inode, block_class, status, .. } =
+            event;
+        let (is_sync, is_direct) = (event.is_sync != 0, event.is_direct != 0);
         let class = Class::new(block_class).unwrap_or_default();
         match kind {
-            3 => Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, is_sync: is_sync != 0 }),
+            3 => {
+                Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct })
+            }
             4 => Some(Event::Completed { time_ns, id, sector, bytes, status }),
             _ => None,
         }
@@ -128,15 +135,18 @@ mod tests {
             request: 2,
             sector: 8,
             causes: 5,
+            inode: 6,
             operation: 1,
             block_class: 7,
             status: 0,
             is_sync: 1,
-            spare: [0; 4],
+            is_direct: 1,
+            spare: [0; 3],
         };
         let class = Class::new(7).unwrap();
-        let issued =
-            Event::Issued { time_ns: 1, id: 2, sector: 8, bytes: 4096, operation: 1, causes: 5, class, is_sync: true };
+        let (operation, causes, inode, is_sync, is_direct) = (1, 5, 6, true, true);
+        let (time_ns, id, sector, bytes) = (1, 2, 8, 4096);
+        let issued = Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct };
         assert_eq!(Event::parse(&request.bytes()), Some(issued));
     }
 }

@@ -190,10 +190,12 @@ shared! {
         request: u64,
         sector: u64,
         causes: u64,
+        inode: u64,
         operation: u8,
         block_class: u8,
         status: u8,
         is_sync: u8,
-        spare: [u8; 4],
-    } 48
+        is_direct: u8,
+        spare: [u8; 3],
+    } 56
 }

@@ -146,9 +146,10 @@ fn events_tell_each_change_once() {
                 assert_eq!(causes, mask(&[b]));
                 freed += u64::from(pages);
             }
-            Event::Issued { id, bytes, operation, causes, class, .. } => {
+            Event::Issued { id, bytes, operation, causes, class, inode: of, is_direct, .. } => {
                 if operation == 1 && class.number() >= 8 {
                     issued_data += u64::from(bytes);
+                    assert_eq!((of, is_direct), (inode, false), "{event:?}");
                     assert!(causes != 0 && causes & !both == 0, "{event:?}");
                 }
                 in_flight.insert(id, bytes);

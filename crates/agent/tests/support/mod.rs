@@ -1,16 +1,18 @@
-//! A volume in memory with a file system, mounted, and a station above it.
+//! A file system, mounted, and a station above it: on a volume in memory, or on a disk that is not ours.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use plimsoll_agent::{AgentError, Station, StationConfig, Tenant, Who};
+use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::{AgentError, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, DeviceProfile};
-use plimsoll_gates::Filter;
+use plimsoll_gates::{Filter, GateClass};
 use plimsoll_tags::TagsError;
+use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -22,7 +24,7 @@ pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 /// Everything is taken down in the order of its parts when it is dropped.
 pub struct Rig {
     station: Option<Station>,
-    attachment: Attachment,
+    mounted: Mounted,
     pub engine: EngineHandle,
     config: StationConfig,
     directory: TempDir,
@@ -45,6 +47,25 @@ impl SlowKeepers {
     }
 }
 
+/// What is mounted, and how it goes away.
+enum Mounted {
+    Volume(Box<Attachment>),
+    /// A loop device on a file; it goes with the mount.
+    Loop(PathBuf),
+}
+
+impl Mounted {
+    fn detach(&mut self) {
+        match self {
+            Mounted::Volume(attachment) => drop(attachment.detach()),
+            Mounted::Loop(target) => {
+                let ended = Command::new("umount").arg(target).status();
+                assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking(), "not unmounted");
+            }
+        }
+    }
+}
+
 /// A device without a model, so that what is slow is slow because a scheduler made it so.
 fn profile() -> DeviceProfile {
     DeviceProfile {
@@ -59,13 +80,22 @@ fn profile() -> DeviceProfile {
 }
 
 impl Rig {
-    /// Under `scheduler`; `None`, with the reason printed, where it cannot be.
+    /// On a volume under `scheduler`; `None`, with the reason printed, where it cannot be.
     pub fn new(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
+        Rig::unless_impossible(|| Rig::on_volume(kind, scheduler))
+    }
+
+    /// On a loop device that was mounted before, under `scheduler`; `None`, with the reason printed, where it cannot be.
+    pub fn observing(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
+        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler))
+    }
+
+    fn unless_impossible(make: impl FnOnce() -> Result<Rig, AgentError>) -> Option<Rig> {
         if !rustix::process::geteuid().is_root() {
             println!("not run: needs root for mounts, loop devices and BPF programs");
             return None;
         }
-        match Rig::try_new(kind, scheduler) {
+        match make() {
             Ok(rig) => Some(rig),
             Err(AgentError::Tags(TagsError::NotRun(why))) => {
                 println!("not run: {why}");
@@ -75,14 +105,54 @@ impl Rig {
         }
     }
 
-    fn try_new(kind: FileSystemKind, scheduler: &str) -> Result<Rig, AgentError> {
+    fn directories() -> (TempDir, TempDir) {
         let directory = tempfile::Builder::new().prefix("plimsoll-agent-").tempdir().unwrap();
         let run_directory = tempfile::Builder::new().prefix("plimsoll-agent-").tempdir_in("/dev/shm").unwrap();
-        let open = |path: &Path| {
+        for path in [directory.path(), run_directory.path()] {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        (directory, run_directory)
+    }
+
+    fn config(disk: Disk, device: PathBuf, directory: &TempDir, run_directory: &TempDir) -> StationConfig {
+        StationConfig {
+            disk,
+            device,
+            run_directory: run_directory.path().to_owned(),
+            program_directory: directory.path().to_owned(),
+            filter: Filter::default(),
+            dirty_bytes_max: DIRTY_BYTES_MAX,
+        }
+    }
+
+    fn on_loop(kind: FileSystemKind, scheduler: &str) -> Result<Rig, AgentError> {
+        let (directory, run_directory) = Rig::directories();
+        let (image, target) = (directory.path().join("image"), directory.path().join("mounted"));
+        std::fs::File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        let do_it = |program: &str, arguments: &[&OsStr]| {
+            let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+            let output = Command::new(program).args(arguments).env("PATH", path).output().unwrap();
+            assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        open(directory.path());
-        open(run_directory.path());
+        do_it(&format!("mkfs.{kind}"), &["-q".as_ref(), image.as_ref()]);
+        do_it("mount", &["-o".as_ref(), "loop,noatime".as_ref(), image.as_ref(), target.as_ref()]);
+        // From here on it is unmounted whatever happens.
+        let mounted = Mounted::Loop(target.clone());
+        let engine = spawn(EngineConfig::new(profile(), scheduler)).unwrap();
+        let device = MountedDisk::of(&target)?.device;
+        let disk = Disk::Observed { pool: POOL.to_owned() };
+        let config = Rig::config(disk, device, &directory, &run_directory);
+        let mut rig = Rig { station: None, mounted, engine, config, directory, run_directory };
+        rig.engine.open_pool(POOL, Allocation::default()).unwrap();
+        let station = Station::open(&rig.engine, rig.config.clone())?;
+        station.mounted(&target)?;
+        rig.station = Some(station);
+        Ok(rig)
+    }
+
+    fn on_volume(kind: FileSystemKind, scheduler: &str) -> Result<Rig, AgentError> {
+        let (directory, run_directory) = Rig::directories();
         let (state, _) = recover(&directory.path().join("state")).unwrap();
         let engine = spawn(EngineConfig::new(profile(), scheduler)).unwrap();
         engine.open_pool(POOL, Allocation::default()).unwrap();
@@ -110,18 +180,13 @@ impl Rig {
         let session = SessionConfig { name: "mount".to_owned(), allocation: Allocation::default() };
         engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection))).unwrap();
         attachment.make_device().unwrap();
-        let config = StationConfig {
-            volume: VOLUME.to_owned(),
-            device: attachment.device_path().unwrap(),
-            run_directory: run_directory.path().to_owned(),
-            program_directory: directory.path().to_owned(),
-            filter: Filter::default(),
-            dirty_bytes_max: DIRTY_BYTES_MAX,
-        };
+        let device = attachment.device_path().unwrap();
+        let config = Rig::config(Disk::Volume(VOLUME.to_owned()), device, &directory, &run_directory);
         let station = Station::open(&engine, config.clone())?;
         attachment.mount().unwrap();
         station.mounted(&target)?;
-        Ok(Rig { station: Some(station), attachment, engine, config, directory, run_directory })
+        let mounted = Mounted::Volume(Box::new(attachment));
+        Ok(Rig { station: Some(station), mounted, engine, config, directory, run_directory })
     }
 
     pub fn station(&self) -> &Station {
@@ -155,9 +220,13 @@ impl Rig {
 
     /// Whether a tenant's writes wait.
     pub fn is_closed(&self, tenant: &Tenant) -> bool {
+        self.word(tenant, GateClass::Write) != 0
+    }
+
+    /// The word of a class of a tenant's calls; 0 is open.
+    pub fn word(&self, tenant: &Tenant, class: GateClass) -> u8 {
         let words = std::fs::read(self.run_directory.path().join("gate-words")).unwrap();
-        let write_word = 4096 + tenant.bit as usize * 4 * 64;
-        words[write_word] != 0
+        words[4096 + (tenant.bit as usize * 4 + class as usize) * 64]
     }
 
     /// Waits for something that must come.
@@ -218,7 +287,8 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.attachment.detach();
+        self.station = None;
+        self.mounted.detach();
         let _ = self.engine.shutdown(GRACE_DEFAULT);
     }
 }

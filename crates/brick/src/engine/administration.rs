@@ -74,6 +74,7 @@ impl Core {
         let names = |piece: &Piece| piece.session == session || piece.tag.causes.contains(session);
         let pieces = self.pieces.iter().filter(|(_, piece)| names(piece)).count();
         let requests = self.requests.iter().filter(|(_, request)| request.metered == session).count();
+        let requests = requests + self.observed.of(session);
         if pieces + requests > 0 {
             return Err(EngineError::SessionBusy { path: self.tree.path(session), requests: pieces.max(requests) });
         }
@@ -93,6 +94,7 @@ impl Core {
             self.ring.cancel(Owner::UpperLevels);
         }
         self.upper_levels_at = None;
+        self.observed.forget(&mut self.meters);
         let before = std::mem::replace(&mut self.upper_levels, levels);
         self.watch_upper_levels();
         before
@@ -204,6 +206,7 @@ impl Core {
         if let Some(levels) = &mut self.upper_levels {
             levels.scheduler_switched(self.now, &mut *scheduler);
         }
+        self.observed.forget(&mut self.meters);
         self.scheduler = scheduler;
         self.scheduler_number += 1;
         Ok(())
@@ -226,7 +229,7 @@ impl Core {
             uptime_ns: self.now.since(Time::ZERO).as_nanos(),
             overload_ns: self.scheduler.overload().as_nanos(),
             emulation: self.emulation.as_ref().map(Emulation::status),
-            requests_under_way: self.requests.len(),
+            requests_under_way: self.requests.len() + self.observed.len(),
             volumes: volumes.collect(),
             accounts: self.meters.status(self.now, &self.tree),
         }

@@ -17,6 +17,11 @@ impl Clock {
     pub(crate) fn now(&self) -> Time {
         Time::from_nanos(monotonic_ns() - self.zero_ns)
     }
+
+    /// The engine's time of a reading of the kernel's monotonic clock; 0 for one before it started.
+    pub(crate) fn time_of(&self, monotonic_ns: u64) -> Time {
+        Time::from_nanos(monotonic_ns.saturating_sub(self.zero_ns))
+    }
 }
 
 fn monotonic_ns() -> u64 {

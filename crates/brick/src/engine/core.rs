@@ -14,12 +14,13 @@ use super::clock::Clock;
 use super::emulation::Emulation;
 use super::front_end::{Finished, Submission, VolumeBytes};
 use super::meter::Meters;
+use super::observed::{Books, ObservedRequests, is_observed};
 use super::port::Seat;
 use super::recorder::Tap;
 use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
 use super::slab::Slab;
-use super::upper_levels::{BlockTag, BlockTags, UpperLevels, tag_piece};
+use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
 use crate::backend::{Backend, Progress, Volume};
 use plimsoll_core::{AccountTree, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
 use plimsoll_devices::DeviceRequest;
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub(super) upper_levels_at: Option<Time>,
     /// Their descriptor has become readable.
     pub(super) upper_levels_ready: bool,
+    /// Requests of a disk that is not ours, where the levels above see them.
+    pub(super) observed: ObservedRequests,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.
@@ -123,7 +126,11 @@ impl Core {
     pub(super) fn hear_upper_levels(&mut self) {
         if let Some(levels) = &mut self.upper_levels {
             let is_ready = std::mem::take(&mut self.upper_levels_ready);
-            self.upper_levels_at = levels.turn(self.now, is_ready, &mut *self.scheduler);
+            let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
+            let books = Books { scheduler, meters, tap: self.tap.as_mut() };
+            let (observed, clock) = (&mut self.observed, &self.clock);
+            let mut below = Below { now: self.now, clock, observed, books };
+            self.upper_levels_at = levels.turn(self.now, is_ready, &mut below);
         }
     }
 
@@ -131,6 +138,11 @@ impl Core {
     pub(super) fn pump(&mut self) {
         self.ask_again = loop {
             match self.scheduler.next(self.now) {
+                Dispatch::Now(block) if is_observed(block.id) => {
+                    let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
+                    let mut books = Books { scheduler, meters, tap: self.tap.as_mut() };
+                    self.observed.dispatched(self.now, &mut books, block.id);
+                }
                 Dispatch::Now(block) => self.dispatch(block.id.0 as u32),
                 Dispatch::NotBefore(time) => break Some(time),
                 Dispatch::Nothing => break None,

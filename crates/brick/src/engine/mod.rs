@@ -23,6 +23,7 @@
 //! | `request` | requests and the pieces that they are cut into |
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
+//! | `observed` | the requests of a disk that is not ours: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
 //! | `recorder` | what a device is asked to do, for traces |
@@ -38,6 +39,7 @@ mod error;
 pub mod front_end;
 mod handle;
 mod meter;
+mod observed;
 mod port;
 mod recorder;
 mod request;
@@ -56,4 +58,4 @@ pub use handle::{
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};
-pub use upper_levels::{BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels};
+pub use upper_levels::{Below, BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels, session_of};

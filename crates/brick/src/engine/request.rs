@@ -140,7 +140,7 @@ impl Piece {
             request: index,
             start,
             length,
-            session: session_of(&tag, request.session),
+            session: session_of(&tag.causes, request.session),
             tag,
             runs: request.operation.runs(length),
             sequence,

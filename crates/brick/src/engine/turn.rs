@@ -9,6 +9,7 @@ use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionConfig};
 use super::meter::Meters;
+use super::observed::ObservedRequests;
 use super::port::{Port, Seat};
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
@@ -77,6 +78,7 @@ impl Engine {
             upper_levels: None,
             upper_levels_at: None,
             upper_levels_ready: false,
+            observed: ObservedRequests::default(),
             scheduler_number: 0,
             sessions: 0,
             ask_again: None,

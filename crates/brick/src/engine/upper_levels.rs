@@ -7,6 +7,7 @@
 //! ```text
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
 //!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
+//!                what was seen of a disk that is not ours   -> Scheduler::request_added, request_completed
 //! ```
 //!
 //! **Pieces end where causes change**, so that whoever caused most of a merged request pays for most of it; but not
@@ -17,10 +18,15 @@
 //! came through: so a scheduler that goes by session sees tenants, and one that goes by cause sees everybody.
 //!
 //! What is told from above may be late: an account that has closed since is nobody.
+//!
+//! **A disk that is not ours** has an engine without volumes: the levels above tell it what they saw of the disk's requests
+//! ([`Below::issued`], [`Below::completed`]), and everything else is as it is with a volume, from pools to latencies.
 
+use super::clock::Clock;
+use super::observed::{Books, ObservedRequests};
 use super::request::Request;
 use plimsoll_core::units::RUN_BYTES_MAX;
-use plimsoll_core::{AccountId, AccountTree, CauseSet, Class, FileId, Operation, Scheduler, Time};
+use plimsoll_core::{AccountId, AccountTree, BlockRequest, CauseSet, Class, FileId, Operation, Scheduler, Time};
 use std::os::fd::BorrowedFd;
 
 /// Bytes of a block that has a tag of its own: a page.
@@ -47,6 +53,48 @@ pub trait BlockTags: Send {
     fn tag(&self, operation: Operation, offset: u64) -> BlockTag;
 }
 
+/// What the levels above speak with in a turn: the scheduler, and the books of requests that are only seen.
+pub struct Below<'engine> {
+    pub(super) now: Time,
+    pub(super) clock: &'engine Clock,
+    pub(super) observed: &'engine mut ObservedRequests,
+    pub(super) books: Books<'engine>,
+}
+
+impl Below<'_> {
+    /// The device's scheduler.
+    pub fn scheduler(&mut self) -> &mut dyn Scheduler {
+        self.books.scheduler
+    }
+
+    /// The engine's time of a reading of CLOCK_MONOTONIC, nanoseconds; no later than now.
+    pub fn time_of(&self, monotonic_ns: u64) -> Time {
+        self.clock.time_of(monotonic_ns).min(self.now)
+    }
+
+    /// The kernel has sent a request to a disk that is not ours; it calls it `key` until it is done. The number is given by
+    /// the engine. Its accounts are open.
+    pub fn issued(&mut self, key: u64, request: BlockRequest) {
+        self.observed.issued(self.now, &mut self.books, key, request);
+    }
+
+    /// The disk has done, at `at`, the request that the kernel calls `key`; one that was not seen is ignored.
+    pub fn completed(&mut self, key: u64, at: Time, succeeded: bool) {
+        self.observed.completed(self.now, &mut self.books, key, at, succeeded);
+    }
+
+    /// Supposes that the disk has done what it had for too long. O(requests): now and then.
+    pub fn give_up_lost(&mut self) {
+        self.observed.give_up_lost(self.now, &mut self.books);
+    }
+
+    /// Asks the scheduler what it lets go, and answers who has read earlier than that: their next reads should wait.
+    pub fn early_readers(&mut self) -> impl Iterator<Item = AccountId> + '_ {
+        self.observed.pump(self.now, &mut self.books);
+        self.observed.early_readers()
+    }
+}
+
 /// System calls and the page cache, as the engine's scheduler should hear of them.
 pub trait UpperLevels: Send {
     /// Becomes readable when something happened that shall not wait for the next turn.
@@ -55,7 +103,7 @@ pub trait UpperLevels: Send {
     /// A turn of the engine: tell the scheduler what happened, let go on whom it releases, and do what it wishes. Must
     /// not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers with the time at
     /// which to come again even if nothing happens.
-    fn turn(&mut self, now: Time, is_ready: bool, scheduler: &mut dyn Scheduler) -> Option<Time>;
+    fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
 
     /// Another scheduler is in charge, which knows of no call and no page yet: who is held goes on.
     fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);
@@ -91,8 +139,8 @@ pub(super) fn tag_piece(
 }
 
 /// In whose queue a piece stands: that of its only cause, or else that of `submitter`.
-pub(super) fn session_of(tag: &BlockTag, submitter: AccountId) -> AccountId {
-    let mut causes = tag.causes.iter();
+pub fn session_of(causes: &CauseSet, submitter: AccountId) -> AccountId {
+    let mut causes = causes.iter();
     match (causes.next(), causes.next()) {
         (Some(only), None) => only,
         _ => submitter,

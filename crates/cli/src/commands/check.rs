@@ -2,7 +2,7 @@
 
 use super::{allocation_cells, print, print_json};
 use crate::arguments::CheckArguments;
-use crate::config::{Configuration, Defaults, Volume, load};
+use crate::config::{Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_brick::attach::FileSystemPlan;
@@ -29,7 +29,7 @@ fn as_tables(configuration: &Configuration) -> String {
         devices.row([
             device.name.clone(),
             device.scheduler.clone(),
-            device.emulate.clone().unwrap_or_else(|| "itself".into()),
+            behaviour(device),
             if device.is_worst_case_known() { worst_case.to_string() } else { "not known".into() },
             device.profile.outstanding_max.to_string(),
         ]);
@@ -59,6 +59,15 @@ fn as_tables(configuration: &Configuration) -> String {
     format!("{devices}\n{pools}\n{volumes}\n{listen}control on unix:{control}\n")
 }
 
+/// What a device behaves like.
+fn behaviour(device: &Device) -> String {
+    match (&device.emulate, &device.observe) {
+        (Some(model), _) => model.clone(),
+        (None, Some(path)) => format!("itself, observed on {}", path.display()),
+        (None, None) => "itself".to_owned(),
+    }
+}
+
 fn front_ends(volume: &Volume) -> Vec<String> {
     let export = volume.export.iter().map(|export| format!("NBD export {:?}", export.name));
     let mount = volume.mount.iter().map(|mount| match &mount.file_system {
@@ -74,6 +83,7 @@ fn as_json(configuration: &Configuration) -> Value {
             "name": device.name,
             "scheduler": device.scheduler,
             "emulate": device.emulate,
+            "observe": device.observe,
             "worst_case_runs_per_second":
                 device.is_worst_case_known().then_some(device.profile.worst_case_runs_per_second),
             "outstanding_max": device.profile.outstanding_max,

@@ -33,6 +33,7 @@ fn dispatch(command: Command) -> Outcome {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Agent(arguments) => crate::up::agent(&arguments),
         Command::Up(arguments) => crate::up::run(&arguments.file),
         Command::Status(arguments) => status::run(&arguments),
         Command::Pool(command) => pool::run(&command),

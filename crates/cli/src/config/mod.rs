@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
+/// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
+pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
 /// The control socket in the state directory, if nobody says otherwise.
 const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.

@@ -56,6 +56,9 @@ pub struct Device {
     pub name: String,
     /// The model that it behaves like; `None` for as fast as it is.
     pub emulate: Option<String>,
+    /// The mount point of the file system whose disk it is: one that is not ours, whose requests are only seen. `None` for
+    /// a device of volumes.
+    pub observe: Option<PathBuf>,
     /// The scheduler, from the registry.
     pub scheduler: String,
     /// Decides what the emulation leaves to chance.
@@ -69,7 +72,7 @@ pub struct Device {
 
 impl Device {
     /// The profile of a device of which nothing is known but what the file says.
-    pub(super) fn unknown_profile(name: &str, worst_case_runs_per_second: f64) -> DeviceProfile {
+    pub fn unknown_profile(name: &str, worst_case_runs_per_second: f64) -> DeviceProfile {
         DeviceProfile {
             name: name.to_owned(),
             capacity_bytes: u64::MAX,

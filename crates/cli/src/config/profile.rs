@@ -3,7 +3,7 @@
 //! The file is TOML with four keys, so that a person can read it, correct it, or write one from a data sheet.
 
 use super::sections::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
-use plimsoll_core::Rate;
+use plimsoll_core::{DeviceProfile, Rate};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, syntax};
 use std::path::Path;
 
@@ -24,6 +24,14 @@ pub struct MeasuredProfile {
 }
 
 impl MeasuredProfile {
+    /// What was measured goes before what a profile says.
+    pub fn put(&self, profile: &mut DeviceProfile) {
+        profile.worst_case_runs_per_second = self.worst_case_runs_per_second;
+        profile.sequential_bytes_per_second = self.sequential_bytes_per_second;
+        profile.sequential_write_bytes_per_second = self.sequential_write_bytes_per_second;
+        profile.outstanding_max = self.outstanding_max;
+    }
+
     /// As a file has it; `heading` says how it came about.
     pub fn to_toml(&self, heading: &str) -> String {
         let comment: String = heading.lines().map(|line| format!("# {line}\n")).collect();

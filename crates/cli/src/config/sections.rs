@@ -73,6 +73,7 @@ pub(super) fn read(
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
     let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
+    let observes = devices.iter().any(|(_, section)| section.place().has("observe"));
     let devices =
         devices.into_iter().filter_map(|(name, section)| device(name, section, directory, problems)).collect();
     let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
@@ -81,7 +82,7 @@ pub(super) fn read(
     let volumes =
         volumes.into_iter().filter_map(|(name, section)| volume(name, section, directory, problems)).collect();
     let place = file.finish(problems);
-    if !place.has("volume") {
+    if !place.has("volume") && !observes {
         problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
     }
     Sections { daemon, listen, devices, pools, volumes, device_names, pool_names }
@@ -209,12 +210,17 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
     let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
     let emulate = section.choice("emulate", &models, problems);
-    let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(super::SCHEDULER_DEFAULT);
+    let observe = section.read("observe", "the path of a mount point", problems, |text| path(text, directory));
+    let default = if observe.is_some() { super::SCHEDULER_OF_OBSERVED_DEFAULT } else { super::SCHEDULER_DEFAULT };
+    let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(default);
     let measured = section.read("profile", "the path of a file", problems, |text| measured(text, directory));
     let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
     let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
     let seed = section.integer("seed", 0..=i64::MAX as u64, problems).unwrap_or(1);
     let place = section.finish(problems);
+    if emulate.is_some() && observe.is_some() {
+        problems.push(place.problem("emulate", "a model for a disk that is there", "only without observe"));
+    }
     if problems.len() > before {
         return None;
     }
@@ -224,10 +230,7 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         None => Device::unknown_profile(&name, 0.0),
     };
     if let Some(measured) = measured {
-        profile.worst_case_runs_per_second = measured.worst_case_runs_per_second;
-        profile.sequential_bytes_per_second = measured.sequential_bytes_per_second;
-        profile.sequential_write_bytes_per_second = measured.sequential_write_bytes_per_second;
-        profile.outstanding_max = measured.outstanding_max;
+        measured.put(&mut profile);
     }
     if let Some(Rate::RunsPerSecond(worst_case)) = worst_case {
         profile.worst_case_runs_per_second = worst_case;
@@ -235,7 +238,8 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     if let Some(outstanding_max) = outstanding_max {
         profile.outstanding_max = outstanding_max as u32;
     }
-    Some(Device { name, emulate: emulate.map(str::to_owned), scheduler: scheduler.to_owned(), seed, profile, place })
+    let (emulate, scheduler) = (emulate.map(str::to_owned), scheduler.to_owned());
+    Some(Device { name, emulate, observe, scheduler, seed, profile, place })
 }
 
 fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<PoolSection> {

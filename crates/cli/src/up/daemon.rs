@@ -9,11 +9,13 @@
 //! stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
-use super::plan;
-use super::tenants::{StationedVolume, Tenants, mount_with_station};
+use super::tenants::{Tenants, mount_with_station};
+use super::{observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
+use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::{AgentError, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
 use plimsoll_brick::engine::{self, EngineHandle, SessionConfig};
@@ -81,6 +83,7 @@ impl Daemon {
         let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| volume.info().clone()).collect();
         daemon.start_engines(volumes)?;
         let disks = daemon.mount_all(&infos)?;
+        daemon.observe_all()?;
         daemon.serve_nbd(listeners, &infos)?;
         let administration = Administration::new(
             daemon.configuration.clone(),
@@ -135,8 +138,13 @@ impl Daemon {
 
     fn start_engines(&mut self, volumes: Vec<Volume>) -> Result<(), Failure> {
         for device in &self.configuration.devices {
-            let engine = engine::spawn(plan::engine(device)).map_err(failed)?;
-            self.devices.push(ServedDevice { profile: device.profile.clone(), engine });
+            let mut config = plan::engine(device);
+            if let Some(path) = &device.observe {
+                config.profile = observed::profile(device, &MountedDisk::of(path).map_err(failed)?);
+            }
+            let profile = config.profile.clone();
+            let engine = engine::spawn(config).map_err(failed)?;
+            self.devices.push(ServedDevice { profile, engine });
             let like = device.emulate.as_ref().map_or(String::new(), |model| format!(", behaves like {model}"));
             self.served.push(format!("device {}: scheduler {}{like}", device.name, device.scheduler));
         }
@@ -160,23 +168,30 @@ impl Daemon {
 
     fn mount_all(&mut self, infos: &[VolumeInfo]) -> Result<Vec<ServedDisk>, Failure> {
         let sections = self.configuration.volumes.clone();
-        let mut stations = Vec::new();
         let mounted = sections.iter().zip(infos).filter_map(|(section, info)| {
             let mount = section.mount.as_ref()?;
-            Some(self.mount(section, info, mount, &mut stations))
+            Some(self.mount(section, info, mount))
         });
-        let disks = mounted.collect();
-        self.tenants = Tenants::new(stations);
-        disks
+        mounted.collect()
     }
 
-    fn mount(
-        &mut self,
-        section: &VolumeSection,
-        info: &VolumeInfo,
-        mount: &Mount,
-        stations: &mut Vec<StationedVolume>,
-    ) -> Result<ServedDisk, Failure> {
+    /// Puts stations above the disks that are not ours.
+    fn observe_all(&mut self) -> Result<(), Failure> {
+        for device in &self.configuration.devices {
+            let Some(path) = &device.observe else { continue };
+            let disk = MountedDisk::of(path).map_err(failed)?;
+            let station = observed::observe(self.engine(&device.name), &self.configuration, device, &disk);
+            let (station, said) = station.map_err(|error| match error {
+                AgentError::Tags(TagsError::NotRun(why)) => Failure::NotRun(why),
+                error => failed(format!("{}: {error}", path.display())),
+            })?;
+            self.served.extend(said);
+            self.tenants.add(station);
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self, section: &VolumeSection, info: &VolumeInfo, mount: &Mount) -> Result<ServedDisk, Failure> {
         let file_system = mount.file_system.as_ref();
         let wrong = |error: AttachError, daemon: &Daemon| failed(at(&daemon.configuration, section, "mount", error));
         let plan = plan::attachment(info, file_system.cloned());
@@ -189,11 +204,15 @@ impl Daemon {
         let engine = self.engine(&section.device).clone();
         engine.attach(&section.name, session, front_end).map_err(failed)?;
         let attachment = self.attachments.last_mut().expect("pushed above");
+        let mut listeners = None;
         let built = match file_system.filter(|_| mount.takes_tenants) {
             None => attachment.build().map_err(|error| error.to_string()),
             Some(FileSystemPlan { target, .. }) => {
                 let station = mount_with_station(attachment, &engine, &self.configuration, section, target);
-                station.map(|station| stations.push(station))
+                station.map(|station| {
+                    listeners = Some(station.listeners());
+                    self.tenants.add(station);
+                })
             }
         };
         let block_device = attachment.device_path();
@@ -205,8 +224,7 @@ impl Daemon {
             }
             None => format!("volume {}: block device {device}", section.name),
         });
-        if let Some(station) = stations.last().filter(|_| mount.takes_tenants) {
-            let listeners = station.listeners();
+        if let Some(listeners) = listeners {
             self.served.push(format!("volume {}: tenants join, containers at {}", section.name, listeners.display()));
         }
         Ok(ServedDisk { volume: section.name.clone(), block_device })

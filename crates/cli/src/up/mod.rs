@@ -5,13 +5,16 @@
 
 mod administration;
 mod daemon;
+mod observed;
 mod plan;
 mod preflight;
 mod tenants;
 
-use crate::config::{Defaults, load};
+use crate::arguments::AgentArguments;
+use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, load};
 use crate::outcome::{Failure, Outcome};
 use daemon::Daemon;
+use plimsoll_agent::mounts::MountedDisk;
 use plimsoll_brick::engine::GRACE_DEFAULT;
 use plimsoll_core::Span;
 use std::io::Write;
@@ -27,7 +30,56 @@ use tracing::{info, warn};
 /// The configuration is wrong, something could not be started (what was started is undone), or stopping left something
 /// behind.
 pub fn run(file: &Path) -> Outcome {
-    let configuration = load(file, &Defaults::of_this_user())?;
+    serve(load(file, &Defaults::of_this_user())?)
+}
+
+/// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control socket:
+/// a configuration of one device, which needs no file.
+///
+/// # Errors
+/// An argument is wrong, or as of [`run`].
+pub fn agent(arguments: &AgentArguments) -> Outcome {
+    serve(agent_configuration(arguments)?)
+}
+
+fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Failure> {
+    let AgentArguments { mount, scheduler, profile, run_directory } = arguments;
+    let disk = MountedDisk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    let schedulers = plimsoll_schedulers::registry();
+    if schedulers.iter().all(|entry| entry.name != scheduler) {
+        let allowed = schedulers.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        return Err(Failure::BadInput(format!("--scheduler: got {scheduler:?}, allowed {allowed}")));
+    }
+    let name = observed::name_of(&disk.mount_point);
+    let mut known = Device::unknown_profile(&name, 0.0);
+    if let Some(file) = profile {
+        MeasuredProfile::read(file)?.put(&mut known);
+    }
+    let defaults = match run_directory {
+        Some(path) => Defaults { state_directory: std::path::absolute(path)? },
+        None => Defaults::of_this_user(),
+    };
+    let device = Device {
+        name,
+        emulate: None,
+        observe: Some(disk.mount_point),
+        scheduler: scheduler.clone(),
+        seed: 1,
+        profile: known,
+        place: Place::default(),
+    };
+    let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory);
+    Ok(Configuration {
+        file: format!("agent of {}", mount.display()).into(),
+        daemon: config::Daemon { control_socket, state_directory, place: Place::default() },
+        listen: Vec::new(),
+        devices: vec![device],
+        pools: Vec::new(),
+        volumes: Vec::new(),
+    })
+}
+
+fn serve(configuration: Configuration) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }

@@ -5,6 +5,12 @@ use std::path::Path;
 
 /// Says why mounts cannot be made, naming the first that is asked for; `None` if they can or none is.
 pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
+    let user = rustix::process::geteuid();
+    if !user.is_root()
+        && let Some(path) = configuration.devices.iter().find_map(|device| device.observe.as_ref())
+    {
+        return Some(format!("observing {} takes root, and this is user {}", path.display(), user.as_raw()));
+    }
     let mount = configuration.volumes.iter().find_map(|volume| volume.mount.as_ref())?;
     why_no_mounts().map(|reason| message(configuration, &mount.place, &reason))
 }

@@ -1,10 +1,11 @@
 //! Tenants: processes that join a mounted volume, each with a session of its own (`plimsoll run`).
 //!
 //! A volume whose mount says `tenants = true` is mounted with a [`Station`]: it is known who caused each of its blocks, and
-//! who joins starts behind gates. A device's scheduler hears of one station, so there is one such volume a device.
+//! who joins starts behind gates. A device's scheduler hears of one station, so there is one such volume a device. A disk
+//! that is not ours has one too.
 
 use crate::config::{Configuration, Volume};
-use plimsoll_agent::{AgentError, Entrance, Station, StationConfig, Who};
+use plimsoll_agent::{AgentError, Coverage, Disk, Entrance, Station, StationConfig, Who};
 use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
@@ -24,14 +25,61 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// `vm.dirty_ratio` where the kernel does not tell it, per cent.
 const DIRTY_PERCENT_DEFAULT: u64 = 20;
 
-/// A volume that takes tenants.
+/// A volume that takes tenants, or a disk that is observed.
 pub(super) struct StationedVolume {
     name: String,
-    /// The path of its account.
+    /// The path of the account of tenants that name no pool; empty for the device's.
     account: String,
     /// Gone first: then nobody uses the directory any more.
     station: Station,
     _run_directory: RunDirectory,
+}
+
+impl StationedVolume {
+    /// Puts a station above `device`, the block device of a volume or of a disk that is not ours.
+    ///
+    /// # Errors
+    /// What [`Station::open`] says; a directory cannot be made.
+    pub(super) fn open(
+        engine: &EngineHandle,
+        configuration: &Configuration,
+        name: &str,
+        account: &str,
+        disk: Disk,
+        device: &Path,
+    ) -> Result<StationedVolume, AgentError> {
+        let state = &configuration.daemon.state_directory;
+        let run_directory = run_directory(state, name)?;
+        let config = StationConfig {
+            disk,
+            device: device.to_owned(),
+            run_directory: run_directory.0.clone(),
+            program_directory: program_directory(state)?,
+            filter: Filter::default(),
+            dirty_bytes_max: dirty_bytes_max(),
+        };
+        let station = Station::open(engine, config)?;
+        let (name, account) = (name.to_owned(), account.to_owned());
+        Ok(StationedVolume { name, account, station, _run_directory: run_directory })
+    }
+
+    /// The file system is mounted now.
+    ///
+    /// # Errors
+    /// The mount point cannot be opened.
+    pub(super) fn mounted(&self, mount_point: &Path) -> Result<(), AgentError> {
+        self.station.mounted(mount_point)
+    }
+
+    /// Where containers hand over their listeners.
+    pub(super) fn listeners(&self) -> PathBuf {
+        self.station.listeners()
+    }
+
+    /// What of the file system's I/O has causes.
+    pub(super) fn coverage(&self) -> &Coverage {
+        self.station.coverage()
+    }
 }
 
 /// Removed when it is dropped. A daemon that is killed leaves it to its successor, and to tenants that live on.
@@ -52,9 +100,9 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// Of volumes.
-    pub(super) fn new(stations: Vec<StationedVolume>) -> Tenants {
-        Tenants { stations: Arc::new(stations) }
+    /// One more; before anybody else has the stations.
+    pub(super) fn add(&mut self, station: StationedVolume) {
+        Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
     }
 
     /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.
@@ -71,7 +119,7 @@ impl Tenants {
     ) -> Result<Entrance, String> {
         let names = || self.stations.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ");
         let StationedVolume { account, station, .. } = match (volume, &self.stations[..]) {
-            (_, []) => return Err("no volume takes tenants: set volume.NAME.mount.tenants = true".to_owned()),
+            (_, []) => return Err("nothing takes tenants: set volume.NAME.mount.tenants = true".to_owned()),
             (None, [only]) => only,
             (None, _) => return Err(format!("got no volume, allowed {}", names())),
             (Some(wanted), stations) => stations
@@ -88,13 +136,6 @@ impl Tenants {
     }
 }
 
-impl StationedVolume {
-    /// Where containers hand over their listeners.
-    pub(super) fn listeners(&self) -> PathBuf {
-        self.station.listeners()
-    }
-}
-
 /// Makes the block device of a volume, puts a station above it, and mounts it.
 ///
 /// # Errors
@@ -106,47 +147,40 @@ pub(super) fn mount_with_station(
     volume: &Volume,
     mount_point: &Path,
 ) -> Result<StationedVolume, String> {
+    let failed = |error: AgentError| error.to_string();
     attachment.make_device().map_err(|error| error.to_string())?;
     let device = attachment.device_path().expect("it was made");
-    let state = &configuration.daemon.state_directory;
-    let run_directory = run_directory(state, &volume.name)?;
-    let config = StationConfig {
-        volume: volume.name.clone(),
-        device,
-        run_directory: run_directory.clone(),
-        program_directory: program_directory(state)?,
-        filter: Filter::default(),
-        dirty_bytes_max: dirty_bytes_max(),
-    };
-    let station = Station::open(engine, config).map_err(|error| error.to_string())?;
+    let disk = Disk::Volume(volume.name.clone());
+    let account = configuration.volume_path(volume);
+    let station = StationedVolume::open(engine, configuration, &volume.name, &account, disk, &device);
+    let station = station.map_err(failed)?;
     attachment.mount().map_err(|error| error.to_string())?;
-    let mounted = station.mounted(mount_point);
-    mounted.map_err(|error: AgentError| error.to_string())?;
-    Ok(StationedVolume {
-        name: volume.name.clone(),
-        account: configuration.volume_path(volume),
-        station,
-        _run_directory: RunDirectory(run_directory),
-    })
+    station.mounted(mount_point).map_err(failed)?;
+    Ok(station)
 }
 
-fn make_directory(path: PathBuf) -> Result<PathBuf, String> {
+fn make_directory(path: PathBuf) -> Result<PathBuf, AgentError> {
     let made = std::fs::create_dir_all(&path)
         .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(DIRECTORY_MODE)));
-    made.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    made.map_err(|source| AgentError::System { action: "make a directory for gates", source })?;
     Ok(path)
 }
 
 /// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.
-fn run_directory(state: &Path, volume: &str) -> Result<PathBuf, String> {
-    if statfs(state).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
-        return make_directory(state.join(format!("gates-{volume}")));
+fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
+    let path = if statfs(state).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
+        state.join(format!("gates-{volume}"))
+    } else {
+        let of_state = state.to_string_lossy().replace('/', "-");
+        Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}"))
+    };
+    if path.exists() {
+        tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());
     }
-    let of_state = state.to_string_lossy().replace('/', "-");
-    make_directory(Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}")))
+    Ok(RunDirectory(make_directory(path)?))
 }
 
-fn program_directory(state: &Path) -> Result<PathBuf, String> {
+fn program_directory(state: &Path) -> Result<PathBuf, AgentError> {
     let is_executable = statvfs(state).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
     make_directory(if is_executable { state.join("programs") } else { PathBuf::from(PROGRAMS) })
 }

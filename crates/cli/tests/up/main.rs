@@ -1,5 +1,6 @@
 //! `plimsoll up` end to end, with the built command.
 
+mod agent;
 mod mount;
 mod nbd;
 mod record;

@@ -71,9 +71,24 @@ impl Site {
         output
     }
 
+    /// What daemons of this site keep in memory.
+    pub fn memory_directories(&self) -> Vec<PathBuf> {
+        let state = self.path("state");
+        let words = format!("plimsoll-gates{}-", state.to_string_lossy().replace('/', "-"));
+        let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        let of_state = state.join("gates-disk");
+        let ours = memory.filter(|entry| entry.file_name().to_string_lossy().starts_with(&words));
+        ours.map(|entry| entry.path()).chain(of_state.exists().then_some(of_state)).collect()
+    }
+
     /// Starts the daemon and waits until it serves.
     pub fn up(&self) -> Daemon<'_> {
-        let mut command = self.command(&["up", "plimsoll.toml"]);
+        self.start(&["up", "plimsoll.toml"])
+    }
+
+    /// Starts a daemon with these arguments and waits until it serves.
+    pub fn start(&self, arguments: &[&str]) -> Daemon<'_> {
+        let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut daemon = Daemon { site: self, child, stdout, served: Vec::new() };
@@ -100,11 +115,9 @@ impl Drop for Site {
                 Ok((_, steps)) => steps.iter().for_each(|step| println!("cleaned up: {step}")),
                 Err(error) => println!("not cleaned up: {error}"),
             }
-            let words = format!("plimsoll-gates{}-", state.to_string_lossy().replace('/', "-"));
-            let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-            for entry in memory.filter(|entry| entry.file_name().to_string_lossy().starts_with(&words)) {
-                println!("cleaned up: {}", entry.path().display());
-                let _ = std::fs::remove_dir_all(entry.path());
+            for path in self.memory_directories() {
+                println!("cleaned up: {}", path.display());
+                let _ = std::fs::remove_dir_all(path);
             }
         }
     }

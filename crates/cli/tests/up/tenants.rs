@@ -25,11 +25,11 @@ fn site() -> Option<Site> {
 }
 
 /// `plimsoll run`, with `options` before the command.
-fn run(site: &Site, options: &[&str], command: &[&str]) -> Command {
+pub fn run(site: &Site, options: &[&str], command: &[&str]) -> Command {
     site.command(&[&["run", "--socket", "state/control.sock"], options, &["--"], command].concat())
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     let has_come = (0..PATIENCE_LOOKS).any(|_| {
         let _ = rustix::thread::nanosleep(&pause);
@@ -38,7 +38,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     assert!(has_come, "never came: {what}");
 }
 
-fn accounts(site: &Site) -> Vec<String> {
+pub fn accounts(site: &Site) -> Vec<String> {
     let status = site.json(&["status"]);
     let accounts = status["devices"][0]["accounts"].as_array().unwrap();
     accounts.iter().map(|account| account["path"].as_str().unwrap().to_owned()).collect()

@@ -1,6 +1,7 @@
 //! What only shows when sections are compared with each other.
 
 mod admission;
+mod observed;
 mod placement;
 mod references;
 mod uniqueness;
@@ -15,6 +16,7 @@ use std::path::Path;
 pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Problem>) -> Configuration {
     let pools = references::resolve(&mut sections, problems);
     uniqueness::check(&sections, problems);
+    observed::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
     admission::check(&sections.devices, &pools, &sections.volumes, problems);
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());

@@ -95,7 +95,10 @@ fn unused_devices(devices: &[Device], pools: &[Pool], problems: &mut Vec<Problem
     if !problems.is_empty() {
         return;
     }
-    for device in devices.iter().filter(|device| !pools.iter().any(|pool| pool.device == device.name)) {
+    // Whoever uses a disk that is observed is there without us.
+    for device in
+        devices.iter().filter(|device| device.observe.is_none() && !pools.iter().any(|pool| pool.device == device.name))
+    {
         problems.push(device.place.problem("", "a device without pools", "a device that at least one pool is on"));
     }
 }

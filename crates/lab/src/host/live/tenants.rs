@@ -9,7 +9,7 @@
 
 use super::{HostError, failed};
 use crate::scenario::{AccountSetup, ProcessSetup, Setup};
-use plimsoll_agent::{AgentError, Station, StationConfig, Tenant, Who};
+use plimsoll_agent::{AgentError, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
 use plimsoll_gates::{Filter, Launch};
@@ -94,7 +94,7 @@ impl Tenants {
         let run_directory =
             RunDirectory::make(Path::new(RUN_DIRECTORY)).map_err(|error| failed(RUN_DIRECTORY, error))?;
         let config = StationConfig {
-            volume: volume.to_owned(),
+            disk: Disk::Volume(volume.to_owned()),
             device,
             run_directory: run_directory.0.clone(),
             program_directory,

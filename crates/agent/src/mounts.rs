@@ -1,0 +1,194 @@
+//! Which disk a file system is on, and where it is mounted, from the kernel's table of mounts.
+//!
+//! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
+//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
+//! mount's source.
+
+use crate::error::AgentError;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const TABLE: &str = "/proc/self/mountinfo";
+const BLOCK_DEVICES: &str = "/sys/class/block";
+/// Of the kernel's sizes, whatever the disk's own.
+const SECTOR_BYTES: u64 = 512;
+
+/// A file system that is mounted, and its disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedDisk {
+    /// The block device: a disk or a partition.
+    pub device: PathBuf,
+    /// Where all of it is mounted, or a part of it where all is not.
+    pub mount_point: PathBuf,
+    /// What the kernel calls the file system: `ext4`, `xfs`.
+    pub file_system: String,
+}
+
+/// A line of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    device: (u32, u32),
+    /// What of the file system is mounted: `/` for all of it.
+    root: String,
+    mount_point: PathBuf,
+    file_system: String,
+    source: PathBuf,
+}
+
+impl MountedDisk {
+    /// The file system that is mounted at `path`, or on the block device that `path` is.
+    ///
+    /// # Errors
+    /// Nothing is mounted there, or what is has no disk (tmpfs, NFS).
+    pub fn of(path: &Path) -> Result<MountedDisk, AgentError> {
+        let problem = |problem: String| AgentError::Mount { path: path.to_owned(), problem };
+        let real = fs::canonicalize(path).map_err(|error| problem(error.to_string()))?;
+        let found = fs::metadata(&real).map_err(|error| problem(error.to_string()))?;
+        let table = table()?;
+        if found.file_type().is_block_device() {
+            let number = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+            let is_on_it = |line: &&Line| line.device == number || line.source == real;
+            let line = table.iter().filter(is_on_it).min_by_key(|line| line.root != "/");
+            let line = line.ok_or_else(|| problem("no file system on it is mounted here".to_owned()))?;
+            return Ok(line.on(real));
+        }
+        // The last one covers those before it.
+        let Some(line) = table.iter().rfind(|line| line.mount_point == real) else {
+            let around = table.iter().filter(|line| real.starts_with(&line.mount_point));
+            let around = around.max_by_key(|line| line.mount_point.as_os_str().len());
+            let hint = around.map_or(String::new(), |line| format!("; it is on {}", line.mount_point.display()));
+            return Err(problem(format!("is neither a mount point nor a block device{hint}")));
+        };
+        let device = line.disk().ok_or_else(|| problem(format!("{} has no disk of its own", line.file_system)))?;
+        Ok(line.on(device))
+    }
+
+    /// What the disk or partition holds, bytes; without end where the kernel does not tell.
+    pub fn size_bytes(&self) -> u64 {
+        let sectors = self.described("size").and_then(|text| text.trim().parse::<u64>().ok());
+        sectors.map_or(u64::MAX, |sectors| sectors * SECTOR_BYTES)
+    }
+
+    /// Whether the kernel takes the disk for one that turns.
+    pub fn is_rotational(&self) -> bool {
+        // A partition has no queue of its own.
+        let described = self.described("queue/rotational").or_else(|| self.described("../queue/rotational"));
+        described.is_some_and(|text| text.trim() == "1")
+    }
+
+    fn described(&self, what: &str) -> Option<String> {
+        let name = fs::canonicalize(&self.device).ok()?;
+        fs::read_to_string(fs::canonicalize(Path::new(BLOCK_DEVICES).join(name.file_name()?)).ok()?.join(what)).ok()
+    }
+
+    /// All that is mounted and has a disk, each disk once.
+    ///
+    /// # Errors
+    /// The kernel shows no table.
+    pub fn all() -> Result<Vec<MountedDisk>, AgentError> {
+        let mut table = table()?;
+        table.sort_by_key(|line| line.root != "/");
+        let mut disks: Vec<MountedDisk> = Vec::new();
+        for line in table {
+            let Some(device) = line.disk() else { continue };
+            if disks.iter().all(|disk| disk.device != device) {
+                disks.push(line.on(device));
+            }
+        }
+        Ok(disks)
+    }
+}
+
+impl Line {
+    /// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/root rw`, see proc_pid_mountinfo(5).
+    fn parse(line: &str) -> Option<Line> {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(2);
+        let (major, minor) = place.next()?.split_once(':')?;
+        let (root, mount_point) = (unescaped(place.next()?), unescaped(place.next()?));
+        let mut kind = kind.split(' ');
+        let (file_system, source) = (kind.next()?.to_owned(), unescaped(kind.next()?));
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        Some(Line { device, root, mount_point: mount_point.into(), file_system, source: source.into() })
+    }
+
+    /// The block device, if there is one.
+    fn disk(&self) -> Option<PathBuf> {
+        let (major, minor) = self.device;
+        let described = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
+        if let Some(name) = described.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
+            return Some(Path::new("/dev").join(name));
+        }
+        let source = fs::canonicalize(&self.source).ok()?;
+        let is_disk = fs::metadata(&source).is_ok_and(|found| found.file_type().is_block_device());
+        is_disk.then_some(source)
+    }
+
+    fn on(&self, device: PathBuf) -> MountedDisk {
+        MountedDisk { device, mount_point: self.mount_point.clone(), file_system: self.file_system.clone() }
+    }
+}
+
+fn table() -> Result<Vec<Line>, AgentError> {
+    let text = fs::read_to_string(TABLE);
+    let text = text.map_err(|source| AgentError::System { action: "read the table of mounts", source })?;
+    Ok(text.lines().filter_map(Line::parse).collect())
+}
+
+/// The table writes blanks and the like as three octal digits behind a backslash.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let byte = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match byte {
+            Some(byte) => plain.extend([char::from(byte)].into_iter().chain(part[3..].chars())),
+            None => plain.extend(['\\'].into_iter().chain(part.chars())),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table_is_read() {
+        let line =
+            Line::parse(r"36 35 98:0 /sub /mnt/a\040b rw,noatime master:1 shared:2 - ext4 /dev/ro\134ot rw,errors=x");
+        let expected = Line {
+            device: (98, 0),
+            root: "/sub".into(),
+            mount_point: "/mnt/a b".into(),
+            file_system: "ext4".into(),
+            source: r"/dev/ro\ot".into(),
+        };
+        assert_eq!(line, Some(expected));
+        for broken in ["", "36 35 98:0 / /", "36 35 x:0 / / rw - ext4 /dev/a", "36 35 98:0 / / rw - "] {
+            assert_eq!(Line::parse(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_disk_is_refused_with_what_it_is() {
+        let refused = |path: &str| MountedDisk::of(Path::new(path)).unwrap_err().to_string();
+        assert_eq!(refused("/proc"), "/proc: proc has no disk of its own");
+        assert!(refused("/proc/self").ends_with(": is neither a mount point nor a block device; it is on /proc"));
+        assert!(refused("/nowhere").contains("No such file"), "{}", refused("/nowhere"));
+    }
+
+    #[test]
+    fn every_disk_is_listed_once_and_found_by_its_device() {
+        let all = MountedDisk::all().unwrap();
+        for disk in &all {
+            assert_eq!(all.iter().filter(|other| other.device == disk.device).count(), 1);
+            // A container may not have the device's node.
+            if disk.device.exists() {
+                assert!((1..u64::MAX).contains(&disk.size_bytes()), "{disk:?}");
+                assert_eq!(MountedDisk::of(&disk.device).unwrap().device, disk.device);
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A disk that is not ours: its requests are seen, its tenants are held at their gates.
+//!
+//! Planted breaks that turned a test red: requests that are seen and not handed to the engine; what nobody joined for
+//! charged to a tenant; direct writes that nobody asks about; words of readers that never close; words of readers that never open again.
+
+mod support;
+
+use plimsoll_brick::attach::FileSystemKind;
+use plimsoll_core::{Allocation, Rate};
+use plimsoll_gates::GateClass;
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::io::Write;
+use std::process::Child;
+use support::{POOL, Rig, go};
+
+const MIB: u64 = 1 << 20;
+/// Bytes a second of who has a limit.
+const LIMIT: f64 = 65_536.0;
+const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
+
+fn limited() -> Allocation {
+    Allocation { limit: Some(Rate::BytesPerSecond(LIMIT)), ..Allocation::default() }
+}
+
+/// A script that writes so many MiB.
+fn write(rig: &Rig, name: &str, mib: u64) -> String {
+    format!("exec dd if=/dev/zero of={} bs=64k count={} status=none", rig.path(name).display(), mib * 16)
+}
+
+fn ends_well(mut child: Child) {
+    assert!(child.wait().unwrap().success());
+}
+
+/// A file of this process's, on the disk and no longer in memory.
+fn cold_file(rig: &Rig, name: &str, mib: u64) {
+    let mut file = File::create(rig.path(name)).unwrap();
+    file.write_all(&vec![7; (mib * MIB) as usize]).unwrap();
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
+    for kind in KINDS {
+        let Some(rig) = Rig::observing(kind, "noop") else { return };
+        let a = rig.join("a", Allocation::default());
+        assert_eq!(rig.accounts(), [POOL, "pool/others#1", "pool/a#2"]);
+        let mut writer = rig.start(&a, &write(&rig, "a", 32));
+        rig.sync();
+        let before = [rig.bytes("a"), rig.bytes("others")];
+        go(&mut writer);
+        ends_well(writer);
+        cold_file(&rig, "others", 8);
+        rig.sync();
+        rig.wait_until("all that was written", || rig.bytes("a") >= 32 * MIB && rig.bytes("others") >= 8 * MIB);
+        let moved = [rig.bytes("a") - before[0], rig.bytes("others") - before[1]];
+        // The others sync, and so force the journal.
+        let metadata_max = 4 * MIB;
+        assert!((32 * MIB..32 * MIB + metadata_max).contains(&moved[0]), "{kind:?}: {moved:?}");
+        assert!((8 * MIB..8 * MIB + metadata_max).contains(&moved[1]), "{kind:?}: {moved:?}");
+        rig.station().leave(&a).unwrap();
+        rig.wait_until("the end of its session", || rig.accounts() == [POOL, "pool/others#1"]);
+    }
+}
+
+#[test]
+fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+    for kind in KINDS {
+        let Some(rig) = Rig::observing(kind, "split_token") else { return };
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
+        let mut writer = rig.start(&b, &write(&rig, "b", 64));
+        go(&mut writer);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+        let file = rig.path("a");
+        let sync = format!("dd if=/dev/zero of={} bs=4k count=1 conv=notrunc,fsync status=none", file.display());
+        let mut syncer = rig.start(&a, &format!("for i in 1 2 3 4 5 6 7 8; do {sync}; done"));
+        go(&mut syncer);
+        ends_well(syncer);
+        // At its limit the rest would take a quarter of an hour.
+        assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+        rig.sync();
+        let written = rig.bytes("b");
+        assert!(written < 32 * MIB, "{kind:?}: {written} bytes went through");
+        rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
+        ends_well(writer);
+        rig.sync();
+        rig.wait_until("the rest", || rig.bytes("b") >= 64 * MIB);
+    }
+}
+
+/// What goes past the page cache dirties no page.
+#[test]
+fn a_direct_writer_beyond_its_limit_waits_too() {
+    for kind in KINDS {
+        let Some(rig) = Rig::observing(kind, "split_token") else { return };
+        let b = rig.join("b", limited());
+        let mut writer = rig.start(&b, &format!("{} oflag=direct", write(&rig, "b", 64)));
+        go(&mut writer);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+        assert!(rig.bytes("b") < 32 * MIB, "{kind:?}");
+        rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
+        ends_well(writer);
+    }
+}
+
+/// Reads are not held back on the disk, which is not ours: who has had too much waits before the next one.
+#[test]
+fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
+    for kind in KINDS {
+        let Some(rig) = Rig::observing(kind, "split_token") else { return };
+        cold_file(&rig, "cold", 64);
+        let b = rig.join("b", limited());
+        let script = format!("exec dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display());
+        let mut reader = rig.start(&b, &script);
+        go(&mut reader);
+        rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
+        let read = rig.bytes("b");
+        assert!(read < 32 * MIB, "{kind:?}: {read} bytes went through");
+        assert!(reader.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+        rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
+        ends_well(reader);
+        rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
+    }
+}
+
+#[test]
+fn a_station_that_closes_lets_everybody_go_and_leaves_the_disk_alone() {
+    let Some(mut rig) = Rig::observing(FileSystemKind::Ext4, "split_token") else { return };
+    let b = rig.join("b", limited());
+    let mut writer = rig.start(&b, &write(&rig, "b", 64));
+    go(&mut writer);
+    rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+    rig.close_station();
+    ends_well(writer);
+    assert_eq!(std::fs::metadata(rig.path("b")).unwrap().len(), 64 * MIB);
+    assert_eq!(rig.engine.status().unwrap().requests_under_way, 0);
+}

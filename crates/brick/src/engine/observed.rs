@@ -1,0 +1,221 @@
+//! The block level of a disk that is not ours: its requests are seen, not ordered.
+//!
+//! On a Plimsoll volume the scheduler decides when a request goes to the device. On any other disk the kernel does, and we
+//! are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as it is
+//! seen, and gives it back when *it* would have let it go.
+//!
+//! A request that the scheduler gives back early is completed when the disk has it; one that it would have kept longer is
+//! completed at once when it gives it back. So each request is added, dispatched and completed once and in this order,
+//! every charge is made, and what an account had too early makes its calls wait at the gates above: there the delay is
+//! made up for that could not be had here. [`ObservedRequests::early_readers`] says who had reads too early; a scheduler
+//! holds writes back at the calls anyway.
+//!
+//! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without a
+//! request is ignored; and there are [`REQUESTS_MAX`] at the most, of which those that are seen beyond are left out.
+
+use super::meter::Meters;
+use super::recorder::Tap;
+use plimsoll_core::{
+    AccountId, BlockRequest, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time,
+};
+use std::collections::BTreeMap;
+
+/// A disk that has not answered for so long does not any more, or its answer was not seen: the kernel's own timeout for
+/// a command (`/sys/block/*/queue/io_timeout`).
+pub const LOST_AFTER: Span = Span::from_secs(30);
+/// Requests that are remembered at the most: more than any queue of a disk holds (1023 tags), in every of 64 queues.
+pub const REQUESTS_MAX: usize = 65_536;
+/// Requests that were seen have this bit in their number; pieces of ours are numbered by their place in a table.
+const SEEN: u64 = 1 << 63;
+/// A disk that is seen has one volume: itself.
+const VOLUME: u32 = 0;
+
+/// Whether a request was seen, and is none of our pieces.
+pub(super) fn is_observed(id: RequestId) -> bool {
+    id.0 & SEEN != 0
+}
+
+/// Who hears of what happens to a request.
+pub(super) struct Books<'engine> {
+    pub(super) scheduler: &'engine mut dyn Scheduler,
+    pub(super) meters: &'engine mut Meters,
+    pub(super) tap: Option<&'engine mut Tap>,
+}
+
+struct Observed {
+    /// The kernel's name for it.
+    key: u64,
+    session: AccountId,
+    causes: CauseSet,
+    operation: Operation,
+    length: u32,
+    runs: u64,
+    seen: Time,
+    /// The recording that knows of it, by its number.
+    recording: Option<u32>,
+    /// The scheduler has let it go.
+    is_dispatched: bool,
+    /// When the disk had done it, and whether it could.
+    done: Option<(Time, bool)>,
+}
+
+impl Observed {
+    /// Whom it was done for.
+    fn owners(&self) -> impl Iterator<Item = AccountId> + '_ {
+        self.causes.iter().chain(self.causes.is_empty().then_some(self.session))
+    }
+
+    /// The disk has read it before the scheduler would have let it.
+    fn is_early_read(&self) -> bool {
+        self.operation == Operation::Read && self.done.is_some() && !self.is_dispatched
+    }
+}
+
+/// Requests that were seen and are not yet completed.
+#[derive(Default)]
+pub(super) struct ObservedRequests {
+    requests: BTreeMap<RequestId, Observed>,
+    /// Those that the disk has, by the kernel's name, which it gives to another as soon as they are done.
+    at_disk: BTreeMap<u64, RequestId>,
+    /// Reads that accounts had too early.
+    early: BTreeMap<AccountId, u32>,
+    requests_so_far: u64,
+    /// When the newest was seen.
+    last_seen: Time,
+    left_out: u64,
+}
+
+impl ObservedRequests {
+    /// A request went to the disk at the time at which it arrived, where the kernel calls it `key`. It gets a number of its
+    /// own.
+    pub(super) fn issued(&mut self, now: Time, books: &mut Books<'_>, key: u64, mut request: BlockRequest) {
+        // The one before of that name is done, though nobody saw it.
+        self.completed(now, books, key, request.arrived, true);
+        if self.requests.len() >= REQUESTS_MAX {
+            if self.left_out == 0 {
+                tracing::warn!("{REQUESTS_MAX} requests are seen and not done: more of them are not accounted for");
+            }
+            self.left_out += 1;
+            return;
+        }
+        // Processors tell of theirs independently.
+        self.last_seen = self.last_seen.max(request.arrived);
+        request.arrived = self.last_seen;
+        request.id = RequestId(SEEN | self.requests_so_far);
+        let sequence = self.requests_so_far;
+        self.requests_so_far += 1;
+        let tap = books.tap.as_mut();
+        let recording =
+            tap.and_then(|tap| tap.arrived(request.arrived, VOLUME, sequence, &request).then_some(tap.number));
+        let observed = Observed {
+            key,
+            session: request.session,
+            causes: request.causes.clone(),
+            operation: request.operation,
+            length: request.length,
+            runs: request.runs(),
+            seen: request.arrived,
+            recording,
+            is_dispatched: false,
+            done: None,
+        };
+        self.requests.insert(request.id, observed);
+        self.at_disk.insert(key, request.id);
+        books.meters.piece_queued(request.session);
+        books.scheduler.request_added(now, request);
+    }
+
+    /// The disk has done, at `at`, the request that the kernel calls `key`.
+    pub(super) fn completed(&mut self, now: Time, books: &mut Books<'_>, key: u64, at: Time, succeeded: bool) {
+        let Some(id) = self.at_disk.remove(&key) else { return };
+        let Some(observed) = self.requests.get_mut(&id) else { return };
+        let at = at.max(observed.seen);
+        observed.done = Some((at, succeeded));
+        if let Some(tap) = &mut books.tap
+            && observed.recording == Some(tap.number)
+        {
+            tap.completed(at, id.0 & !SEEN);
+        }
+        if observed.is_early_read() {
+            observed.owners().for_each(|owner| *self.early.entry(owner).or_default() += 1);
+        }
+        self.complete(now, books, id);
+    }
+
+    /// The scheduler lets a request go.
+    pub(super) fn dispatched(&mut self, now: Time, books: &mut Books<'_>, id: RequestId) {
+        let Some(observed) = self.requests.get_mut(&id) else { return };
+        if observed.is_early_read() {
+            for owner in observed.owners() {
+                if let Some(count) = self.early.get_mut(&owner) {
+                    *count -= 1;
+                }
+            }
+            self.early.retain(|_, count| *count > 0);
+        }
+        observed.is_dispatched = true;
+        books.meters.piece_dispatched(observed.session);
+        self.complete(now, books, id);
+    }
+
+    /// Lets the scheduler dispatch what it will of what was seen.
+    pub(super) fn pump(&mut self, now: Time, books: &mut Books<'_>) {
+        while let Dispatch::Now(request) = books.scheduler.next(now) {
+            self.dispatched(now, books, request.id);
+        }
+    }
+
+    /// Whose reads the disk has done though the scheduler would not have let them go yet.
+    pub(super) fn early_readers(&self) -> impl Iterator<Item = AccountId> + '_ {
+        self.early.keys().copied()
+    }
+
+    /// Supposes that the disk has done what it had for too long. O(requests): now and then.
+    pub(super) fn give_up_lost(&mut self, now: Time, books: &mut Books<'_>) {
+        let is_lost = |observed: &&Observed| observed.done.is_none() && now.since(observed.seen) >= LOST_AFTER;
+        let lost: Vec<u64> = self.requests.values().filter(is_lost).map(|observed| observed.key).collect();
+        lost.into_iter().for_each(|key| self.completed(now, books, key, now, false));
+    }
+
+    /// Another scheduler is in charge, or nobody sees requests any more: what there was is nobody's business.
+    pub(super) fn forget(&mut self, meters: &mut Meters) {
+        for observed in std::mem::take(&mut self.requests).into_values() {
+            if !observed.is_dispatched {
+                meters.piece_dispatched(observed.session);
+            }
+            meters.piece_completed(observed.session, &CauseSet::EMPTY, 0, 0);
+        }
+        self.at_disk.clear();
+        self.early.clear();
+    }
+
+    /// Requests that were seen and are not completed.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Requests under way of an account: as long as it has any, it must not be closed. O(requests).
+    pub(super) fn of(&self, account: AccountId) -> usize {
+        let is_its = |observed: &&Observed| observed.session == account || observed.causes.contains(account);
+        self.requests.values().filter(is_its).count()
+    }
+
+    fn complete(&mut self, now: Time, books: &mut Books<'_>, id: RequestId) {
+        let is_through = |observed: &Observed| observed.is_dispatched && observed.done.is_some();
+        if !self.requests.get(&id).is_some_and(is_through) {
+            return;
+        }
+        let Some(Observed { session, causes, operation, length, runs, seen, done: Some((at, succeeded)), .. }) =
+            self.requests.remove(&id)
+        else {
+            return;
+        };
+        let service = at.since(seen);
+        books.meters.piece_completed(session, &causes, runs, length);
+        books.meters.request_completed(session, operation, service, succeeded);
+        books.scheduler.request_completed(now, &Completion { id, session, runs, service, succeeded });
+    }
+}
+
+#[cfg(test)]
+mod tests;

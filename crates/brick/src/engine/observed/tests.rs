@@ -1,0 +1,192 @@
+//! Planted breaks that turned a test red: a request completed before the scheduler let it go; a name given again that
+//! completes the request before; a lost completion that is waited for without end; a reader that stays early for good.
+
+use super::*;
+use plimsoll_core::account::AccountKind;
+use plimsoll_core::{AccountTree, Allocation, DeviceProfile};
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Lets requests go when it is told to, and checks that each is added, dispatched and completed in this order.
+#[derive(Default)]
+struct Slow {
+    queued: VecDeque<BlockRequest>,
+    may_go: usize,
+    at_device: BTreeSet<RequestId>,
+    completed: BTreeMap<RequestId, Completion>,
+}
+
+impl Scheduler for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+    fn request_added(&mut self, _now: Time, request: BlockRequest) {
+        self.queued.push_back(request);
+    }
+    fn next(&mut self, now: Time) -> Dispatch {
+        match self.queued.pop_front() {
+            Some(request) if self.may_go > 0 => {
+                self.may_go -= 1;
+                assert!(self.at_device.insert(request.id));
+                Dispatch::Now(request)
+            }
+            Some(request) => {
+                self.queued.push_front(request);
+                Dispatch::NotBefore(now + Span::from_millis(1))
+            }
+            None => Dispatch::Nothing,
+        }
+    }
+    fn request_completed(&mut self, _now: Time, completion: &Completion) {
+        assert!(self.at_device.remove(&completion.id), "{completion:?} was not dispatched");
+        self.completed.insert(completion.id, completion.clone());
+    }
+}
+
+/// A disk that is seen, with one session.
+struct World {
+    slow: Slow,
+    meters: Meters,
+    tree: AccountTree,
+    session: AccountId,
+    observed: ObservedRequests,
+}
+
+impl World {
+    fn new() -> World {
+        let profile = DeviceProfile {
+            name: "seen".into(),
+            capacity_bytes: 1 << 40,
+            worst_case_runs_per_second: 100.0,
+            sequential_bytes_per_second: 1e8,
+            sequential_write_bytes_per_second: 1e8,
+            is_rotational: true,
+            outstanding_max: 1,
+        };
+        let mut tree = AccountTree::new(profile);
+        let session = tree.open(AccountId::ROOT, "reader", AccountKind::Session, Allocation::default()).unwrap();
+        let mut meters = Meters::new(Time::ZERO);
+        meters.opened(Time::ZERO, session);
+        World { slow: Slow::default(), meters, tree, session, observed: ObservedRequests::default() }
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut ObservedRequests, &mut Books<'_>) -> T) -> T {
+        let mut books = Books { scheduler: &mut self.slow, meters: &mut self.meters, tap: None };
+        act(&mut self.observed, &mut books)
+    }
+
+    fn issued(&mut self, now: Time, key: u64) {
+        let request = BlockRequest::new(RequestId(0), self.session, Operation::Read, 0, 65_536, now);
+        self.with(|observed, books| observed.issued(now, books, key, request));
+    }
+
+    fn completed(&mut self, now: Time, key: u64, succeeded: bool) {
+        self.with(|observed, books| observed.completed(now, books, key, now, succeeded));
+    }
+
+    fn pump(&mut self, now: Time) {
+        self.with(|observed, books| observed.pump(now, books));
+    }
+
+    /// Requests in the scheduler, at the device, and bytes that were moved.
+    fn metered(&self) -> (u32, u32, u64) {
+        let status = self.meters.status(at(1000), &self.tree);
+        let reader = status.iter().find(|account| account.path == "reader").unwrap();
+        (reader.queued, reader.in_flight, reader.bytes)
+    }
+
+    fn early(&self) -> Vec<AccountId> {
+        self.observed.early_readers().collect()
+    }
+}
+
+fn at(milliseconds: u64) -> Time {
+    Time::ZERO + Span::from_millis(milliseconds)
+}
+
+#[test]
+fn a_request_takes_as_long_as_the_disk_had_it_whenever_the_scheduler_lets_it_go() {
+    let mut world = World::new();
+    world.issued(at(0), 7);
+    world.pump(at(0));
+    assert_eq!((world.metered(), world.early()), ((1, 0, 0), vec![]));
+    world.completed(at(4), 7, true);
+    assert!(world.slow.completed.is_empty(), "the scheduler still has it");
+    assert_eq!((world.observed.of(world.session), world.early()), (1, vec![world.session]), "it was read too early");
+    // The kernel gives its name to another, which the scheduler lets go while the disk has it.
+    world.issued(at(5), 7);
+    world.slow.may_go = 2;
+    world.pump(at(9));
+    assert_eq!((world.metered(), world.early()), ((0, 1, 65_536), vec![]));
+    assert_eq!(world.slow.completed.len(), 1);
+    world.completed(at(12), 7, false);
+    let services: Vec<_> = world.slow.completed.values().map(|one| (one.service, one.runs, one.succeeded)).collect();
+    assert_eq!(services, [(Span::from_millis(4), 2, true), (Span::from_millis(7), 2, false)]);
+    assert_eq!((world.observed.of(world.session), world.metered()), (0, (0, 0, 131_072)));
+}
+
+#[test]
+fn what_was_not_seen_is_supposed() {
+    let mut world = World::new();
+    world.slow.may_go = 3;
+    world.completed(at(0), 9, true);
+    world.issued(at(0), 7);
+    world.issued(at(1), 8);
+    world.pump(at(1));
+    world.issued(at(2), 8);
+    assert_eq!(world.slow.completed.len(), 1, "a name is given again when its request is done");
+    world.with(|observed, books| observed.give_up_lost(at(0) + LOST_AFTER, books));
+    assert_eq!((world.slow.completed.len(), world.observed.of(world.session)), (2, 1));
+    world.pump(at(2));
+    world.with(|observed, books| observed.give_up_lost(at(2) + LOST_AFTER, books));
+    assert_eq!((world.slow.completed.len(), world.observed.of(world.session)), (3, 0));
+    assert!(world.slow.completed.values().last().is_some_and(|last| !last.succeeded));
+}
+
+#[test]
+fn what_is_forgotten_is_under_way_no_more() {
+    let mut world = World::new();
+    world.slow.may_go = 1;
+    world.issued(at(0), 1);
+    world.pump(at(0));
+    world.issued(at(1), 2);
+    world.completed(at(2), 2, true);
+    assert_eq!((world.metered(), world.early().len()), ((1, 1, 0), 1));
+    world.observed.forget(&mut world.meters);
+    assert_eq!((world.metered(), world.early().len(), world.observed.len()), ((0, 0, 0), 0, 0));
+    world.completed(at(3), 1, true);
+    assert!(world.slow.completed.is_empty());
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut world = World::new();
+    for key in 0..REQUESTS_MAX as u64 + 10 {
+        world.issued(at(0), key);
+    }
+    assert_eq!((world.slow.queued.len(), world.observed.left_out), (REQUESTS_MAX, 10));
+}
+
+proptest! {
+    /// Whatever comes in whatever order, the scheduler hears of each request once, and of nothing twice.
+    #[test]
+    fn each_request_is_completed_once(steps in prop::collection::vec((0..4u8, 0..5u64), 1..200)) {
+        let mut world = World::new();
+        let mut issued = 0;
+        for (now, (kind, key)) in (0..).zip(steps) {
+            match kind {
+                0 => { issued += 1; world.issued(at(now), key) }
+                1 => world.completed(at(now), key, true),
+                2 => world.slow.may_go += key as usize,
+                _ => world.pump(at(now)),
+            }
+        }
+        world.slow.may_go = usize::MAX;
+        world.pump(at(300));
+        (0..5).for_each(|key| world.completed(at(300), key, true));
+        prop_assert_eq!(world.slow.completed.len(), issued);
+        prop_assert_eq!(world.observed.of(world.session), 0);
+        prop_assert_eq!(world.metered(), (0, 0, issued as u64 * 65_536));
+        prop_assert_eq!(world.early(), vec![]);
+    }
+}

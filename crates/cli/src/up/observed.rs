@@ -1,0 +1,71 @@
+//! Disks that are not ours: file systems that are mounted already, with a station above and an engine without volumes.
+//!
+//! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's requests
+//! from the station.
+
+use super::tenants::StationedVolume;
+use crate::config::{Configuration, Device};
+use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::{AgentError, Disk};
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_core::DeviceProfile;
+use std::path::Path;
+
+/// The pool of everybody who is no tenant, and of tenants that name none: the device itself.
+const POOL: &str = "";
+
+/// What is known of the disk: what the configuration says, and what the kernel does.
+pub(super) fn profile(device: &Device, disk: &MountedDisk) -> DeviceProfile {
+    let (capacity_bytes, is_rotational) = (disk.size_bytes(), disk.is_rotational());
+    DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
+}
+
+/// Puts a station above the disk of a file system that is mounted. Answers with what is to be said of it, too.
+///
+/// # Errors
+/// What [`Station::open`](plimsoll_agent::Station::open) says; a directory cannot be made.
+pub(super) fn observe(
+    engine: &EngineHandle,
+    configuration: &Configuration,
+    device: &Device,
+    disk: &MountedDisk,
+) -> Result<(StationedVolume, Vec<String>), AgentError> {
+    let observed = Disk::Observed { pool: POOL.to_owned() };
+    let station = StationedVolume::open(engine, configuration, &device.name, POOL, observed, &disk.device)?;
+    station.mounted(&disk.mount_point)?;
+    let (name, path) = (&device.name, disk.device.display());
+    let place = disk.mount_point.display();
+    let mut said = vec![
+        format!("device {name}: {} on {place} ({path}), observed", disk.file_system),
+        format!("device {name}: causes are known of {}", station.coverage()),
+        format!("device {name}: tenants join, containers at {}", station.listeners().display()),
+    ];
+    if !device.is_worst_case_known() {
+        said.push(format!(
+            "device {name}: what it can do is not known, so limits count bytes wherever they lie, and there are no reserves \
+             and percentages; plimsoll device measure {path} --out FILE finds it out, and profile says it"
+        ));
+    }
+    Ok((station, said))
+}
+
+/// A name for the disk of what is mounted at `mount_point`: the end of its path, in letters that names may have.
+pub(super) fn name_of(mount_point: &Path) -> String {
+    let end = mount_point.file_name().map_or("root".into(), |name| name.to_string_lossy());
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let name: String = end.chars().map(|letter| if allowed(letter) { letter } else { '-' }).take(64).collect();
+    name.strip_prefix('.').map(|rest| format!("-{rest}")).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_called_after_its_mount_point() {
+        for (path, name) in [("/", "root"), ("/srv/data", "data"), ("/srv/.a b\u{e4}", "-a-b-")] {
+            assert_eq!(name_of(Path::new(path)), name);
+            assert_eq!(crate::config::name_problem(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `plimsoll agent`: a file system on a loop device that is none of ours, with tenants. Root and BPF only.
+//!
+//! Planted breaks that turned a test red: a daemon that leaves its run directory; a successor that says nothing of it; a
+//! refusal to observe that ends with 1.
+
+use crate::support::{Daemon, Site, text};
+use crate::tenants::{accounts, run, wait_until};
+use rustix::process::Signal;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const SIZE_BYTES: u64 = 512 << 20;
+const AGENT: [&str; 5] = ["agent", "--mount", "disk", "--run-directory", "state"];
+
+/// A file system in a file, mounted through a loop device that goes with the mount.
+struct Disk<'site> {
+    site: &'site Site,
+}
+
+impl<'site> Disk<'site> {
+    fn new(site: &'site Site, kind: &str) -> Disk<'site> {
+        let image = site.path("image");
+        File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
+        std::fs::create_dir(site.path("disk")).unwrap();
+        do_it(site, &format!("mkfs.{kind} -q image && mount -o loop,noatime image disk"));
+        Disk { site }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.site.path("disk").join(name)
+    }
+
+    /// Writes and syncs small files, as whoever is no tenant does.
+    fn use_it(&self) {
+        for n in 0..8 {
+            let mut file = File::create(self.path(&format!("other{n}"))).unwrap();
+            file.write_all(&[7; 4096]).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        do_it(self.site, "umount disk");
+    }
+}
+
+fn do_it(site: &Site, script: &str) {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("sh").args(["-c", script]).current_dir(site.folder.path()).env("PATH", path).output();
+    let output = output.unwrap();
+    let is_well = output.status.success();
+    assert!(is_well || std::thread::panicking(), "{script}: {}", text(&output.stderr));
+}
+
+/// A site without a configuration, unless this machine cannot observe.
+fn site() -> Option<Site> {
+    let why = match rustix::process::geteuid().is_root() {
+        false => Some("takes root"),
+        true if cfg!(not(feature = "bpf")) => Some("built without BPF"),
+        true => ["mkfs.ext4", "mkfs.xfs"].into_iter().find(|program| {
+            !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|folder| PathBuf::from(folder).join(program).is_file())
+        }),
+    };
+    if let Some(why) = why {
+        println!("not run: {why}");
+        return None;
+    }
+    Some(Site::new(""))
+}
+
+fn ask(site: &Site, arguments: &[&str]) -> Output {
+    let output = site.ask(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    output
+}
+
+/// A tenant with a limit far below what it wants, held at its gate.
+fn held_writer(site: &Site, disk: &Disk<'_>) -> std::process::Child {
+    ask(site, &["pool", "add", "backup", "--limit", "64kB/s"]);
+    let of = format!("of={}", disk.path("b").display());
+    let mut writer = run(site, &["--pool", "backup"], &["dd", "if=/dev/zero", &of, "bs=64k", "count=1024"]);
+    let writer = writer.stderr(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("its session", || accounts(site).iter().any(|path| path.starts_with("backup/dd#")));
+    wait_until("what it wrote", || std::fs::metadata(disk.path("b")).is_ok_and(|file| file.len() > 0));
+    writer
+}
+
+fn start<'site>(site: &'site Site) -> Daemon<'site> {
+    site.start(&AGENT)
+}
+
+#[test]
+fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
+    for kind in ["ext4", "xfs"] {
+        let Some(site) = site() else { return };
+        let disk = Disk::new(&site, kind);
+        let daemon = start(&site);
+        let said = daemon.served.join("\n");
+        assert!(said.contains("device disk: scheduler split_token\n"), "{said}");
+        assert!(said.contains(&format!("device disk: {kind} on ")) && said.contains(", observed\n"), "{said}");
+        assert!(said.contains("the device was mounted before") && said.contains("is not known"), "{said}");
+        let mut writer = held_writer(&site, &disk);
+        disk.use_it();
+        assert!(writer.try_wait().unwrap().is_none(), "{kind}: at its limit it would take a quarter of an hour");
+        let pools = site.json(&["pool", "list"]);
+        assert_eq!((&pools[0]["path"], &pools[0]["device"]), (&"backup".into(), &"disk".into()));
+        ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+        assert!(writer.wait().unwrap().success());
+        wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
+        let log = daemon.stop();
+        assert!(!log.contains("ERROR"), "{log}");
+        assert_eq!(std::fs::metadata(disk.path("b")).unwrap().len(), 64 << 20);
+    }
+}
+
+#[test]
+fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let mut writer = held_writer(&site, &disk);
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
+    assert!(writer.wait().unwrap().success(), "its gate is open");
+    assert!(site.memory_directories().is_empty());
+}
+
+#[test]
+fn an_agent_that_is_killed_holds_nobody_and_its_successor_says_what_it_found() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let mut writer = held_writer(&site, &disk);
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    assert!(writer.wait().unwrap().success(), "the lease has run out");
+    let successor = start(&site);
+    assert_eq!(accounts(&site), ["disk", "others#1"]);
+    let mut writer = held_writer(&site, &disk);
+    assert!(writer.try_wait().unwrap().is_none());
+    let log = successor.stop();
+    assert!(log.contains("recovered from a predecessor: the gates in "), "{log}");
+    assert!(writer.wait().unwrap().success());
+    assert!(site.memory_directories().is_empty());
+}
+
+#[test]
+fn what_cannot_be_observed_is_refused_before_anything_starts() {
+    let site = Site::of_normal_user("[device.d]\nobserve = \"/\"\n");
+    let agent = |arguments: &[&str]| {
+        let output = site.command(&[&["agent", "--mount"], arguments].concat()).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, message) = agent(&["/proc"]);
+    assert_eq!((code, message.as_str()), (Some(2), "--mount: /proc: proc has no disk of its own\n"));
+    let (code, message) = agent(&["/proc/self"]);
+    assert_eq!(code, Some(2), "{message}");
+    let output = site.up_fails();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).starts_with("not run: observing / takes root"), "{}", text(&output.stderr));
+}

@@ -330,7 +330,7 @@ pub struct ScenarioShowArguments {
 /// Arguments of `plimsoll scenario run`.
 #[derive(Debug, Args)]
 pub struct ScenarioRunArguments {
-    /// A scenario's name, the path of a .toml file, or "all"
+    /// A scenario's name, the path of a .toml file, or "all" that run on the host
     pub name: String,
     /// Where it runs: in virtual time, or with real processes
     #[arg(long, default_value = "sim", value_parser = ["sim", "live"])]

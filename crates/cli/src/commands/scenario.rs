@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Stands for every scenario in the binary.
+/// Stands for every scenario in the binary that runs on the host.
 const ALL: &str = "all";
 /// Stands for stdout.
 const STDOUT: &str = "-";
@@ -225,7 +225,13 @@ fn row_in_words(row: &Row) -> String {
 fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
     let names: Vec<&str> = if arguments.name == ALL { library::names().collect() } else { vec![&arguments.name] };
     // Everything is read before anything runs, so that a mistake in the last one costs no time.
-    let scenarios = names.iter().map(|name| scenario::load(name, &arguments.set)).collect::<Result<Vec<_>, _>>()?;
+    let mut scenarios = names.iter().map(|name| scenario::load(name, &arguments.set)).collect::<Result<Vec<_>, _>>()?;
+    if arguments.name == ALL {
+        let left_out: Vec<Scenario> =
+            scenarios.extract_if(.., |scenario| !scenario.hosts.contains(&arguments.host.as_str())).collect();
+        let names: Vec<&str> = left_out.iter().map(|scenario| scenario.name.as_str()).collect();
+        eprintln!("{} scenarios do not run on {}: {}", names.len(), arguments.host, names.join(", "));
+    }
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::BadInput(format!("--out {}: {error}", folder.display())))?;

@@ -83,7 +83,7 @@ pub fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
 }
 
 /// Spoils bytes.
-pub fn mutated(mut bytes: Vec<u8>, mutations: &[Mutation], corpus: &[Input]) -> Vec<u8> {
+fn mutated(mut bytes: Vec<u8>, mutations: &[Mutation], corpus: &[Input]) -> Vec<u8> {
     for mutation in mutations {
         let end = bytes.len();
         match mutation {
@@ -107,4 +107,10 @@ pub fn mutated(mut bytes: Vec<u8>, mutations: &[Mutation], corpus: &[Input]) -> 
         }
     }
     bytes
+}
+
+/// Gives an entry function one input of its target's corpus, spoiled.
+pub fn try_mutated(target: &str, input: Index, mutations: &[Mutation], entry: impl Fn(&[u8]) -> bool) {
+    let corpus = corpus(target);
+    entry(&mutated(input.get(&corpus).1.clone(), mutations, &corpus));
 }

@@ -5,7 +5,7 @@ mod corpus;
 #[path = "../../../fuzz/entries/nbd.rs"]
 mod entries;
 
-use corpus::{assert_names, corpus, mutated, mutations};
+use corpus::{assert_names, mutations, try_mutated};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -26,9 +26,7 @@ proptest! {
     #[test]
     fn no_mutation_of_the_corpus_breaks_a_promise(input: Index, mutations in mutations()) {
         for (target, entry) in TARGETS {
-            let corpus = corpus(target);
-            let bytes = mutated(input.get(&corpus).1.clone(), &mutations, &corpus);
-            entry(&bytes);
+            try_mutated(target, input, &mutations, entry);
         }
     }
 }

@@ -13,28 +13,17 @@
 //! - who comes looks at the balance only, and not at who waits for it: `nobody_passes_who_waits`
 //! - calls go whoever is first: `calls_and_reads_stand_in_one_line`
 
+mod split_token_support;
+
 use plimsoll_core::*;
 use plimsoll_schedulers::balance::BURST;
 use plimsoll_schedulers::cost_model::{CostModel, DirtyModel};
 use plimsoll_schedulers::split_token::SplitToken;
 use proptest::prelude::*;
+use split_token_support::{GIB, MIB, device};
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 /// Of each session, bytes per second.
 const LIMIT: f64 = 1e6;
-
-fn device() -> DeviceProfile {
-    DeviceProfile {
-        name: "device".into(),
-        capacity_bytes: 400 * GIB,
-        worst_case_runs_per_second: 100.0,
-        sequential_bytes_per_second: 1e8,
-        sequential_write_bytes_per_second: 1e8,
-        is_rotational: true,
-        outstanding_max: 10,
-    }
-}
 
 fn at(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)

@@ -6,29 +6,18 @@
 //! - who has to wait for another balance goes to the end of its line
 //! - half of a request's cost is charged
 
+mod split_token_support;
+
 use plimsoll_core::*;
 use plimsoll_schedulers::cost_model::CostModel;
 use plimsoll_schedulers::split_token::SplitToken;
 use proptest::prelude::*;
+use split_token_support::{GIB, MIB, device};
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 /// Of the pool, and of each of two of its three sessions; bytes per second.
 const POOL_LIMIT: f64 = 1e6;
 const SESSION_LIMIT: f64 = 0.5e6;
 const SESSIONS: usize = 3;
-
-fn device() -> DeviceProfile {
-    DeviceProfile {
-        name: "device".into(),
-        capacity_bytes: 400 * GIB,
-        worst_case_runs_per_second: 100.0,
-        sequential_bytes_per_second: 1e8,
-        sequential_write_bytes_per_second: 1e8,
-        is_rotational: true,
-        outstanding_max: 10,
-    }
-}
 
 /// What a thread does next as soon as it is back.
 #[derive(Clone, Copy, Debug)]

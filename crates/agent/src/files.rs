@@ -14,7 +14,9 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files that are kept open at the most: a small part of what a process may have open (1024 by default).
@@ -66,6 +68,16 @@ impl Files {
         let found = Arc::new(found);
         self.kept.insert(file, (found.clone(), now));
         Some(found)
+    }
+
+    /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it does not,
+    /// for a file that nobody has opened by name lately, or that was deleted.
+    pub fn path(&mut self, now: Time, file: FileId) -> Option<PathBuf> {
+        let found = self.find(now, file)?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+        // A file that is opened by its inode may have no name in memory.
+        let is_it = std::fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == file.0);
+        is_it.then_some(path)
     }
 
     /// Closes what was not asked for lately. O(files kept).

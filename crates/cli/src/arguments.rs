@@ -3,12 +3,14 @@
 mod agent;
 mod measure;
 mod promises;
+mod why;
 
 pub use agent::AgentArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
 };
+pub use why::WhyArguments;
 
 use clap::{Args, Parser, Subcommand};
 use plimsoll_lab::scenario::Setting;
@@ -109,6 +111,16 @@ kernel writes it back later or in the journal; what is beyond its promises waits
 the place of this process: signals, terminal and exit code are its own. The session ends with its last process.
 The daemon must serve a volume with mount.tenants = true (docs/configuration.md) or observe a disk (plimsoll agent).")]
     Run(RunArguments),
+    /// Show live who caused the I/O of each disk, by process, class and file, through writeback and journal
+    #[command(after_help = "Example:
+  # plimsoll why /data
+  /dev/sdb1 on /data (ext4): 0 B/s read, 21.2 MB/s written; 20.9 MB/s came through threads of the kernel
+  who            class     read   written  through             file
+  tar[4711]      data     0 B/s   20 MB/s  kworker             /data/backup.tar
+  postgres[812]  journal  0 B/s  880 kB/s  jbd2/sdb1-8         -
+
+No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (docs/why.md).")]
+    Why(WhyArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:
   $ plimsoll record --device disk0 --out disk0.log --seconds 60

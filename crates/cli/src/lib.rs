@@ -10,6 +10,7 @@
 //! | [`outcome`] | how a command ends: exit codes |
 //! | [`table`] | how tables are printed |
 //! | [`up`] | the daemon |
+//! | [`why`] | who caused the I/O of disks |
 
 pub mod arguments;
 pub mod commands;
@@ -19,3 +20,4 @@ pub mod demo;
 pub mod outcome;
 pub mod table;
 pub mod up;
+pub mod why;

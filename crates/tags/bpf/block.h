@@ -30,6 +30,7 @@ struct bio_walk {
 	__u64 inode;
 	__u64 run_causes;    /* of the last blocks that were not charged yet */
 	__u64 run_bytes;
+	__u64 run_inode;
 	__u32 run_class;
 	__u32 offset;
 	__u32 left;
@@ -95,6 +96,32 @@ static __noinline void write_tag(__u64 block, __u64 causes, const struct bio_wal
 	__sync_val_compare_and_swap(&tag->sequence, sequence + 1, sequence + 2);
 }
 
+/* For people who look: what the run is, and through whom it came. */
+static __noinline void count_flow(const struct bio_walk *walk)
+{
+	if (!walk)
+		return;
+	struct flow_key key = {
+		.causes = walk->run_causes & CAUSES,
+		.inode = walk->run_inode,
+		.block_class = walk->run_class,
+		.is_write = !!(walk->flags & TAG_WRITE),
+		.is_kernel_thread = is_kernel_thread(bpf_get_current_task_btf()),
+	};
+	__u64 bytes = walk->run_bytes;
+	bpf_get_current_comm(key.submitter, sizeof(key.submitter));
+	__u64 *flow = bpf_map_lookup_elem(&flows, &key);
+	if (!flow) {
+		if (!bpf_map_update_elem(&flows, &key, &bytes, BPF_NOEXIST))
+			return;
+		flow = bpf_map_lookup_elem(&flows, &key);
+	}
+	if (flow)
+		__sync_fetch_and_add(flow, bytes);
+	else
+		count(&state.flow_bytes_lost, bytes);
+}
+
 static __noinline void charge_run(struct bio_walk *walk)
 {
 	if (!walk || !walk->run_bytes)
@@ -107,6 +134,8 @@ static __noinline void charge_run(struct bio_walk *walk)
 	else if (walk->run_class && walk->run_class < CLASS_FILE_SMALLEST)
 		kind = CHARGE_METADATA;
 	charge(walk->run_causes, walk->run_bytes, kind, walk->run_class);
+	if (settings.has_flows)
+		count_flow(walk);
 	walk->run_bytes = 0;
 }
 
@@ -227,9 +256,11 @@ static long tag_next(__u32 number, void *nothing)
 	if (walk->has_class)
 		found.block_class = walk->block_class;
 	write_tag(walk->sector >> (BLOCK_SHIFT - SECTOR_SHIFT), found.causes, walk, found.inode, found.block_class);
-	if (walk->run_bytes && (walk->run_causes != found.causes || walk->run_class != found.block_class))
+	bool goes_on = walk->run_causes == found.causes && walk->run_class == found.block_class && walk->run_inode == found.inode;
+	if (walk->run_bytes && !goes_on)
 		charge_run(walk);
 	walk->run_causes = found.causes;
+	walk->run_inode = found.inode;
 	walk->run_class = found.block_class;
 	walk->run_bytes += step;
 	walk->sector += step >> SECTOR_SHIFT;

@@ -185,7 +185,15 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, int old_thread, struct linux_binprm *binary)
 {
-	__u32 old = old_thread, new = task->pid;
+	__u32 old = old_thread, new = task->pid, process = task->tgid;
+	struct registration *own = bpf_map_lookup_elem(&processes, &process);
+	if (own && own->is_automatic) {
+		/* It is called otherwise from now on. */
+		__u32 account = own->account;
+		struct owner owner = { .process = process };
+		bpf_get_current_comm(owner.name, sizeof(owner.name));
+		bpf_map_update_elem(&owners, &account, &owner, BPF_ANY);
+	}
 	if (old == new)
 		return 0;
 	struct registration *moved = bpf_map_lookup_elem(&threads, &old);

@@ -47,6 +47,7 @@ TABLE(processes, HASH, __u32, struct registration);
 TABLE(cgroups, HASH, struct group, struct registration);
 TABLE(owners, ARRAY, __u32, struct owner);
 TABLE(layouts, ARRAY, __u32, struct layout);
+TABLE(flows, HASH, struct flow_key, __u64);
 TABLE(counts, PERCPU_ARRAY, __u32, struct counters);
 
 struct {

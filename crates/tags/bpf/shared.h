@@ -51,7 +51,7 @@ struct settings {
 	__u32 layout_ranges;        /* entries of the static layout, sorted */
 	__u32 hierarchies;          /* entries of `css_set.subsys` */
 	__u32 block_sectors;        /* of a block of the file system (ext4) */
-	__u32 spare;
+	__u32 has_flows;
 	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
 };
 
@@ -71,6 +71,7 @@ struct state {
 	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
 	__u64 events_lost;          /* records that found no room in the ring */
+	__u64 flow_bytes_lost;      /* bytes that found no room among the flows */
 	__u64 accounts_refused;     /* processes that became others because all accounts were taken */
 	__u64 since_ns[64];         /* when each account began: an older tag means a predecessor */
 	__u64 wants_waking;         /* the reader of the ring waits: the next event wakes it */
@@ -119,6 +120,17 @@ struct counters {
 	__u64 dirtied;
 	__u64 freed;
 	__u64 by_class[CLASSES];    /* written */
+};
+
+/* I/O that is alike; its value is bytes. */
+struct flow_key {
+	__u64 causes;
+	__u64 inode;
+	char submitter[16];         /* the name of the task that handed it to the block layer */
+	__u8 block_class;
+	__u8 is_write;
+	__u8 is_kernel_thread;      /* the submitter */
+	__u8 spare[5];
 };
 
 /* A range of sectors with one class. */

@@ -34,6 +34,7 @@ impl Kernel {
     pub(crate) fn delete(&self, _: Table, _: &[u8]) -> Result<bool, TagsError> { match *self {} }
     pub(crate) fn counters(&self, _: u32) -> Result<Counters, TagsError> { match *self {} }
     pub(crate) fn reset_counters(&self, _: u32) -> Result<(), TagsError> { match *self {} }
+    pub(crate) fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError> { match *self {} }
     pub(crate) fn sweep(&self, _: u64) -> Result<u64, TagsError> { match *self {} }
     pub(crate) fn records(&self, _: &mut dyn FnMut(&[u8])) { match *self {} }
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> { match *self {} }

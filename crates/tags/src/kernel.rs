@@ -60,6 +60,7 @@ pub(crate) struct Kernel {
     cgroups: MapHandle,
     owners: MapHandle,
     counts: MapHandle,
+    flows: MapHandle,
     events: MapHandle,
     ring: Ring,
     state: Arc<SharedMemory>,
@@ -91,6 +92,7 @@ impl Kernel {
             cgroups: handle("cgroups")?,
             owners: handle("owners")?,
             counts: handle("counts")?,
+            flows: handle("flows")?,
             events,
             ring,
             state,
@@ -175,6 +177,16 @@ impl Kernel {
         self.counts.update_percpu(&account.bytes(), &values, MapFlags::ANY).map_err(refused("reset counters"))
     }
 
+    /// Takes out all flows with their bytes.
+    pub(crate) fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError> {
+        let keys: Vec<_> = self.flows.keys().collect();
+        let taken = keys.into_iter().map(|key| {
+            let value = self.flows.lookup_and_delete(&key).map_err(refused("take counted I/O"))?;
+            Ok(value.and_then(|value| Some((key, u64::take(&mut &value[..])?))))
+        });
+        taken.filter_map(Result::transpose).collect()
+    }
+
     /// Which of the accounts in `ended` are still carried.
     pub(crate) fn sweep(&self, ended: u64) -> Result<u64, TagsError> {
         let mut context = [ended.to_ne_bytes(), [0; 8]].concat();
@@ -235,6 +247,7 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
             "cgroups" => CGROUPS_MAX,
             "owners" => ACCOUNTS,
             "counts" => COUNTERS,
+            "flows" => options.flows_max.unwrap_or(1),
             "layouts" => plan.layout.ranges.len().max(1) as u32,
             "tags" => 1 << plan.slot_shift,
             "events" => options.event_bytes.unwrap_or(0).max(EVENT_BYTES_MIN).next_power_of_two(),

@@ -26,6 +26,7 @@ mod coverage;
 mod device;
 mod error;
 mod event;
+mod flow;
 mod group;
 #[cfg_attr(not(feature = "bpf"), path = "absent.rs")]
 mod kernel;
@@ -44,6 +45,7 @@ pub use coverage::Coverage;
 pub use device::FileSystem;
 pub use error::TagsError;
 pub use event::Event;
+pub use flow::{Flow, Flows};
 pub use group::cgroups_of;
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
@@ -68,6 +70,9 @@ pub struct Options {
     pub tag_bytes_max: u64,
     /// Bytes of the ring of single events; `None`: none are recorded.
     pub event_bytes: Option<u32>,
+    /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`: none are
+    /// counted.
+    pub flows_max: Option<u32>,
     /// Numbers of the system calls whose return is an event ([`Event::Returned`]), 0 to 511. If there are any, every system
     /// call of the machine costs some tens of nanoseconds more.
     pub returns: Vec<u32>,
@@ -86,6 +91,7 @@ impl Default for Options {
             dirty_pages_max: 1 << 18,
             tag_bytes_max: 64 << 20,
             event_bytes: None,
+            flows_max: None,
             returns: Vec::new(),
             recycle_after: Span::from_secs(60),
             left_out: Vec::new(),
@@ -153,6 +159,18 @@ impl Tags {
     /// more before you wait.
     pub fn wake(&self) {
         self.kernel.wake();
+    }
+
+    /// Takes what was counted in detail since the last time, if that was [asked for](Options::flows_max). What is counted
+    /// while it is taken is in it or comes the next time. O(flows).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn take_flows(&self) -> Result<Flows, TagsError> {
+        let lost = self.kernel.state().word(offset_of!(State, flow_bytes_lost));
+        let flows = self.kernel.take_flows()?.into_iter();
+        let flows = flows.filter_map(|(key, bytes)| Flow::parse(&key, bytes)).collect();
+        Ok(Flows { flows, untold_bytes: lost.swap(0, Ordering::Relaxed) })
     }
 
     /// What did not go as it should.

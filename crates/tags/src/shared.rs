@@ -99,7 +99,7 @@ shared! {
         layout_ranges: u32,
         hierarchies: u32,
         block_sectors: u32,
-        spare: u32,
+        has_flows: u32,
         calls: [u64; CALL_WORDS],
     } 160
 
@@ -118,12 +118,13 @@ shared! {
         entries_lost: u64,
         inodes_guessed: u64,
         events_lost: u64,
+        flow_bytes_lost: u64,
         accounts_refused: u64,
         since_ns: [u64; 64],
         wants_waking: u64,
         other_device: u32,
         committed: u32,
-    } 672
+    } 680
 
     struct Owner {
         process: u32,
@@ -160,6 +161,16 @@ shared! {
         freed: u64,
         by_class: [u64; CLASSES],
     } 304
+
+    struct FlowKey {
+        causes: u64,
+        inode: u64,
+        submitter: [u8; 16],
+        block_class: u8,
+        is_write: u8,
+        is_kernel_thread: u8,
+        spare: [u8; 5],
+    } 40
 
     struct Layout {
         sector: u64,

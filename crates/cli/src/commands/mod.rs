@@ -12,6 +12,7 @@ mod scenario;
 mod scheduler;
 mod status;
 mod volume;
+mod why;
 
 use crate::arguments::{Arguments, Command, DaemonArguments};
 use crate::config::Defaults;
@@ -21,6 +22,9 @@ use clap::Parser;
 use plimsoll_core::{Allocation, Rate};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// Clears a terminal and goes to its first line (ECMA-48, ED and CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
@@ -39,6 +43,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Pool(command) => pool::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Why(arguments) => why::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),

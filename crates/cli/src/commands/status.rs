@@ -1,6 +1,6 @@
 //! `plimsoll status`: what the daemon does, once or every second.
 
-use super::{connect, print, print_json, unexpected};
+use super::{CLEAR, connect, print, print_json, unexpected};
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{DaemonStatus, Request, Response};
 use crate::outcome::{Failure, Outcome};
@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// How often `--watch` prints; rates are of whole seconds.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Clears a terminal and goes to its first line (ECMA-48, ED and CUP).
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;

@@ -15,12 +15,12 @@ const SIZE_BYTES: u64 = 512 << 20;
 const AGENT: [&str; 5] = ["agent", "--mount", "disk", "--run-directory", "state"];
 
 /// A file system in a file, mounted through a loop device that goes with the mount.
-struct Disk<'site> {
+pub struct Disk<'site> {
     site: &'site Site,
 }
 
 impl<'site> Disk<'site> {
-    fn new(site: &'site Site, kind: &str) -> Disk<'site> {
+    pub fn new(site: &'site Site, kind: &str) -> Disk<'site> {
         let image = site.path("image");
         File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
         std::fs::create_dir(site.path("disk")).unwrap();
@@ -28,7 +28,7 @@ impl<'site> Disk<'site> {
         Disk { site }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.site.path("disk").join(name)
     }
 
@@ -48,7 +48,7 @@ impl Drop for Disk<'_> {
     }
 }
 
-fn do_it(site: &Site, script: &str) {
+pub fn do_it(site: &Site, script: &str) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new("sh").args(["-c", script]).current_dir(site.folder.path()).env("PATH", path).output();
     let output = output.unwrap();
@@ -57,7 +57,7 @@ fn do_it(site: &Site, script: &str) {
 }
 
 /// A site without a configuration, unless this machine cannot observe.
-fn site() -> Option<Site> {
+pub fn site() -> Option<Site> {
     let why = match rustix::process::geteuid().is_root() {
         false => Some("takes root"),
         true if cfg!(not(feature = "bpf")) => Some("built without BPF"),

@@ -6,3 +6,4 @@ mod nbd;
 mod record;
 mod support;
 mod tenants;
+mod why;

@@ -96,7 +96,7 @@ impl Plan {
             block_sectors: layout
                 .block_sectors
                 .max((BLOCK_BYTES / SECTOR_BYTES) as u32 * u32::from(layout.ranges.is_empty())),
-            spare: 0,
+            has_flows: options.flows_max.is_some().into(),
             calls,
         };
         let has_symbols = settings.end_of_buffer != 0;

@@ -1,0 +1,178 @@
+//! `plimsoll why`: who caused the I/O of each disk, live.
+
+use super::{CLEAR, print};
+use crate::arguments::WhyArguments;
+use crate::outcome::{Failure, Outcome};
+use crate::table::Table;
+use crate::why::report::Row;
+use crate::why::watch::{Sample, Watched};
+use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_core::{Rate, Span, Time};
+use plimsoll_gates::clock::monotonic_now;
+use plimsoll_tags::TagsError;
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Rows of a disk in a table; JSON has all.
+const ROWS_MAX: usize = 30;
+
+impl From<TagsError> for Failure {
+    fn from(error: TagsError) -> Failure {
+        match error {
+            TagsError::NotRun(why) => Failure::NotRun(why),
+            error => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &WhyArguments) -> Outcome {
+    let mut watched = watch(arguments)?;
+    let mut before = monotonic_now();
+    for number in 0.. {
+        if arguments.count == Some(number) {
+            break;
+        }
+        let now = wait_until(before + arguments.interval);
+        let samples = watched.iter_mut().map(Watched::sample).collect::<Result<Vec<_>, _>>()?;
+        let shown = watched.iter_mut().zip(samples);
+        let elapsed = now.since(before);
+        if arguments.json {
+            let disks: Vec<Value> = shown.map(|(disk, sample)| as_json(disk, &sample, now, elapsed)).collect();
+            print(json!({ "seconds": elapsed.as_secs_f64(), "disks": disks }))?;
+        } else {
+            let texts = shown.map(|(disk, sample)| as_text(disk, &sample, now, elapsed));
+            let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+            print(format!("{clear}{}", texts.collect::<Vec<_>>().join("\n")))?;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// The disk that was named, or all that can be watched.
+fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
+    let disks = match &arguments.target {
+        Some(target) => vec![MountedDisk::of(target).map_err(|error| Failure::BadInput(error.to_string()))?],
+        None => MountedDisk::all().map_err(|error| Failure::Failed(error.to_string()))?,
+    };
+    let mut watched = Vec::new();
+    for disk in disks {
+        match Watched::new(disk) {
+            Ok(disk) => {
+                tracing::info!("{}: causes are known of {}", disk.disk().device.display(), disk.coverage());
+                watched.push(disk);
+            }
+            // A container sees mounts of disks whose nodes it does not have.
+            Err(TagsError::Device { device, problem }) if arguments.target.is_none() => {
+                tracing::warn!("{}: not watched: {problem}", device.display());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match watched.is_empty() {
+        true => Err(Failure::NotRun("no file system is mounted here whose disk can be watched".to_owned())),
+        false => Ok(watched),
+    }
+}
+
+/// Waits; answers when it was over.
+fn wait_until(at: Time) -> Time {
+    loop {
+        let now = monotonic_now();
+        if now >= at {
+            return now;
+        }
+        std::thread::park_timeout(Duration::from_nanos(at.since(now).as_nanos()));
+    }
+}
+
+fn per_second(bytes: u64, elapsed: Span) -> f64 {
+    bytes as f64 / elapsed.as_secs_f64()
+}
+
+/// What was handed to the disk by threads of the kernel: nobody who looks at submitters can tell whose it is.
+fn by_kernel_threads(rows: &[Row]) -> u64 {
+    let through = rows.iter().flat_map(|row| &row.through);
+    through.filter(|(by, _)| by.is_kernel_thread).map(|(_, bytes)| bytes).sum()
+}
+
+fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> String {
+    let rate = |bytes| Rate::BytesPerSecond(per_second(bytes, elapsed)).to_string();
+    let rows = &sample.rows;
+    let sum = |of: fn(&Row) -> u64| rate(rows.iter().map(of).sum());
+    let MountedDisk { device, mount_point, file_system } = disk.disk().clone();
+    let mut text = format!(
+        "{} on {} ({file_system}): {} read, {} written; {} came through threads of the kernel\n",
+        device.display(),
+        mount_point.display(),
+        sum(|row| row.read_bytes),
+        sum(|row| row.written_bytes),
+        rate(by_kernel_threads(rows)),
+    );
+    let mut table = Table::new(&["who", "class", ">read", ">written", "through", "file"]);
+    for row in rows.iter().take(ROWS_MAX) {
+        let through: Vec<&str> = row.through.keys().map(|by| by.name.as_str()).collect();
+        table.row([
+            row.who.label(),
+            row.kind.name().to_owned(),
+            rate(row.read_bytes),
+            rate(row.written_bytes),
+            through.join(", "),
+            file(disk, row, now),
+        ]);
+    }
+    if !table.is_empty() {
+        text.push_str(&table.to_string());
+    }
+    if rows.len() > ROWS_MAX {
+        text.push_str(&format!("and {} more\n", rows.len() - ROWS_MAX));
+    }
+    if sample.untold_bytes > 0 {
+        text.push_str(&format!("{} of more files than can be told apart\n", rate(sample.untold_bytes)));
+    }
+    text
+}
+
+fn file(disk: &mut Watched, row: &Row, now: Time) -> String {
+    match (row.inode, disk.path(now, row.inode)) {
+        (0, _) => "-".to_owned(),
+        (_, Some(path)) => path.display().to_string(),
+        (inode, None) => format!("inode {inode}"),
+    }
+}
+
+fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Value {
+    let rate = |bytes| per_second(bytes, elapsed);
+    let rows = sample.rows.iter().map(|row| {
+        let path: Option<PathBuf> = disk.path(now, row.inode);
+        let through = row
+            .through
+            .iter()
+            .map(|(by, &bytes)| json!({ "name": by.name, "is_kernel_thread": by.is_kernel_thread, "bytes": bytes }));
+        json!({
+            "who": row.who.name,
+            "process": row.who.process,
+            "cgroup": row.who.cgroup,
+            "class": row.kind,
+            "inode": (row.inode != 0).then_some(row.inode),
+            "path": path,
+            "read_bytes": row.read_bytes,
+            "written_bytes": row.written_bytes,
+            "read_bytes_per_second": rate(row.read_bytes),
+            "written_bytes_per_second": rate(row.written_bytes),
+            "through": through.collect::<Vec<_>>(),
+        })
+    });
+    let rows: Vec<Value> = rows.collect();
+    let MountedDisk { device, mount_point, file_system } = disk.disk();
+    json!({
+        "device": device,
+        "mount_point": mount_point,
+        "file_system": file_system,
+        "coverage": disk.coverage().to_string(),
+        "untold_bytes": sample.untold_bytes,
+        "rows": rows,
+    })
+}

@@ -1,0 +1,122 @@
+//! `plimsoll why`: who caused the I/O of a disk, whoever submitted it. Root and BPF only.
+//!
+//! Planted breaks that turned a test red: submitters shown as who; processes that share an account; bytes since the
+//! beginning in each interval; a path that is another file's.
+
+use crate::agent::{Disk, do_it, site};
+use crate::support::{Site, text};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+/// Objects that are read before the test gives up: a minute's.
+const OBJECTS_MAX: u32 = 300;
+
+/// The command at work, and what it has said so far.
+struct Why {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    rows: Vec<Value>,
+}
+
+impl Why {
+    /// Starts it, and waits until it has looked once.
+    fn start(site: &Site) -> Why {
+        let mut command = site.command(&["why", "disk", "--interval", "200ms", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut why = Why { child, lines, rows: Vec::new() };
+        why.look();
+        why.rows.clear();
+        why
+    }
+
+    fn look(&mut self) {
+        let line = self.lines.next().expect("it goes on").unwrap();
+        let object: Value = serde_json::from_str(&line).unwrap();
+        assert!(object["seconds"].as_f64().unwrap() >= 0.2);
+        let disk = &object["disks"][0];
+        assert!(disk["device"].as_str().unwrap().starts_with("/dev/loop"), "{disk}");
+        self.rows.extend(disk["rows"].as_array().unwrap().iter().cloned());
+    }
+
+    /// What a process is said to have written of a class.
+    fn written(&self, process: u32, class: &str) -> u64 {
+        let its = self.rows.iter().filter(|row| row["process"] == process && row["class"] == class);
+        its.map(|row| row["written_bytes"].as_u64().unwrap()).sum()
+    }
+}
+
+impl Drop for Why {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes, and answers with the number of the process.
+fn write(disk: &Disk<'_>, name: &str, mib: u64, conversion: &str) -> u32 {
+    let arguments = [format!("of={}", disk.path(name).display()), format!("count={}", mib * 16), conversion.to_owned()];
+    let dd = Command::new("dd").args(["if=/dev/zero", "bs=64k", "status=none"]).args(arguments).spawn();
+    let mut dd = dd.unwrap();
+    assert!(dd.wait().unwrap().success());
+    dd.id()
+}
+
+#[test]
+fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
+    for kind in ["ext4", "xfs"] {
+        let Some(site) = site() else { return };
+        let disk = Disk::new(&site, kind);
+        let mut why = Why::start(&site);
+        let lazy = write(&disk, "lazy", 8, "conv=notrunc");
+        let eager = write(&disk, "eager", 4, "conv=fsync");
+        do_it(&site, "sync -f disk");
+        for _ in 0..OBJECTS_MAX {
+            if why.written(lazy, "data") >= 8 * MIB && why.written(eager, "data") >= 4 * MIB {
+                break;
+            }
+            why.look();
+        }
+        assert_eq!((why.written(lazy, "data"), why.written(eager, "data")), (8 * MIB, 4 * MIB), "{kind}");
+        assert!(why.written(eager, "journal") > 0, "{kind}: its fsync wrote the journal: {:?}", why.rows);
+        for row in why.rows.iter().filter(|row| row["process"] == lazy && row["class"] == "data") {
+            assert_eq!(row["who"], "dd");
+            assert!(row["path"].as_str().unwrap().ends_with("disk/lazy"), "{row}");
+            let through = row["through"].as_array().unwrap();
+            assert!(through.iter().all(|by| by["name"] == "kworker" && by["is_kernel_thread"] == true), "{row}");
+        }
+        let is_worker = |row: &&Value| {
+            ["kworker", "jbd2", "xfsaild"].iter().any(|name| row["who"].as_str().unwrap().starts_with(name))
+        };
+        assert_eq!(why.rows.iter().find(is_worker), None, "{kind}");
+    }
+}
+
+#[test]
+fn tables_are_for_people() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let output = site.command(&["why", "disk", "--interval", "100ms", "--count", "2"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let heads = printed.lines().filter(|line| line.starts_with("/dev/loop") && line.contains("disk (ext4): "));
+    assert_eq!(heads.count(), 2, "{printed}");
+    assert!(text(&output.stderr).contains("causes are known of data, metadata and journal of Ext4"));
+    drop(disk);
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let site = Site::of_normal_user("");
+    let why = |arguments: &[&str]| {
+        let output = site.command(&[&["why"], arguments].concat()).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(why(&["/proc"]), (Some(2), "/proc: proc has no disk of its own\n".to_owned()));
+    let (code, message) = why(&["--interval", "1ms"]);
+    assert!(code == Some(2) && message.contains("allowed are 100 ms to"), "{message}");
+    let (code, message) = why(&[]);
+    assert!(code == Some(3) && message.starts_with("not run: "), "{message}");
+}

@@ -20,6 +20,8 @@ const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
 /// Always the same folder, so that the next run finds what a killed one left.
 const FOLDER: &str = "plimsoll-live";
 const VOLUME: &str = "volume";
+/// The session of what comes through the mount and has no cause.
+const MOUNT: &str = "mount";
 /// How late a disk's reply may be before it counts as late: half a revolution at 7200 rpm. What is measured here takes
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
@@ -105,7 +107,7 @@ impl Disk {
         let (attachment, connection) =
             Attachment::mount_disk(&state, plan).map_err(|error| failed("mount FUSE", error))?;
         let attachment = disk.attachment.insert(attachment);
-        let session = SessionConfig { name: "mount".to_owned(), allocation: Allocation::default() };
+        let session = SessionConfig { name: MOUNT.to_owned(), allocation: Allocation::default() };
         let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));
         served.map_err(|error| failed("serve the mount", error))?;
         attachment.make_device().map_err(|error| failed("make a block device", error))?;
@@ -149,6 +151,16 @@ impl Disk {
     pub(super) fn emulation(&self) -> Result<EmulationStatus, HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
         Ok(status.emulation.expect("the device is a model"))
+    }
+
+    /// Requests so far whose cause nobody knows, and all.
+    pub(super) fn requests(&self) -> Result<(u64, u64), HostError> {
+        let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
+        let of = |is_meant: &dyn Fn(&str) -> bool| -> u64 {
+            status.accounts.iter().filter(|account| is_meant(&account.path)).map(|account| account.requests).sum()
+        };
+        let mount = format!("{VOLUME}/{MOUNT}#");
+        Ok((of(&|path| path.starts_with(&mount)), of(&|path| path.contains('#'))))
     }
 
     /// Whether the device has something to do.

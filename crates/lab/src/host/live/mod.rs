@@ -119,7 +119,13 @@ impl Host for LiveHost {
             crew.join(groups, &setup.processes)?;
         }
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
+        let before = disk.requests()?;
         let (result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
+        let after = disk.requests()?;
+        if disk.tenants().is_some() && after.0 > before.0 {
+            let (unknown, all) = (after.0 - before.0, after.1 - before.1);
+            notes.push(format!("seed {seed}: of {all} requests the cause of {unknown} is not known"));
+        }
         if late_seconds > 0 {
             notes.push(format!(
                 "seed {seed}: {late_seconds} seconds in which the emulated device answered late were left out"

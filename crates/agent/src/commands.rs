@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
     Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
     Listen { guarded: Box<Guarded>, answer: SyncSender<()> },
+    Tasks { account: AccountId, answer: SyncSender<Result<Vec<u32>, AgentError>> },
     Population { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
     Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
     Mounted { files: Files },
@@ -114,6 +115,14 @@ impl LevelsHandle {
     /// The levels are gone.
     pub fn listen(&self, guarded: Guarded) -> Result<(), AgentError> {
         self.ask(|answer| Command::Listen { guarded: Box::new(guarded), answer })
+    }
+
+    /// The processes and threads of an account that live. Those of its cgroups are not among them.
+    ///
+    /// # Errors
+    /// It has not joined, or the kernel does not tell.
+    pub fn tasks(&self, account: AccountId) -> Result<Vec<u32>, AgentError> {
+        self.ask(|answer| Command::Tasks { account, answer })?
     }
 
     /// How many processes and threads of an account live, and how many listeners it has behind which somebody is left.

@@ -365,6 +365,7 @@ impl Levels {
                     self.watch(id);
                     let _ = answer.send(());
                 }
+                Command::Tasks { account, answer } => drop(answer.send(self.tasks(account))),
                 Command::Population { account, answer } => drop(answer.send(self.population(account))),
                 Command::Leave { account, answer } => drop(answer.send(self.leave(now, scheduler, account))),
                 Command::Mounted { files } => self.parts.files = Some(files),
@@ -394,9 +395,14 @@ impl Levels {
         Ok(())
     }
 
-    fn population(&mut self, account: AccountId) -> Result<usize, AgentError> {
+    fn tasks(&mut self, account: AccountId) -> Result<Vec<u32>, AgentError> {
         let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
-        Ok(self.parts.tags.accounts().registered(AccountId(bit))? + self.parts.listeners.of(AccountId(bit)))
+        Ok(self.parts.tags.accounts().registered(AccountId(bit))?)
+    }
+
+    fn population(&mut self, account: AccountId) -> Result<usize, AgentError> {
+        let tasks = self.tasks(account)?.len();
+        Ok(tasks + self.members.bit(account).map_or(0, |bit| self.parts.listeners.of(AccountId(bit))))
     }
 
     fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {

@@ -239,6 +239,21 @@ impl Station {
         lock(&self.watched).push(tenant);
     }
 
+    /// The tenants who leave by themselves, by the paths of their sessions, and their processes and threads that live.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn tenants(&self) -> Result<Vec<(String, Vec<u32>)>, AgentError> {
+        let watched: Vec<Tenant> = lock(&self.watched).clone();
+        let mut tenants = Vec::new();
+        for tenant in watched {
+            // Who has begun to leave has none any more.
+            let tasks = self.levels.tasks(tenant.account).unwrap_or_default();
+            tenants.push((self.engine.account_path(tenant.account)?, tasks));
+        }
+        Ok(tenants)
+    }
+
     /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ struct bio_walk {
 	__u64 inode;
 	__u64 run_causes;    /* of the last blocks that were not charged yet */
 	__u64 run_bytes;
-	__u64 run_inode;
+	__u64 run_inode;     /* a bio of a file has no other file's */
 	__u32 run_class;
 	__u32 offset;
 	__u32 left;
@@ -256,8 +256,7 @@ static long tag_next(__u32 number, void *nothing)
 	if (walk->has_class)
 		found.block_class = walk->block_class;
 	write_tag(walk->sector >> (BLOCK_SHIFT - SECTOR_SHIFT), found.causes, walk, found.inode, found.block_class);
-	bool goes_on = walk->run_causes == found.causes && walk->run_class == found.block_class && walk->run_inode == found.inode;
-	if (walk->run_bytes && !goes_on)
+	if (walk->run_bytes && (walk->run_causes != found.causes || walk->run_class != found.block_class))
 		charge_run(walk);
 	walk->run_causes = found.causes;
 	walk->run_inode = found.inode;

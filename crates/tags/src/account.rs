@@ -238,18 +238,19 @@ impl AccountsOf<'_> {
         Ok(AccountInfo { account: AccountId(account), name, process: owner.map(|owner| owner.process) })
     }
 
-    /// How many processes and threads are registered as `account` and live; those of its cgroups do not count. O(tasks that
-    /// are registered).
+    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
+    /// that are registered).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
-    pub fn registered(&self, account: AccountId) -> Result<usize, TagsError> {
-        let mut registered = 0;
+    pub fn registered(&self, account: AccountId) -> Result<Vec<u32>, TagsError> {
+        let mut registered = Vec::new();
         for table in [Table::Processes, Table::Threads] {
             let is_its = |value: &Vec<u8>| {
                 Registration::take(&mut &value[..]).is_some_and(|registration| registration.account == account.0)
             };
-            registered += self.kernel.entries(table)?.iter().filter(|(_, value)| is_its(value)).count();
+            let its = self.kernel.entries(table)?.into_iter().filter(|(_, value)| is_its(value));
+            registered.extend(its.filter_map(|(key, _)| u32::take(&mut &key[..])));
         }
         Ok(registered)
     }

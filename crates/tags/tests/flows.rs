@@ -1,7 +1,7 @@
 //! I/O in detail: who caused which file's, and through whom it came.
 //!
-//! Planted breaks that turned a test red: a run that goes on over two files; the submitter's kind not told; a flow that stays
-//! when it is taken; what finds no room forgotten.
+//! Planted breaks that turned a test red: the submitter's kind not told; a flow that stays when it is taken; what finds no
+//! room forgotten.
 
 mod support;
 

@@ -59,7 +59,9 @@ impl Mounted {
         match self {
             Mounted::Volume(attachment) => drop(attachment.detach()),
             Mounted::Loop(target) => {
-                let ended = Command::new("umount").arg(target).status();
+                // After a failure somebody may still use it; then it goes when they have ended.
+                let options: &[&str] = if std::thread::panicking() { &["--lazy"] } else { &[] };
+                let ended = Command::new("umount").args(options).arg(target).status();
                 assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking(), "not unmounted");
             }
         }

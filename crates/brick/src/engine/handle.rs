@@ -218,6 +218,14 @@ impl EngineHandle {
         self.call(move |engine| engine.core.close_pool(&path))?
     }
 
+    /// The path of an account; its number in words if it is not open.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn account_path(&self, account: AccountId) -> Result<String, EngineError> {
+        self.call(move |engine| engine.core.tree.path(account))
+    }
+
     /// Opens a session for a tenant who is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its own; a
     /// number makes its name unique. It is open until [`close_session`](Self::close_session).
     ///

@@ -1,5 +1,6 @@
 //! Arguments of `plimsoll why`.
 
+use super::DaemonArguments;
 use clap::Args;
 use plimsoll_core::Span;
 use std::path::PathBuf;
@@ -23,6 +24,9 @@ pub struct WhyArguments {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+    /// Whose tenants are named, if it is there.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
 }
 
 fn interval(text: &str) -> Result<Span, String> {

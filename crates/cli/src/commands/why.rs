@@ -1,7 +1,8 @@
 //! `plimsoll why`: who caused the I/O of each disk, live.
 
-use super::{CLEAR, print};
-use crate::arguments::WhyArguments;
+use super::{CLEAR, connect, print};
+use crate::arguments::{DaemonArguments, WhyArguments};
+use crate::control::protocol::{Request, Response, TenantEntry};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::why::report::Row;
@@ -11,6 +12,7 @@ use plimsoll_core::{Rate, Span, Time};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_tags::TagsError;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +37,8 @@ pub(super) fn run(arguments: &WhyArguments) -> Outcome {
             break;
         }
         let now = wait_until(before + arguments.interval);
-        let samples = watched.iter_mut().map(Watched::sample).collect::<Result<Vec<_>, _>>()?;
+        let tenants = tenants(&arguments.daemon);
+        let samples = watched.iter_mut().map(|disk| disk.sample(&tenants)).collect::<Result<Vec<_>, _>>()?;
         let shown = watched.iter_mut().zip(samples);
         let elapsed = now.since(before);
         if arguments.json {
@@ -75,6 +78,14 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
         true => Err(Failure::NotRun("no file system is mounted here whose disk can be watched".to_owned())),
         false => Ok(watched),
     }
+}
+
+/// The sessions of processes that are tenants; nobody's where no daemon answers, since none is needed.
+fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
+    let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants));
+    let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
+    let of = |tenant: TenantEntry| tenant.processes.into_iter().map(move |process| (process, tenant.path.clone()));
+    tenants.into_iter().flat_map(of).collect()
 }
 
 /// Waits; answers when it was over.
@@ -154,6 +165,7 @@ fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Val
         json!({
             "who": row.who.name,
             "process": row.who.process,
+            "tenant": row.who.tenant,
             "cgroup": row.who.cgroup,
             "class": row.kind,
             "inode": (row.inode != 0).then_some(row.inode),

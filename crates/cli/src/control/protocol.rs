@@ -58,6 +58,8 @@ pub enum Request {
         /// The process.
         process: u32,
     },
+    /// The tenants that have joined; answered with [`Response::Tenants`].
+    Tenants,
     /// The volumes; answered with [`Response::Volumes`].
     VolumeList,
     /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
@@ -159,6 +161,8 @@ pub enum Response {
     Pools(Vec<PoolStatus>),
     /// The volumes, in the order of the configuration.
     Volumes(Vec<VolumeEntry>),
+    /// Tenants that have joined, by volume or device.
+    Tenants(Vec<TenantEntry>),
     /// A process has joined: where its commands come in.
     Joined(Entrance),
     /// A recording begins.
@@ -197,6 +201,17 @@ pub struct PoolStatus {
     pub is_volume: bool,
     /// What it was promised.
     pub allocation: Allocation,
+}
+
+/// A tenant that has joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantEntry {
+    /// The volume, or the device that is observed.
+    pub volume: String,
+    /// The path of its session.
+    pub path: String,
+    /// Its processes and threads that live; of containers those that are known one by one.
+    pub processes: Vec<u32>,
 }
 
 /// A volume.

@@ -87,6 +87,7 @@ impl Administration {
         let answer = match request {
             Request::Status => self.status().map(Response::Status),
             Request::PoolList => self.pools().map(Response::Pools),
+            Request::Tenants => self.tenants.list().map(Response::Tenants).map_err(Refusal::Failed),
             Request::VolumeList => self.volumes().map(Response::Volumes),
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),

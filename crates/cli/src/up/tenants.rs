@@ -5,6 +5,7 @@
 //! that is not ours has one too.
 
 use crate::config::{Configuration, Volume};
+use crate::control::protocol::TenantEntry;
 use plimsoll_agent::{AgentError, Coverage, Disk, Entrance, Station, StationConfig, Who};
 use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
@@ -103,6 +104,19 @@ impl Tenants {
     /// One more; before anybody else has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
+    }
+
+    /// Who has joined.
+    ///
+    /// # Errors
+    /// An engine has stopped.
+    pub(super) fn list(&self) -> Result<Vec<TenantEntry>, String> {
+        let mut entries = Vec::new();
+        for StationedVolume { name, station, .. } in self.stations.iter() {
+            let tenants = station.tenants().map_err(|error| error.to_string())?.into_iter();
+            entries.extend(tenants.map(|(path, processes)| TenantEntry { volume: name.clone(), path, processes }));
+        }
+        Ok(entries)
     }
 
     /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.

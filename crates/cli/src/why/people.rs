@@ -15,6 +15,8 @@ pub struct Person {
     pub name: String,
     /// The process, if it is one.
     pub process: Option<u32>,
+    /// The session that it is a tenant in, if a daemon knows it as one.
+    pub tenant: Option<String>,
     /// Its cgroup, below the root of its hierarchy.
     pub cgroup: Option<String>,
 }
@@ -22,29 +24,31 @@ pub struct Person {
 impl Person {
     /// Whoever is known to nobody.
     pub fn unknown() -> Person {
-        Person { name: "unknown".to_owned(), process: None, cgroup: None }
+        Person { name: "unknown".to_owned(), process: None, tenant: None, cgroup: None }
     }
 
-    fn of(info: &AccountInfo) -> Person {
+    fn of(info: &AccountInfo, tenants: &BTreeMap<u32, String>) -> Person {
         let Some(process) = info.process else {
-            return Person { name: info.name.clone(), process: None, cgroup: None };
+            return Person { name: info.name.clone(), ..Person::unknown() };
         };
         let of_process = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
         let name = of_process("comm").map(|name| name.trim_end().to_owned());
         let cgroup = of_process("cgroup").and_then(|text| cgroup(&text));
-        Person { name: name.unwrap_or_else(|| info.name.clone()), process: Some(process), cgroup }
+        let (name, tenant) = (name.unwrap_or_else(|| info.name.clone()), tenants.get(&process).cloned());
+        Person { name, process: Some(process), tenant, cgroup }
     }
 
-    /// `dd[4711]`, and where it belongs.
+    /// `dd[4711]`, with the tenant or the cgroup.
     pub fn label(&self) -> String {
         let mut label = self.name.clone();
         if let Some(process) = self.process {
             label.push_str(&format!("[{process}]"));
         }
-        if let Some(cgroup) = &self.cgroup {
-            label.push_str(&format!(" {cgroup}"));
+        match (&self.tenant, &self.cgroup) {
+            (Some(tenant), _) => format!("{tenant} {label}"),
+            (None, Some(cgroup)) => format!("{label} {cgroup}"),
+            (None, None) => label,
         }
-        label
     }
 }
 
@@ -55,11 +59,11 @@ pub struct People {
 }
 
 impl People {
-    /// Looks who is there now.
-    pub fn meet(&mut self, infos: Vec<AccountInfo>) {
+    /// Looks who is there now. `tenants` are sessions by process.
+    pub fn meet(&mut self, infos: Vec<AccountInfo>, tenants: &BTreeMap<u32, String>) {
         for info in infos {
             let number = info.account.0;
-            let person = Person::of(&info);
+            let person = Person::of(&info, tenants);
             // What is known of somebody who has gone stays, until the number is somebody else's.
             let is_gone = info.process.is_some() && person.cgroup.is_none();
             if !is_gone || self.known.get(&number).is_none_or(|(before, _)| before.process != info.process) {
@@ -109,16 +113,17 @@ mod tests {
         };
         let mut people = People::default();
         let me = std::process::id();
-        people.meet(vec![info(me, "was called so")]);
+        people.meet(vec![info(me, "was called so")], &BTreeMap::from([(me, "pool/tests#1".to_owned())]));
         let found = people.person(3);
         assert_eq!(found.process, Some(me));
+        assert_eq!(found.label(), format!("pool/tests#1 {}[{me}]", found.name));
         assert_ne!(found.name, "was called so", "it lives, so its name is that of now");
         // No process has this number.
         let nobody = u32::MAX;
-        people.meet(vec![info(nobody, "gone")]);
+        people.meet(vec![info(nobody, "gone")], &BTreeMap::new());
         assert_eq!(people.person(3).label(), format!("gone[{nobody}]"));
         people.known.insert(3, (info(nobody, "gone"), Person { name: "dd".into(), ..people.person(3) }));
-        people.meet(vec![info(nobody, "gone")]);
+        people.meet(vec![info(nobody, "gone")], &BTreeMap::new());
         assert_eq!(people.person(3).name, "dd");
         assert_eq!(people.person(4), Person::unknown());
     }

@@ -6,6 +6,7 @@ use plimsoll_agent::files::Files;
 use plimsoll_agent::mounts::MountedDisk;
 use plimsoll_core::{FileId, Span, Time};
 use plimsoll_tags::{Coverage, Options, Tags, TagsError};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Kinds of I/O that are told apart between two looks: 16,384 files or so. What finds no room is counted as one.
@@ -51,7 +52,7 @@ impl Watched {
         let files = Files::of(&disk.mount_point).ok();
         let mut watched = Watched { disk, tags, files, people: People::default() };
         // What came while the programs were being loaded is no whole interval.
-        watched.sample()?;
+        watched.sample(&BTreeMap::new())?;
         Ok(watched)
     }
 
@@ -65,14 +66,14 @@ impl Watched {
         self.tags.coverage()
     }
 
-    /// What the disk did since the last look.
+    /// What the disk did since the last look. `tenants` are sessions by process.
     ///
     /// # Errors
     /// The kernel does not tell.
-    pub fn sample(&mut self) -> Result<Sample, TagsError> {
+    pub fn sample(&mut self, tenants: &BTreeMap<u32, String>) -> Result<Sample, TagsError> {
         let taken = self.tags.take_flows()?;
         // Accounts of those who have ended are there until they are recycled.
-        self.people.meet(self.tags.accounts().list()?);
+        self.people.meet(self.tags.accounts().list()?, tenants);
         let rows = rows(&taken.flows, &self.people);
         self.tags.accounts().recycle()?;
         Ok(Sample { rows, untold_bytes: taken.untold_bytes })

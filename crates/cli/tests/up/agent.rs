@@ -44,7 +44,9 @@ impl<'site> Disk<'site> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
-        do_it(self.site, "umount disk");
+        // After a failure somebody may still use it; then it goes when they have ended.
+        let script = if std::thread::panicking() { "umount --lazy disk" } else { "umount disk" };
+        do_it(self.site, script);
     }
 }
 
@@ -89,7 +91,7 @@ fn held_writer(site: &Site, disk: &Disk<'_>) -> std::process::Child {
     writer
 }
 
-fn start<'site>(site: &'site Site) -> Daemon<'site> {
+pub fn start<'site>(site: &'site Site) -> Daemon<'site> {
     site.start(&AGENT)
 }
 
@@ -115,6 +117,25 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
         assert!(!log.contains("ERROR"), "{log}");
         assert_eq!(std::fs::metadata(disk.path("b")).unwrap().len(), 64 << 20);
     }
+}
+
+#[test]
+fn a_recording_of_an_observed_disk_has_what_was_seen() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let mut record = site.command(&["record", "--out", "trace", "--format", "msr", "--seconds", "2"]);
+    let mut record =
+        record.args(["--socket", "state/control.sock"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    while record.try_wait().unwrap().is_none() {
+        disk.use_it();
+    }
+    assert!(record.wait().unwrap().success());
+    let trace = std::fs::read_to_string(site.path("trace")).unwrap();
+    // What was under way at the end has no time.
+    let writes = trace.lines().filter(|line| line.contains(",Write,") && !line.ends_with(",0"));
+    assert!(writes.count() >= 8, "{trace}");
+    daemon.stop();
 }
 
 #[test]

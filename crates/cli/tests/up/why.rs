@@ -1,10 +1,12 @@
 //! `plimsoll why`: who caused the I/O of a disk, whoever submitted it. Root and BPF only.
 //!
 //! Planted breaks that turned a test red: submitters shown as who; processes that share an account; bytes since the
-//! beginning in each interval; a path that is another file's.
+//! beginning in each interval; a path that is another file's;
+//! tenants that nobody asks for.
 
-use crate::agent::{Disk, do_it, site};
+use crate::agent::{Disk, do_it, site, start};
 use crate::support::{Site, text};
+use crate::tenants::run;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +25,8 @@ struct Why {
 impl Why {
     /// Starts it, and waits until it has looked once.
     fn start(site: &Site) -> Why {
-        let mut command = site.command(&["why", "disk", "--interval", "200ms", "--json"]);
+        let mut command =
+            site.command(&["why", "disk", "--interval", "200ms", "--json", "--socket", "state/control.sock"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut why = Why { child, lines, rows: Vec::new() };
@@ -79,6 +82,8 @@ fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
             }
             why.look();
         }
+        // Nothing is told twice.
+        (0..2).for_each(|_| why.look());
         assert_eq!((why.written(lazy, "data"), why.written(eager, "data")), (8 * MIB, 4 * MIB), "{kind}");
         assert!(why.written(eager, "journal") > 0, "{kind}: its fsync wrote the journal: {:?}", why.rows);
         for row in why.rows.iter().filter(|row| row["process"] == lazy && row["class"] == "data") {
@@ -92,6 +97,30 @@ fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
         };
         assert_eq!(why.rows.iter().find(is_worker), None, "{kind}");
     }
+}
+
+#[test]
+fn a_tenant_is_named_by_its_session() {
+    let Some(site) = site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let mut why = Why::start(&site);
+    // It lives on after it has written: of who has ended before a look, only the process is known.
+    let script = "echo text > disk/file && sync disk/file && read end";
+    let mut command = run(&site, &["--name", "backup"], &["sh", "-c", script]);
+    let mut tenant = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let is_its = |row: &Value| row["who"] == "sh" && row["tenant"] == "backup#2" && row["class"] == "data";
+    for _ in 0..OBJECTS_MAX {
+        if why.rows.iter().any(is_its) {
+            break;
+        }
+        why.look();
+    }
+    tenant.stdin.take();
+    tenant.wait().unwrap();
+    assert!(why.rows.iter().any(is_its), "{:?}", why.rows);
+    drop(why);
+    daemon.stop();
 }
 
 #[test]

@@ -9,8 +9,10 @@
 
 use crate::commands::{LevelsHandle, Who};
 use crate::error::AgentError;
+use crate::files::Files;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
+use crate::mounts::MountedDisk;
 use crate::station::{Tenant, join, try_leave};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::{AccountId, Span};
@@ -45,6 +47,8 @@ pub(crate) struct Doorman {
     pub(crate) containers: BTreeMap<String, Tenant>,
     /// Tenants that leave when nobody of them is left.
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
+    /// A disk that is not ours, as long as nothing on it is mounted.
+    pub(crate) awaited: Option<PathBuf>,
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
@@ -56,16 +60,17 @@ impl Doorman {
     pub(crate) fn run(&mut self) {
         let mut rounds = 0u64;
         while !self.is_over.load(Ordering::Relaxed) {
+            if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
+                self.see_who_has_gone();
+                self.see_what_is_mounted();
+            }
+            rounds += 1;
             let mut polled: Vec<PollFd<'_>> =
                 self.socket.waiting().map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
             let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
             // A round that ends early only makes the next one come early.
             let _ = poll(&mut polled, Some(&look));
             self.take_listeners();
-            rounds += 1;
-            if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
-                self.see_who_has_gone();
-            }
         }
     }
 
@@ -135,6 +140,20 @@ impl Doorman {
         }
         // crun does not know the number of what it executes later: the cgroup must do.
         if process == 0 { Ok(()) } else { self.levels.enroll(tenant.account, Who::Process(process)) }
+    }
+
+    /// The files of a disk that is not ours can be found once it is mounted.
+    fn see_what_is_mounted(&mut self) {
+        let Some(disk) = self.awaited.as_ref().and_then(|device| MountedDisk::of(device).ok()) else { return };
+        match Files::of(&disk.mount_point) {
+            Ok(files) => {
+                tracing::info!("{} is mounted on {}", disk.device.display(), disk.mount_point.display());
+                // The levels go before the doorman does.
+                let _ = self.levels.mounted(files);
+                self.awaited = None;
+            }
+            Err(error) => tracing::debug!(%error, "{} cannot be opened yet", disk.mount_point.display()),
+        }
     }
 
     fn see_who_has_gone(&mut self) {

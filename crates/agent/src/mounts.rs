@@ -25,6 +25,15 @@ pub struct MountedDisk {
     pub file_system: String,
 }
 
+/// A disk or partition that is there, mounted or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// The block device.
+    pub device: PathBuf,
+    /// Its file system, if that is mounted.
+    pub mounted: Option<MountedDisk>,
+}
+
 /// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
@@ -64,24 +73,6 @@ impl MountedDisk {
         Ok(line.on(device))
     }
 
-    /// What the disk or partition holds, bytes; without end where the kernel does not tell.
-    pub fn size_bytes(&self) -> u64 {
-        let sectors = self.described("size").and_then(|text| text.trim().parse::<u64>().ok());
-        sectors.map_or(u64::MAX, |sectors| sectors * SECTOR_BYTES)
-    }
-
-    /// Whether the kernel takes the disk for one that turns.
-    pub fn is_rotational(&self) -> bool {
-        // A partition has no queue of its own.
-        let described = self.described("queue/rotational").or_else(|| self.described("../queue/rotational"));
-        described.is_some_and(|text| text.trim() == "1")
-    }
-
-    fn described(&self, what: &str) -> Option<String> {
-        let name = fs::canonicalize(&self.device).ok()?;
-        fs::read_to_string(fs::canonicalize(Path::new(BLOCK_DEVICES).join(name.file_name()?)).ok()?.join(what)).ok()
-    }
-
     /// All that is mounted and has a disk, each disk once.
     ///
     /// # Errors
@@ -97,6 +88,51 @@ impl MountedDisk {
             }
         }
         Ok(disks)
+    }
+}
+
+impl Disk {
+    /// The disk of the file system that is mounted at `path`, or the block device that `path` is, mounted or not.
+    ///
+    /// # Errors
+    /// `path` is neither.
+    pub fn of(path: &Path) -> Result<Disk, AgentError> {
+        let real = fs::canonicalize(path).ok();
+        let is_device = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+        match (MountedDisk::of(path), real.filter(is_device)) {
+            (Ok(disk), _) => Ok(Disk { device: disk.device.clone(), mounted: Some(disk) }),
+            (Err(_), Some(device)) => Ok(Disk { device, mounted: None }),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// What it holds, bytes; without end where the kernel does not tell.
+    pub fn size_bytes(&self) -> u64 {
+        let sectors = self.described("size").and_then(|text| text.trim().parse::<u64>().ok());
+        sectors.map_or(u64::MAX, |sectors| sectors * SECTOR_BYTES)
+    }
+
+    /// Whether the kernel takes it for one that turns.
+    pub fn is_rotational(&self) -> bool {
+        // A partition has no queue of its own.
+        let described = self.described("queue/rotational").or_else(|| self.described("../queue/rotational"));
+        described.is_some_and(|text| text.trim() == "1")
+    }
+
+    /// Whether it is made of others (LVM, RAID, dm-crypt): then it has no requests of its own.
+    pub fn is_made_of_others(&self) -> bool {
+        let others = self.directory().and_then(|directory| fs::read_dir(directory.join("slaves")).ok());
+        others.is_some_and(|mut others| others.next().is_some())
+    }
+
+    /// Where the kernel describes it.
+    fn directory(&self) -> Option<PathBuf> {
+        let name = fs::canonicalize(&self.device).ok()?;
+        fs::canonicalize(Path::new(BLOCK_DEVICES).join(name.file_name()?)).ok()
+    }
+
+    fn described(&self, what: &str) -> Option<String> {
+        fs::read_to_string(self.directory()?.join(what)).ok()
     }
 }
 
@@ -186,7 +222,7 @@ mod tests {
             assert_eq!(all.iter().filter(|other| other.device == disk.device).count(), 1);
             // A container may not have the device's node.
             if disk.device.exists() {
-                assert!((1..u64::MAX).contains(&disk.size_bytes()), "{disk:?}");
+                assert!((1..u64::MAX).contains(&Disk::of(&disk.device).unwrap().size_bytes()), "{disk:?}");
                 assert_eq!(MountedDisk::of(&disk.device).unwrap().device, disk.device);
             }
         }

@@ -9,9 +9,9 @@
 //! of [`Attachment::build`](plimsoll_brick::attach::Attachment::build). From then on the engine asks it about every block, and takes its
 //! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
-//! **A disk that is not ours** is mounted already, and has an engine without volumes ([`Disk::Observed`]): its requests are
-//! seen, and counted in the same accounts, but only the gates hold anybody back. Whoever is no tenant is one session,
-//! `others`. What was dirty when the station opened has no known cause.
+//! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted in the
+//! same accounts, but only the gates hold anybody back. Whoever is no tenant is one session, `others`. It is mounted before
+//! the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
 use crate::commands::{LevelsHandle, Who};
@@ -177,6 +177,7 @@ impl Station {
                 Disk::Observed { pool } => pool.clone(),
             },
             containers: BTreeMap::new(),
+            awaited: matches!(config.disk, Disk::Observed { .. }).then(|| config.device.clone()),
             watched: watched.clone(),
             is_over: is_over.clone(),
         };

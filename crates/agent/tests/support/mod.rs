@@ -148,7 +148,6 @@ impl Rig {
         let mut rig = Rig { station: None, mounted, engine, config, directory, run_directory };
         rig.engine.open_pool(POOL, Allocation::default()).unwrap();
         let station = Station::open(&rig.engine, rig.config.clone())?;
-        station.mounted(&target)?;
         rig.station = Some(station);
         Ok(rig)
     }

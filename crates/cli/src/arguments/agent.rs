@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Arguments of `plimsoll agent`.
 #[derive(Debug, Args)]
 pub struct AgentArguments {
-    /// Where the file system is mounted, or its block device
+    /// Where the file system is mounted, or its block device; best one that is mounted once the agent serves
     #[arg(long, value_name = "PATH")]
     pub mount: PathBuf,
     /// The scheduler; one that works at the calls: split_token, afq, split_deadline_flusher

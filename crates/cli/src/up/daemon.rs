@@ -14,7 +14,7 @@ use super::{observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
-use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::mounts;
 use plimsoll_agent::{AgentError, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
@@ -140,7 +140,7 @@ impl Daemon {
         for device in &self.configuration.devices {
             let mut config = plan::engine(device);
             if let Some(path) = &device.observe {
-                config.profile = observed::profile(device, &MountedDisk::of(path).map_err(failed)?);
+                config.profile = observed::profile(device, &mounts::Disk::of(path).map_err(failed)?);
             }
             let profile = config.profile.clone();
             let engine = engine::spawn(config).map_err(failed)?;
@@ -179,7 +179,7 @@ impl Daemon {
     fn observe_all(&mut self) -> Result<(), Failure> {
         for device in &self.configuration.devices {
             let Some(path) = &device.observe else { continue };
-            let disk = MountedDisk::of(path).map_err(failed)?;
+            let disk = mounts::Disk::of(path).map_err(failed)?;
             let station = observed::observe(self.engine(&device.name), &self.configuration, device, &disk);
             let (station, said) = station.map_err(|error| match error {
                 AgentError::Tags(TagsError::NotRun(why)) => Failure::NotRun(why),

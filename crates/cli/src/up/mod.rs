@@ -14,7 +14,7 @@ use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, load};
 use crate::outcome::{Failure, Outcome};
 use daemon::Daemon;
-use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;
 use plimsoll_core::Span;
 use std::io::Write;
@@ -44,13 +44,14 @@ pub fn agent(arguments: &AgentArguments) -> Outcome {
 
 fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Failure> {
     let AgentArguments { mount, scheduler, profile, run_directory } = arguments;
-    let disk = MountedDisk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let schedulers = plimsoll_schedulers::registry();
     if schedulers.iter().all(|entry| entry.name != scheduler) {
         let allowed = schedulers.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
         return Err(Failure::BadInput(format!("--scheduler: got {scheduler:?}, allowed {allowed}")));
     }
-    let name = observed::name_of(&disk.mount_point);
+    let place = disk.mounted.map_or(disk.device, |mounted| mounted.mount_point);
+    let name = observed::name_of(&place);
     let mut known = Device::unknown_profile(&name, 0.0);
     if let Some(file) = profile {
         MeasuredProfile::read(file)?.put(&mut known);
@@ -62,7 +63,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     let device = Device {
         name,
         emulate: None,
-        observe: Some(disk.mount_point),
+        observe: Some(place),
         scheduler: scheduler.clone(),
         seed: 1,
         profile: known,

@@ -5,7 +5,7 @@
 
 use super::tenants::StationedVolume;
 use crate::config::{Configuration, Device};
-use plimsoll_agent::mounts::MountedDisk;
+use plimsoll_agent::mounts::{self, MountedDisk};
 use plimsoll_agent::{AgentError, Disk};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::DeviceProfile;
@@ -15,12 +15,12 @@ use std::path::Path;
 const POOL: &str = "";
 
 /// What is known of the disk: what the configuration says, and what the kernel does.
-pub(super) fn profile(device: &Device, disk: &MountedDisk) -> DeviceProfile {
+pub(super) fn profile(device: &Device, disk: &mounts::Disk) -> DeviceProfile {
     let (capacity_bytes, is_rotational) = (disk.size_bytes(), disk.is_rotational());
     DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
 }
 
-/// Puts a station above the disk of a file system that is mounted. Answers with what is to be said of it, too.
+/// Puts a station above a disk, whose file system is mounted or will be. Answers with what is to be said of it, too.
 ///
 /// # Errors
 /// What [`Station::open`](plimsoll_agent::Station::open) says; a directory cannot be made.
@@ -28,18 +28,26 @@ pub(super) fn observe(
     engine: &EngineHandle,
     configuration: &Configuration,
     device: &Device,
-    disk: &MountedDisk,
+    disk: &mounts::Disk,
 ) -> Result<(StationedVolume, Vec<String>), AgentError> {
     let observed = Disk::Observed { pool: POOL.to_owned() };
     let station = StationedVolume::open(engine, configuration, &device.name, POOL, observed, &disk.device)?;
-    station.mounted(&disk.mount_point)?;
     let (name, path) = (&device.name, disk.device.display());
-    let place = disk.mount_point.display();
+    let observed = match &disk.mounted {
+        Some(MountedDisk { mount_point, file_system, .. }) => format!("{file_system} on {}", mount_point.display()),
+        None => "not mounted yet".to_owned(),
+    };
     let mut said = vec![
-        format!("device {name}: {} on {place} ({path}), observed", disk.file_system),
+        format!("device {name}: {observed} ({path}), observed"),
         format!("device {name}: causes are known of {}", station.coverage()),
         format!("device {name}: tenants join, containers at {}", station.listeners().display()),
     ];
+    if disk.is_made_of_others() {
+        said.push(format!(
+            "device {name}: {path} is made of other disks, so its requests are not seen: reads are not charged, and writes \
+             only when pages become dirty"
+        ));
+    }
     if !device.is_worst_case_known() {
         said.push(format!(
             "device {name}: what it can do is not known, so limits count bytes wherever they lie, and there are no reserves \

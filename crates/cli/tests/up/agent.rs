@@ -119,6 +119,34 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
     }
 }
 
+/// Nothing was dirty before the tags were there.
+#[test]
+fn a_disk_may_be_mounted_when_the_agent_serves() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let place = site.path("disk").canonicalize().unwrap();
+    let line = mounts.lines().find(|line| line.split(' ').nth(1) == place.to_str()).unwrap();
+    let device = line.split(' ').next().unwrap();
+    // Opened once more, the loop device outlives its mount.
+    let _open = File::open(device).unwrap();
+    do_it(&site, "umount disk");
+    let daemon = site.start(&["agent", "--mount", device, "--run-directory", "state"]);
+    let said = daemon.served.join("\n");
+    assert!(said.contains("not mounted yet") && !said.contains("was mounted before"), "{said}");
+    do_it(&site, &format!("mount -o noatime {device} disk"));
+    let files = format!("/proc/{}/fd", site.json(&["status"])["process"]);
+    let is_place = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|path| path == place);
+    wait_until("its files", || std::fs::read_dir(&files).unwrap().flatten().any(is_place));
+    let mut writer = held_writer(&site, &disk);
+    disk.use_it();
+    assert!(writer.try_wait().unwrap().is_none());
+    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+    assert!(writer.wait().unwrap().success());
+    let log = daemon.stop();
+    assert!(log.contains(&format!("{device} is mounted on ")), "{log}");
+}
+
 #[test]
 fn a_recording_of_an_observed_disk_has_what_was_seen() {
     let Some(site) = site() else { return };

@@ -122,6 +122,43 @@ fn the_engine_waits_for_no_keeper_to_start() {
     });
 }
 
+#[test]
+fn a_disk_that_is_full_fails_calls_and_holds_nobody() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind, "split_token") else { return };
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", Allocation::default()));
+        let mut first = rig.start(&a, &format!("{} conv=fsync", write(&rig, "a", 8)));
+        go(&mut first);
+        assert!(first.wait().unwrap().success());
+        let mut filling = rig.start(&b, &format!("{} conv=fsync 2> /dev/null", write(&rig, "b", 2048)));
+        go(&mut filling);
+        assert_eq!(filling.wait().unwrap().code(), Some(1), "{kind:?}: dd says that there is no room");
+        assert!(std::fs::metadata(rig.path("b")).unwrap().len() < 1024 * MIB);
+        let mut again = rig.start(&a, &format!("{} conv=notrunc,fsync", write(&rig, "a", 8)));
+        go(&mut again);
+        assert!(again.wait().unwrap().success(), "{kind:?}: what has its place can be written");
+        rig.station().leave_when_gone(a);
+        rig.station().leave_when_gone(b);
+        rig.wait_until("the end of both", || rig.accounts() == [POOL, "pool/mount#1"]);
+    }
+}
+
+/// 62 bits, one of which is everybody else's.
+#[test]
+fn one_tenant_too_many_is_refused_by_name_and_gets_no_session() {
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
+    let tenants: Vec<_> = (0..61).map(|n| rig.join(&format!("t{n}"), Allocation::default())).collect();
+    let accounts = rig.accounts();
+    let refusal = rig.station().join(POOL, "late", Allocation::default()).unwrap_err().to_string();
+    assert!(refusal.starts_with("no account is free for late: 62 are open, allowed are 62"), "{refusal}");
+    assert_eq!(rig.accounts(), accounts);
+    let mut child = rig.start(&tenants[60], &write(&rig, "last", 8));
+    go(&mut child);
+    assert!(child.wait().unwrap().success());
+    rig.sync();
+    assert!(rig.bytes("t60") >= 8 * MIB, "the last one is told apart");
+}
+
 /// Who holds the gates is gone: within the lease everybody goes on.
 #[test]
 fn a_station_that_closes_lets_everybody_go() {

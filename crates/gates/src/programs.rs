@@ -55,7 +55,7 @@ fn write(directory: &Path, (name, content): (&str, &[u8])) -> Result<PathBuf, Ga
         file.set_permissions(PermissionsExt::from_mode(MODE))?;
         std::fs::rename(&draft, &path)
     };
-    write().map_err(GateError::file("write", &draft))?;
+    write().inspect_err(|_| drop(std::fs::remove_file(&draft))).map_err(GateError::file("write", &draft))?;
     Ok(path)
 }
 

@@ -16,7 +16,7 @@ use crate::clock::monotonic_now;
 use crate::error::GateError;
 use crate::mapping::Mapping;
 use plimsoll_core::{AccountId, Span, Time};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, statfs};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, statfs};
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::fs::File;
@@ -81,10 +81,11 @@ impl GateWords {
         let length = file.metadata().map_err(at("look at"))?.len();
         if length == 0 {
             file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(MODE)).map_err(at("set the mode of"))?;
-            file.set_len(BYTES as u64).map_err(at("extend"))?;
         } else if length != BYTES as u64 {
             return Err(GateError::NotWords { path, problem: format!("it has {length} bytes, expected {BYTES}") });
         }
+        // A page that the tmpfs has no room for would kill whoever touches it, agent or tenant.
+        fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).map_err(|errno| at("reserve")(errno.into()))?;
         let mapping = Mapping::new(file.as_fd(), BYTES).map_err(at("map"))?;
         let words = GateWords { path, file, mapping };
         words.begin()?;

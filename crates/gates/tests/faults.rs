@@ -3,7 +3,7 @@
 mod support;
 
 use plimsoll_gates::clock::monotonic_now;
-use plimsoll_gates::{Filter, GateClasses, Launch};
+use plimsoll_gates::{Filter, GateClasses, GateWords, Launch, Programs};
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -265,6 +265,40 @@ fn ten_thousand_threads_wait_and_the_agent_does_not_grow_with_them() {
             tenant.returned().iter().zip(&before).all(|(now, before)| now > before)
         });
     });
+}
+
+/// A tmpfs that takes so many bytes, unmounted when it is dropped.
+struct SmallMemory(tempfile::TempDir);
+
+impl SmallMemory {
+    fn new(bytes: &str) -> SmallMemory {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={bytes}");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).status();
+        assert!(mount.unwrap().success(), "mount a tmpfs");
+        SmallMemory(folder)
+    }
+}
+
+impl Drop for SmallMemory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+/// Broken on purpose: with a file of words that has holes this process dies of SIGBUS.
+#[test]
+fn a_run_directory_without_room_for_the_words_is_refused_and_nobody_dies() {
+    if !is_root() {
+        return;
+    }
+    let memory = SmallMemory::new("8k");
+    let refusal = GateWords::create(memory.0.path()).err().unwrap().to_string();
+    assert!(refusal.starts_with("cannot reserve ") && refusal.contains("No space left on device"), "{refusal}");
+    let refusal = Programs::install(memory.0.path()).unwrap_err().to_string();
+    assert!(refusal.starts_with("cannot write ") && refusal.contains("No space left on device"), "{refusal}");
+    let left: Vec<_> = std::fs::read_dir(memory.0.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["gate-words"], "no draft of a program");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! | [`files`] | files by the number of their inode |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | [`members`] | who the bits of a cause mask are |
+//! | [`memory`] | how much memory there is, and how much may be dirty |
 //! | [`metadata`] | what a container asks for |
 //! | [`mounts`] | which disk a mounted file system is on |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
@@ -20,6 +21,7 @@ mod error;
 pub mod files;
 pub mod levels;
 pub mod members;
+pub mod memory;
 pub mod metadata;
 pub mod mounts;
 pub mod station;

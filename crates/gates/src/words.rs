@@ -49,6 +49,23 @@ const CLOSED: u32 = 1;
 const MODE: u32 = 0o644;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
+/// Whether a directory is on a tmpfs, as the run directory must be.
+///
+/// # Errors
+/// There is no such directory.
+pub fn is_in_memory(directory: &Path) -> std::io::Result<bool> {
+    Ok(statfs(directory)?.f_type == TMPFS_MAGIC)
+}
+
+/// Where in the file a word is: the place of its first byte, which is not 0 if the word is closed.
+///
+/// # Panics
+/// If the account has no words: [`ACCOUNTS_MAX`].
+pub fn place_of(account: AccountId, class: GateClass) -> usize {
+    assert!(account.0 < ACCOUNTS_MAX, "account {} has no words, allowed are 0 to {}", account.0, ACCOUNTS_MAX - 1);
+    WORDS_OFFSET + (account.index() * GateClass::ALL.len() + class as usize) * WORD_STRIDE
+}
+
 /// The words of all accounts. One agent at a time has them; all words are open when it comes and when it goes.
 pub struct GateWords {
     path: PathBuf,
@@ -65,8 +82,7 @@ impl GateWords {
     /// Another agent has them; the file is not ours; the directory cannot be used.
     pub fn create(directory: &Path) -> Result<GateWords, GateError> {
         let path = directory.join(FILE_NAME);
-        let system = statfs(directory).map_err(|errno| GateError::file("look at", directory)(errno.into()))?;
-        if system.f_type != TMPFS_MAGIC {
+        if !is_in_memory(directory).map_err(GateError::file("look at", directory))? {
             return Err(GateError::NotInMemory { directory: directory.to_owned() });
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -166,9 +182,7 @@ impl GateWords {
     }
 
     fn word(&self, account: AccountId, class: GateClass) -> &AtomicU32 {
-        assert!(account.0 < ACCOUNTS_MAX, "account {} has no words, allowed are 0 to {}", account.0, ACCOUNTS_MAX - 1);
-        let place = account.index() * GateClass::ALL.len() + class as usize;
-        self.mapping.word(WORDS_OFFSET + place * WORD_STRIDE)
+        self.mapping.word(place_of(account, class))
     }
 }
 

@@ -7,8 +7,8 @@ use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_core::{Allocation, DeviceProfile};
-use plimsoll_gates::{Filter, GateClass};
+use plimsoll_core::{AccountId, Allocation, DeviceProfile};
+use plimsoll_gates::{Filter, GateClass, words};
 use plimsoll_tags::TagsError;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -226,8 +226,8 @@ impl Rig {
 
     /// The word of a class of a tenant's calls; 0 is open.
     pub fn word(&self, tenant: &Tenant, class: GateClass) -> u8 {
-        let words = std::fs::read(self.run_directory.path().join("gate-words")).unwrap();
-        words[4096 + (tenant.bit as usize * 4 + class as usize) * 64]
+        let words = std::fs::read(self.run_directory.path().join(words::FILE_NAME)).unwrap();
+        words[words::place_of(AccountId(tenant.bit), class)]
     }
 
     /// Waits for something that must come.

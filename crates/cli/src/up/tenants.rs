@@ -6,12 +6,13 @@
 
 use crate::config::{Configuration, Volume};
 use crate::control::protocol::TenantEntry;
-use plimsoll_agent::{AgentError, Coverage, Disk, Entrance, Station, StationConfig, Who};
+use plimsoll_agent::{AgentError, Coverage, Disk, Entrance, Station, StationConfig, Who, memory};
 use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
 use plimsoll_gates::Filter;
-use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+use plimsoll_gates::words::is_in_memory;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +21,8 @@ use std::sync::Arc;
 const MEMORY: &str = "/dev/shm";
 /// Where shim and keeper can be if nothing may be executed in the state directory.
 const PROGRAMS: &str = "/var/lib/plimsoll";
-const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// Everybody may enter, the daemon alone may write.
 const DIRECTORY_MODE: u32 = 0o755;
-/// `vm.dirty_ratio` where the kernel does not tell it, per cent.
-const DIRTY_PERCENT_DEFAULT: u64 = 20;
 
 /// A volume that takes tenants, or a disk that is observed.
 pub(super) struct StationedVolume {
@@ -57,7 +55,7 @@ impl StationedVolume {
             run_directory: run_directory.0.clone(),
             program_directory: program_directory(state)?,
             filter: Filter::default(),
-            dirty_bytes_max: dirty_bytes_max(),
+            dirty_bytes_max: memory::dirty_bytes_max(),
         };
         let station = Station::open(engine, config)?;
         let (name, account) = (name.to_owned(), account.to_owned());
@@ -182,7 +180,7 @@ fn make_directory(path: PathBuf) -> Result<PathBuf, AgentError> {
 
 /// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.
 fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
-    let path = if statfs(state).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
+    let path = if is_in_memory(state).unwrap_or(false) {
         state.join(format!("gates-{volume}"))
     } else {
         let of_state = state.to_string_lossy().replace('/', "-");
@@ -197,16 +195,4 @@ fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError>
 fn program_directory(state: &Path) -> Result<PathBuf, AgentError> {
     let is_executable = statvfs(state).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
     make_directory(if is_executable { state.join("programs") } else { PathBuf::from(PROGRAMS) })
-}
-
-/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of what there is.
-fn dirty_bytes_max() -> u64 {
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let bytes = number("/proc/sys/vm/dirty_bytes").filter(|&bytes| bytes > 0);
-    bytes.unwrap_or_else(|| {
-        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kib = available.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0);
-        kib * 1024 / 100 * number("/proc/sys/vm/dirty_ratio").unwrap_or(DIRTY_PERCENT_DEFAULT)
-    })
 }

@@ -25,7 +25,6 @@ const MOUNT: &str = "mount";
 /// How late a disk's reply may be before it counts as late: half a revolution at 7200 rpm. What is measured here takes
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
-const BYTES_PER_KIB: u64 = 1024;
 
 /// The device, and the file system on it. Everything is put away when it is dropped.
 pub(super) struct Disk {
@@ -50,13 +49,6 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
     }
     let missing = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|device| !Path::new(device).exists())?;
     Some(format!("{missing} is missing"))
-}
-
-/// Memory that can be had without swapping, if the kernel says.
-pub(super) fn memory_available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * BYTES_PER_KIB)
 }
 
 impl Disk {

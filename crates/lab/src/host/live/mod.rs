@@ -202,7 +202,7 @@ fn volume_bytes(wanted: Option<u64>, plans: &[Plan]) -> Result<u64, String> {
     if bytes > VOLUME_BYTES_MAX {
         return Err(format!("its files need a volume of {needed} in memory, allowed are {allowed}"));
     }
-    match disk::memory_available_bytes() {
+    match plimsoll_agent::memory::available_bytes() {
         Some(available) if available < bytes + MEMORY_SPARE_BYTES => {
             let available = ByteCount(available);
             Err(format!("its files need a volume of {needed} in memory, of which {available} is available"))

@@ -203,6 +203,23 @@ fn tenants() -> Setup {
     setup(&EXT4.replace("noop", "split_token"), processes)
 }
 
+/// Limits of dirty memory are the machine's. Red without the lock: the second run takes the first one's mount away.
+#[test]
+fn there_is_one_live_run_at_a_time() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !can_mount() {
+        return;
+    }
+    let first = std::thread::spawn(|| run(&setup(EXT4, APPEND)));
+    while mounts() == 0 && !first.is_finished() {
+        std::thread::yield_now();
+    }
+    let second = run(&setup(EXT4, APPEND));
+    let expected = "another live run is under way on this machine; run one after the other";
+    assert_eq!(second.err(), Some(HostError::Failed(expected.to_owned())));
+    assert!(!matches!(first.join().unwrap(), Err(HostError::Failed(_))), "the first one goes on");
+}
+
 /// Red if the processes are not enrolled, if they start behind no gates, and if limits are not told.
 #[test]
 fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {

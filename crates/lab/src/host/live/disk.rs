@@ -9,6 +9,9 @@ use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, Span};
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 /// File systems, as scenarios call them, and how they are mounted. Nothing is initialised behind a run's back.
@@ -26,8 +29,14 @@ const MOUNT: &str = "mount";
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
 
+/// An abstract socket, which is whose name it is and leaves nothing behind, by which runs exclude each other on the whole machine:
+/// limits of dirty memory are the machine's, whatever folder for temporary files a run has.
+const LOCK: &str = "plimsoll-live";
+
 /// The device, and the file system on it. Everything is put away when it is dropped.
 pub(super) struct Disk {
+    /// Let go after everything else.
+    _lock: OnlyRun,
     engine: EngineHandle,
     queue: Option<Queue>,
     tenants: Option<Tenants>,
@@ -56,6 +65,7 @@ impl Disk {
     /// promised what their accounts are, if the setup needs them.
     pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
         let machine = &setup.machine;
+        let lock = OnlyRun::begin()?;
         let base = std::env::temp_dir().join(FOLDER);
         let folder = base.join("mount");
         let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
@@ -70,7 +80,7 @@ impl Disk {
         }
         let engine = spawn(config);
         let engine = engine.map_err(|error| failed("start the emulated device", error))?;
-        let mut disk = Disk { engine, queue: None, tenants: None, attachment: None, folder };
+        let mut disk = Disk { _lock: lock, engine, queue: None, tenants: None, attachment: None, folder };
         let config = VolumeConfig {
             name: VOLUME.to_owned(),
             pool: VOLUME.to_owned(),
@@ -159,6 +169,22 @@ impl Disk {
     pub(super) fn is_busy(&self) -> Result<bool, HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
         Ok(status.requests_under_way > 0)
+    }
+}
+
+/// No other live run of this machine is under way as long as this is there.
+struct OnlyRun(#[expect(dead_code, reason = "it is held and not used")] UnixListener);
+
+impl OnlyRun {
+    fn begin() -> Result<OnlyRun, HostError> {
+        let bound = SocketAddr::from_abstract_name(LOCK).and_then(|name| UnixListener::bind_addr(&name));
+        match bound {
+            Ok(listener) => Ok(OnlyRun(listener)),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(HostError::Failed(
+                "another live run is under way on this machine; run one after the other".to_owned(),
+            )),
+            Err(error) => Err(failed("exclude other live runs", error)),
+        }
     }
 }
 

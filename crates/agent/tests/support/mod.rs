@@ -230,6 +230,15 @@ impl Rig {
         words[words::place_of(AccountId(tenant.bit), class)]
     }
 
+    /// Starts a tenant who writes a page and flushes it, eight times.
+    pub fn start_flushing(&self, tenant: &Tenant, name: &str) -> Child {
+        let file = self.path(name);
+        let flush = format!("dd if=/dev/zero of={} bs=4k count=1 conv=notrunc,fsync status=none", file.display());
+        let mut child = self.start(tenant, &format!("for i in 1 2 3 4 5 6 7 8; do {flush}; done"));
+        go(&mut child);
+        child
+    }
+
     /// Waits for something that must come.
     pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };

@@ -52,6 +52,8 @@ pub struct RunResult {
     pub tag_bytes_mean: f64,
     /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
     pub tag_bytes_max: f64,
+    /// Lines of memory that came from another NUMA node for the throttling layer's locks, for each request.
+    pub far_lines: f64,
 }
 
 /// The figures of the processes or tenants of one name.

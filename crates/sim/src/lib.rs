@@ -26,6 +26,7 @@ pub mod fs;
 pub mod guest;
 pub mod machine;
 pub mod network;
+pub mod numa;
 pub mod process;
 pub mod simulation;
 pub mod statistics;

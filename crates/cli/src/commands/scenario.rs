@@ -13,7 +13,7 @@ use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::scenario::{
     self, Arrivals, CacheMode, ClusterSetup, GuestSetup, MachineConfig, Row, Scenario, ScenarioError, Setting, Setup,
-    TenantSetup, library,
+    TenantSetup, ThrottleLock, library,
 };
 use plimsoll_lab::{html, picture};
 use serde_json::json;
@@ -121,7 +121,11 @@ fn machine_in_words(setup: &Setup) -> String {
     let (machine, config) = (&setup.machine, &setup.machine.config);
     let block = format!("{} under {}", machine.device, machine.scheduler);
     if !setup.tenants.is_empty() {
-        return block;
+        return match (machine.throttle_lock, machine.numa_nodes) {
+            (ThrottleLock::None, _) => block,
+            (ThrottleLock::Container, nodes) => format!("{block}, {nodes} NUMA nodes, a throttle lock a container"),
+            (ThrottleLock::Shared, nodes) => format!("{block}, {nodes} NUMA nodes, one throttle lock for all"),
+        };
     }
     let above = machine.kernel_scheduler.map_or_else(String::new, |scheduler| {
         let limits = if machine.has_kernel_limits { " and limits" } else { "" };
@@ -196,7 +200,15 @@ fn tenant_in_words(tenant: &TenantSetup) -> String {
             format!("{per_second} per second, {depth} outstanding at the most")
         }
     };
-    format!("{pattern} {what} of {}, {arrivals}", ByteCount(u64::from(tenant.length)))
+    let threads = match (tenant.threads, tenant.node) {
+        (0, _) => String::new(),
+        (threads, None) => format!(", from {threads} threads on all nodes"),
+        (threads, Some(node)) => format!(", from {threads} threads on node {node}"),
+    };
+    match &tenant.trace {
+        Some(trace) => format!("the requests of {}, {arrivals}{threads}", trace.display()),
+        None => format!("{pattern} {what} of {}, {arrivals}{threads}", ByteCount(u64::from(tenant.length))),
+    }
 }
 
 fn row_in_words(row: &Row) -> String {

@@ -45,6 +45,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("priority_share", "priority_share(level)"),
     ("tag_bytes_mean", "tag_bytes_mean()"),
     ("tag_bytes_max", "tag_bytes_max()"),
+    ("far_lines", "far_lines()"),
     ("last_below", "last_below(curve, y)"),
     ("least", "least(curve, points)"),
     ("most", "most(curve, points)"),
@@ -186,11 +187,12 @@ fn register_machine(engine: &mut Engine) {
     fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
         each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of)?.into()))
     }
-    let figures: [(&str, Of); 4] = [
+    let figures: [(&str, Of); 5] = [
         ("cpu_cores", |result| result.cpu_cores),
         ("device_busy", |result| result.device_busy),
         ("tag_bytes_mean", |result| result.tag_bytes_mean),
         ("tag_bytes_max", |result| result.tag_bytes_max),
+        ("far_lines", |result| result.far_lines),
     ];
     for (name, of) in figures {
         engine.register_fn(name, move |runs: &mut Runs| of_all(runs, of));

@@ -24,6 +24,7 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
         device_busy: 0.25,
         priority_shares: [0.0, 0.0, 0.0, 0.0, 0.75, 0.0, 0.0, 0.125],
         tag_bytes_mean: 3e6,
+        far_lines: 5.5,
         tag_bytes_max: 5e6,
     };
     Rc::new(RunOf {
@@ -53,6 +54,7 @@ fn figures_of_one_run() {
         (r#"run("scheduler=cfq").bytes("a", "read")"#, 16_000.0),
         (r#"run("scheduler=cfq").priority_share(parse_int("4"))"#, 0.75),
         (r#"run("scheduler=cfq").tag_bytes_mean() / MB"#, 3.0),
+        (r#"run("scheduler=cfq").far_lines()"#, 5.5),
         (r#"run("scheduler=cfq").tag_bytes_max() / MB"#, 5.0),
         (r#"last_below(run("scheduler=cfq").rate_by_second("a", "read", 2, 12), 2000)"#, 11.5),
         (r#"least(run("scheduler=cfq").rate_by_second("a", "read", 2, 12), 5)"#, 1200.0),

@@ -84,7 +84,7 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     let cpu_before = cpu_busy(&machines);
     process::start(&machines[0], on_host(), &accounts, seed, &recorder);
     guests.iter().for_each(|guest| guest.start(setup, &recorder));
-    tenant::start(&machines[0], setup, &accounts, seed, &recorder);
+    let throttle_layer = tenant::start(&machines[0], setup, &accounts, seed, &recorder)?;
     let cluster = setup.cluster.map(|of| cluster::start(&simulation, setup, &of, &accounts, seed, &recorder));
     let samples = sample(&machines);
     let requests_before = requests_by_level(&machines, &accounts.tree);
@@ -104,6 +104,7 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
         priority_shares: shares(&requests_before, &requests_by_level(&machines, &accounts.tree)),
         tag_bytes_mean: samples.tag_bytes_sum.get() as f64 / samples.count.get().max(1) as f64 / machines.len() as f64,
         tag_bytes_max: tag_bytes_max.unwrap_or(0) as f64,
+        far_lines: throttle_layer.far_lines_per_request(),
     })
 }
 

@@ -1,19 +1,26 @@
 //! Tenants: block requests without a file system.
 
-use super::Accounts;
 use super::sim::Recorder;
+use super::{Accounts, HostError};
 use crate::results::Source;
 use crate::scenario::{Arrivals, Setup, TenantSetup};
 use plimsoll_core::{AccountId, CauseSet, Class, Operation, Span, Time};
 use plimsoll_sim::Machine;
 use plimsoll_sim::block::{Bio, BioEnd};
+use plimsoll_sim::numa::{Submitter, ThrottleLayer};
+use plimsoll_traces::TraceRecord;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::rc::Rc;
 
 /// Random requests are aligned to this, or to their length if that is less: file systems' blocks. Bytes.
 const ALIGNMENT_BYTES: u64 = 4096;
+/// Requests of a trace that are used: more than a run of some seconds sends, and no run reads a million.
+const TRACE_REQUESTS_MAX: usize = 200_000;
+/// Longest request of a trace that is sent, as for tenants without one. Bytes.
+const TRACE_LENGTH_BYTES_MAX: u64 = 64 << 20;
 
 struct Tenant {
     setup: TenantSetup,
@@ -23,32 +30,53 @@ struct Tenant {
     source: Rc<RefCell<Source>>,
     place: RefCell<Place>,
     region: (u64, u64),
+    layer: Rc<ThrottleLayer>,
+    /// What is sent, if it was recorded.
+    trace: Vec<TraceRecord>,
 }
 
 struct Place {
     random: Pcg64Mcg,
+    /// Of a stream, the next byte; of a trace, the number of the next request.
     position: u64,
 }
 
-/// Starts all tenants of `setup`.
-pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed: u64, recorder: &Recorder) {
+/// Starts all tenants of `setup`; answers with the layer that their threads' requests pass.
+pub(super) fn start(
+    machine: &Machine,
+    setup: &Setup,
+    accounts: &Accounts,
+    seed: u64,
+    recorder: &Recorder,
+) -> Result<Rc<ThrottleLayer>, HostError> {
+    let layer = Rc::new(ThrottleLayer::new(setup.machine.throttle_lock));
+    let mut threads_before = 0;
     let capacity = machine.block.borrow().device().profile().capacity_bytes;
     for (number, tenant) in setup.tenants.iter().enumerate() {
         let byte = |fraction: f64| (capacity as f64 * fraction) as u64 / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
         let region = (byte(tenant.region.0), byte(tenant.region.1));
-        let random = Pcg64Mcg::new(u128::from(seed) << 64 | (number as u128) << 1 | 1);
+        let mut random = Pcg64Mcg::new(u128::from(seed) << 64 | (number as u128) << 1 | 1);
+        let trace = tenant.trace.as_deref().map_or(Ok(Vec::new()), recorded)?;
+        let position = if trace.is_empty() { region.0 } else { random.next_u64() % trace.len() as u64 };
         let tenant = Rc::new(Tenant {
             setup: tenant.clone(),
             machine: machine.clone(),
             session: accounts.ids[&tenant.account],
             source: recorder.source(&tenant.name),
             recorder: recorder.clone(),
-            place: RefCell::new(Place { random, position: region.0 }),
+            place: RefCell::new(Place { random, position }),
             region,
+            layer: layer.clone(),
+            trace,
         });
+        let node = |number| (tenant.setup.node.unwrap_or(number) % setup.machine.numa_nodes) as usize;
+        let numbers = threads_before..threads_before + tenant.setup.threads;
+        let threads: Vec<_> = numbers.map(|number| Rc::new(Submitter::new(number, node(number)))).collect();
+        threads_before += tenant.setup.threads;
         match tenant.setup.arrivals {
-            Arrivals::Closed { depth, think } => (0..depth).for_each(|_| {
-                machine.spawn_kernel(tenant.clone().closed(think));
+            Arrivals::Closed { depth, think } => (0..depth as usize).for_each(|slot| {
+                let thread = (!threads.is_empty()).then(|| threads[slot % threads.len()].clone());
+                machine.spawn_kernel(tenant.clone().closed(thread, think));
             }),
             Arrivals::Open { per_second, outstanding_max: None } => {
                 machine.spawn_kernel(tenant.open(per_second));
@@ -61,6 +89,26 @@ pub(super) fn start(machine: &Machine, setup: &Setup, accounts: &Accounts, seed:
             }
         }
     }
+    Ok(layer)
+}
+
+/// The reads and writes of a trace.
+fn recorded(path: &Path) -> Result<Vec<TraceRecord>, HostError> {
+    if !path.exists() {
+        return Err(HostError::NotRun(format!("the trace {} is not there", path.display())));
+    }
+    let failed = |error: plimsoll_traces::TraceError| HostError::Failed(error.to_string());
+    let reader = plimsoll_traces::open(path, None).map_err(failed)?;
+    let is_sent = |record: &TraceRecord| {
+        matches!(record.operation, Operation::Read | Operation::Write)
+            && (1..=TRACE_LENGTH_BYTES_MAX).contains(&record.length)
+    };
+    let records: Result<Vec<_>, _> = reader.take(TRACE_REQUESTS_MAX).collect();
+    let records: Vec<_> = records.map_err(failed)?.into_iter().filter(is_sent).collect();
+    match records.is_empty() {
+        true => Err(HostError::Failed(format!("the trace {} has neither reads nor writes", path.display()))),
+        false => Ok(records),
+    }
 }
 
 impl Tenant {
@@ -72,9 +120,13 @@ impl Tenant {
         self.machine.now() >= self.recorder.start.get() + self.setup.stop
     }
 
-    async fn closed(self: Rc<Self>, think: Span) {
+    async fn closed(self: Rc<Self>, thread: Option<Rc<Submitter>>, think: Span) {
         self.machine.executor.sleep_until(self.begin()).await;
         while !self.is_over() {
+            if let Some(thread) = &thread {
+                let (executor, work) = (&self.machine.executor, self.machine.config.cpu.call);
+                self.layer.pass(executor, thread, self.session.index(), work).await;
+            }
             self.send().await;
             if think > Span::ZERO {
                 self.machine.executor.sleep(think).await;
@@ -119,9 +171,18 @@ impl Tenant {
         self.source.borrow_mut().record(kind, self.recorder.at(timing.completed), latency, length);
     }
 
-    fn next(&self) -> Bio {
-        let (length, (from, to)) = (u64::from(self.setup.length), self.region);
+    /// Where the next request goes, how long it is and whether it reads.
+    fn choose(&self) -> (u64, u64, bool) {
+        let (from, to) = self.region;
         let mut place = self.place.borrow_mut();
+        if !self.trace.is_empty() {
+            let record = self.trace[place.position as usize];
+            place.position = (place.position + 1) % self.trace.len() as u64;
+            // The device need not be the recorded one: what lies beyond the region starts again at its beginning.
+            let offset = from + record.offset % (to - from).saturating_sub(record.length).max(1);
+            return (offset, record.length, record.operation == Operation::Read);
+        }
+        let length = u64::from(self.setup.length);
         let offset = if self.setup.is_random {
             let step = length.min(ALIGNMENT_BYTES);
             let places = (to - from).saturating_sub(length) / step + 1;
@@ -131,7 +192,11 @@ impl Tenant {
             place.position = offset + length;
             offset
         };
-        let is_read = place.random.next_u64() % 100 < u64::from(self.setup.read_percent);
+        (offset, length, place.random.next_u64() % 100 < u64::from(self.setup.read_percent))
+    }
+
+    fn next(&self) -> Bio {
+        let (offset, length, is_read) = self.choose();
         let operation = if is_read { Operation::Read } else { Operation::Write };
         Bio {
             session: self.session,
@@ -139,7 +204,7 @@ impl Tenant {
             class: Class::UNCLASSIFIED,
             operation,
             offset,
-            length: self.setup.length,
+            length: length as u32,
             is_sync: is_read,
             is_forced: false,
             file: None,

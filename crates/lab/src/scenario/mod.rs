@@ -14,6 +14,7 @@ mod variants;
 pub use model::*;
 pub use plimsoll_sim::MachineConfig;
 pub use plimsoll_sim::guest::CacheMode;
+pub use plimsoll_sim::numa::ThrottleLock;
 
 use crate::expression::{Context, Outcome, RunOf, Window};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, file, quoted, suggest, syntax};

@@ -6,6 +6,7 @@ use plimsoll_core::{Allocation, Deadlines, Operation, Span};
 use plimsoll_sim::MachineConfig;
 use plimsoll_sim::cluster::ClusterConfig;
 use plimsoll_sim::guest::CacheMode;
+use plimsoll_sim::numa::ThrottleLock;
 use plimsoll_workloads::Workload;
 use std::path::PathBuf;
 
@@ -96,6 +97,10 @@ pub struct MachineSetup {
     pub kernel_scheduler: Option<&'static str>,
     /// Whether the kernel is told limits and weights, through its cgroups; live host only.
     pub has_kernel_limits: bool,
+    /// Over how many NUMA nodes the threads of tenants are spread.
+    pub numa_nodes: u32,
+    /// Which locks the requests of tenants pass.
+    pub throttle_lock: ThrottleLock,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
 }
@@ -176,6 +181,8 @@ pub struct TenantSetup {
     pub name: String,
     /// The session that it is in.
     pub account: String,
+    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say nothing.
+    pub trace: Option<PathBuf>,
     /// Bytes of a request.
     pub length: u32,
     /// Whether requests go anywhere or one behind the other.
@@ -186,6 +193,10 @@ pub struct TenantSetup {
     pub region: (f64, f64),
     /// When requests come.
     pub arrivals: Arrivals,
+    /// Threads that send them, each on a core of its own; 0 where requests come by themselves.
+    pub threads: u32,
+    /// The NUMA node that the threads are on, counted round; `None` for all nodes in turn.
+    pub node: Option<u32>,
     /// From when, after the start.
     pub start: Span,
     /// Until when.

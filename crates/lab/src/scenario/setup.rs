@@ -10,8 +10,10 @@ use plimsoll_settings::allocation::deadlines;
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
 use plimsoll_sim::MachineConfig;
 use plimsoll_sim::cache::PAGE_BYTES;
+use plimsoll_sim::numa::{NODES_MAX, ThrottleLock};
 use plimsoll_workloads::{FileIndex, Workload, WorkloadError};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Serves in the order in which the kernel's scheduler lets requests go.
 const BELOW_THE_KERNELS: &str = "noop";
@@ -37,6 +39,10 @@ const VOLUME_BYTES_UNIT: u64 = 1 << 20;
 /// Largest folio: what one entry of a page table's second level maps (`MAX_PAGECACHE_ORDER`).
 const FOLIO_BYTES_MAX: u64 = 2 << 20;
 pub(super) const VOLUME: &str = "a multiple of 1MiB, at least 256MiB";
+
+/// Locks of the throttling layer, as a scenario has them.
+const THROTTLE_LOCKS: [(&str, ThrottleLock); 3] =
+    [("none", ThrottleLock::None), ("container", ThrottleLock::Container), ("shared", ThrottleLock::Shared)];
 
 pub(super) const SPAN: &str = "a time such as \"30s\"";
 const SIZE: &str = "a size such as \"16GiB\"";
@@ -92,6 +98,11 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
     let kernel_scheduler = section.choice("kernel_scheduler", KERNEL_SCHEDULERS, problems);
     let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false);
+    let numa_nodes = section.integer("numa_nodes", 1..=NODES_MAX as u64, problems).unwrap_or(1) as u32;
+    let locks: Vec<&'static str> = THROTTLE_LOCKS.iter().map(|(name, _)| *name).collect();
+    let lock = section.choice("throttle_lock", &locks, problems);
+    let lock =
+        THROTTLE_LOCKS.iter().find(|(name, _)| Some(*name) == lock).map_or(ThrottleLock::None, |(_, lock)| *lock);
     let config = kernel(&mut section, problems);
     let place = section.finish(problems);
     match (kernel_scheduler, scheduler) {
@@ -111,6 +122,8 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         volume_bytes: volume.map(|size| size.0),
         kernel_scheduler,
         has_kernel_limits,
+        numa_nodes,
+        throttle_lock: lock,
         config,
     })
 }
@@ -299,8 +312,11 @@ fn tenant(
 ) -> Option<TenantSetup> {
     const LENGTH: &str = "a multiple of 512B up to 64MiB";
     const REGION: &str = "two fractions of the device such as [0, 0.5], the first the smaller";
+    let trace = section.text("trace", "the path of a trace", problems).map(PathBuf::from);
     for (key, allowed) in [("pattern", "\"random\", \"sequential\""), ("length", LENGTH)] {
-        section.require(key, allowed, problems);
+        if trace.is_none() {
+            section.require(key, allowed, problems);
+        }
     }
     let account = section.text("account", NAME, problems).unwrap_or(&name).to_owned();
     let pattern = section.choice("pattern", &["random", "sequential"], problems);
@@ -319,13 +335,19 @@ fn tenant(
     let think = section.quantity("think", SPAN, problems, |_: &Span| true);
     let rate =
         section.quantity("rate", RATE, problems, |rate| matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0));
+    let threads = section.integer("threads", 1..=depth.unwrap_or(1), problems).unwrap_or(0) as u32;
+    let node = section.integer("node", 0..=NODES_MAX as u64 - 1, problems).map(|node| node as u32);
     let start = section.quantity("start", SPAN, problems, |_: &Span| true).unwrap_or(Span::ZERO);
     let stop = section.quantity("stop", "a time after the start", problems, |stop| *stop > start);
     let place = section.finish(problems);
-    if place.has("rate") && place.has("think") {
-        problems.push(place.problem("rate", "both a rate and a think", "one of them"));
+    if place.has("rate") && ["think", "threads"].iter().any(|key| place.has(key)) {
+        problems.push(place.problem("rate", "both a rate and a think or threads", "one of them"));
+    }
+    if trace.is_some() && ["pattern", "length", "read_percent"].iter().any(|key| place.has(key)) {
+        problems.push(place.problem("trace", "both a trace and a pattern, length or read_percent", "one of them"));
     }
     users.push((place, account.clone()));
+    let is_trace = trace.is_some();
     let arrivals = match rate {
         Some(Rate::RunsPerSecond(per_second)) => {
             Arrivals::Open { per_second, outstanding_max: depth.map(|depth| depth as u32) }
@@ -335,11 +357,14 @@ fn tenant(
     Some(TenantSetup {
         name,
         account,
-        length: length?.0 as u32,
-        is_random: pattern? == "random",
+        trace,
+        length: if is_trace { 0 } else { length?.0 as u32 },
+        is_random: !is_trace && pattern? == "random",
         read_percent,
         region: region.unwrap_or((0.0, 1.0)),
         arrivals,
+        threads,
+        node,
         start,
         stop: stop.unwrap_or(Span::MAX),
     })

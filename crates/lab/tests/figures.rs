@@ -44,6 +44,19 @@ fn a_limited_tenant_leaves_another_the_rest_of_the_disk_whatever_it_does() {
     }
 }
 
+/// A lock a container, or one node, is the planted break: beside either both claims fail.
+#[test]
+fn one_lock_for_all_is_slow_on_several_nodes() {
+    let failing = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        run_made("locks", &settings).failed().count()
+    };
+    assert_eq!(failing(&[]), 0);
+    assert_eq!(failing(&["machine.throttle_lock=container"]), 2);
+    assert_eq!(failing(&["machine.numa_nodes=1"]), 2);
+    assert_eq!(failing(&["tenant.a.node=1"]), 2, "threads are where they are said to be");
+}
+
 /// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
 #[test]
 fn several_machines_hold_and_take_the_same_course_twice() {

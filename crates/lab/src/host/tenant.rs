@@ -56,7 +56,7 @@ pub(super) fn start(
         let byte = |fraction: f64| (capacity as f64 * fraction) as u64 / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
         let region = (byte(tenant.region.0), byte(tenant.region.1));
         let mut random = Pcg64Mcg::new(u128::from(seed) << 64 | (number as u128) << 1 | 1);
-        let trace = tenant.trace.as_deref().map_or(Ok(Vec::new()), recorded)?;
+        let trace = tenant.trace.as_deref().map_or(Ok(Vec::new()), |path| recorded(&tenant.name, path))?;
         let position = if trace.is_empty() { region.0 } else { random.next_u64() % trace.len() as u64 };
         let tenant = Rc::new(Tenant {
             setup: tenant.clone(),
@@ -92,10 +92,11 @@ pub(super) fn start(
     Ok(layer)
 }
 
-/// The reads and writes of a trace.
-fn recorded(path: &Path) -> Result<Vec<TraceRecord>, HostError> {
+/// The reads and writes of a tenant's trace.
+fn recorded(tenant: &str, path: &Path) -> Result<Vec<TraceRecord>, HostError> {
     if !path.exists() {
-        return Err(HostError::NotRun(format!("the trace {} is not there", path.display())));
+        let another = format!("--set tenant.{tenant}.trace=PATH takes another");
+        return Err(HostError::NotRun(format!("the trace {} is not there; {another}", path.display())));
     }
     let failed = |error: plimsoll_traces::TraceError| HostError::Failed(error.to_string());
     let reader = plimsoll_traces::open(path, None).map_err(failed)?;

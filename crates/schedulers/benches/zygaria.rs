@@ -2,7 +2,7 @@
 //!
 //! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks, and
 //! each request finds its session idle, so that activation and deactivation are part of the cost. `depth`: one session has so
-//! many requests queued. `open`: a session more is opened, asks once, is served and closed again.
+//! many requests queued. `open+turn+close`: a session more is opened, asks once, is served and closed again.
 
 mod support;
 
@@ -12,6 +12,7 @@ use plimsoll_schedulers::zygaria::Zygaria;
 use support::{GAP, dispatch_and_complete, nvme, place};
 
 const SESSIONS_PER_POOL: usize = 100;
+const SESSIONS: [usize; 5] = [10, 1_000, 10_000, 100_000, 1_000_000];
 
 /// A scheduler and its sessions, a hundred to a pool; a third has a reserve, a third a limit that seldom holds.
 fn open(sessions: usize) -> (Zygaria, Vec<AccountId>) {
@@ -52,7 +53,7 @@ fn turn(scheduler: &mut Zygaria, now: Time, number: u64, session: AccountId) {
 fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("zygaria/add+dispatch+complete");
     group.throughput(Throughput::Elements(1));
-    for sessions in [10, 1_000, 10_000, 100_000, 1_000_000] {
+    for sessions in SESSIONS {
         for (name, stride, queued) in [("all_active", 1, 1), ("one_percent", 100.min(sessions), 0)] {
             let (mut scheduler, ids) = open(sessions);
             let asking: Vec<_> = ids.iter().copied().step_by(stride).collect();
@@ -99,22 +100,30 @@ fn depth(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A tenant more among 50,000 that are idle.
+/// A tenant more among so many that are idle: opened in the host's tree and in the scheduler, served once, closed.
 fn opening(criterion: &mut Criterion) {
-    let (mut scheduler, ids) = open(50_000);
-    let id = AccountId(ids.last().map_or(0, |last| last.0) + 1);
-    let (kind, allocation) = (AccountKind::Session, Allocation::default());
-    let account = Account { id, parent: Some(AccountId::ROOT), name: "one more".into(), kind, allocation };
-    let (mut now, mut number) = (Time::ZERO, 0u64);
-    criterion.bench_function("zygaria/open+turn+close/50000", |bencher| {
-        bencher.iter(|| {
-            number += 1;
-            now += GAP;
-            scheduler.account_opened(now, &account);
-            turn(&mut scheduler, now, number, id);
-            scheduler.account_closed(now, id);
+    let mut group = criterion.benchmark_group("zygaria/open+turn+close");
+    for sessions in SESSIONS {
+        let (mut scheduler, _) = open(sessions);
+        let mut tree = AccountTree::new(nvme());
+        let kind = AccountKind::Session;
+        (0..sessions.div_ceil(SESSIONS_PER_POOL) + sessions).for_each(|number| {
+            tree.open(AccountId::ROOT, &number.to_string(), kind, Allocation::default()).unwrap();
         });
-    });
+        let (mut now, mut number) = (Time::ZERO, 0u64);
+        group.bench_function(BenchmarkId::from_parameter(sessions), |bencher| {
+            bencher.iter(|| {
+                number += 1;
+                now += GAP;
+                let id = tree.open(AccountId::ROOT, "one more", kind, Allocation::default()).unwrap();
+                scheduler.account_opened(now, tree.get(id).unwrap());
+                turn(&mut scheduler, now, number, id);
+                scheduler.account_closed(now, id);
+                tree.close(id).unwrap();
+            });
+        });
+    }
+    group.finish();
 }
 
 criterion_group! { name = all; config = Criterion::default().sample_size(30); targets = benches, depth, opening }

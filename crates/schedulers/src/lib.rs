@@ -19,6 +19,7 @@ pub mod device_window;
 pub mod dirty_files;
 pub mod dirty_ledger;
 pub mod flush_queue;
+mod growth;
 pub mod keyed_slab;
 pub mod location_queues;
 pub mod mean_deviation;

@@ -18,7 +18,8 @@
 //! of a slot mostly changes the others too.
 //!
 //! `set` is O(log8 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
-//! Growing builds the lines above anew and is amortised by doubling.
+//! Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough that a slot
+//! pays for a handful of lines.
 
 /// The key of a slot that takes no part.
 pub const ABSENT: u64 = u64::MAX;
@@ -63,7 +64,7 @@ pub struct MinTree {
     firsts: [First; KEYS],
     /// The lines of the slots, then level by level what stands above them.
     lines: Vec<Line>,
-    /// How many of them are of slots: a power of two, or none.
+    /// How many of them are of slots.
     slot_lines: usize,
 }
 
@@ -93,7 +94,7 @@ impl MinTree {
         std::iter::from_fn(move || {
             let here = self.lines.get(level_start + line);
             level_start += level_lines;
-            level_lines = (level_lines / LINE_KEYS).max(1);
+            level_lines = level_lines.div_ceil(LINE_KEYS);
             line /= LINE_KEYS;
             here
         })
@@ -121,7 +122,7 @@ impl MinTree {
         loop {
             let here = level_start + line;
             level_start += level_lines;
-            level_lines = (level_lines / LINE_KEYS).max(1);
+            level_lines = level_lines.div_ceil(LINE_KEYS);
             let place = line % LINE_KEYS;
             line /= LINE_KEYS;
             let before = match self.lines.get(level_start + line) {
@@ -147,10 +148,13 @@ impl MinTree {
         }
     }
 
-    /// Twice the slots.
+    /// An eighth more slots.
     fn grow(&mut self) {
         self.lines.truncate(self.slot_lines);
-        self.slot_lines = (2 * self.slot_lines).max(1);
+        self.slot_lines += (self.slot_lines / LINE_KEYS).max(1);
+        let levels =
+            std::iter::successors(Some(self.slot_lines), |&level| (level > 1).then(|| level.div_ceil(LINE_KEYS)));
+        self.lines.reserve_exact(levels.sum::<usize>() - self.lines.len());
         self.lines.resize(self.slot_lines, Line::EMPTY);
         self.build();
     }

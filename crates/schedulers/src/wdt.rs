@@ -14,6 +14,7 @@
 //! **Containers** are the accounts directly below the device; a pool's sessions share its credits in order of arrival.
 //! So nobody gains by opening more sessions.
 
+use crate::growth::reserve_sparingly;
 use crate::request_queues::{Queue, RequestQueues};
 use governor::Governor;
 use plimsoll_core::account::Account;
@@ -113,6 +114,8 @@ impl Scheduler for Wdt {
     fn account_opened(&mut self, _now: Time, account: &Account) {
         let index = account.id.index();
         if self.container_of.len() <= index {
+            reserve_sparingly(&mut self.container_of, index + 1);
+            reserve_sparingly(&mut self.heads, index + 1);
             self.container_of.resize(index + 1, 0);
             self.heads.resize_with(index + 1, || Queue::EMPTY);
         }

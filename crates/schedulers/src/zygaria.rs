@@ -31,6 +31,7 @@
 //! what it, or the next one, is going to need (`load_...`).
 
 use crate::device_window::DeviceWindow;
+use crate::growth::reserve_sparingly;
 use crate::min_tree::ABSENT;
 use crate::request_queues::{Queue, RequestQueues};
 use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
@@ -349,6 +350,7 @@ impl Scheduler for Zygaria {
         match account.id.index() {
             index if index < self.nodes.len() => self.nodes[index] = node,
             index => {
+                reserve_sparingly(&mut self.nodes, index + 1);
                 self.nodes.resize_with(index, || Node::CLOSED);
                 self.nodes.push(node);
             }

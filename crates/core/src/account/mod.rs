@@ -5,6 +5,7 @@
 //! the pool's, the pools' must fit what the device can do at its worst. That check is *admission*; a refusal says by how
 //! much it failed.
 
+mod members;
 mod tree;
 
 pub use tree::AccountTree;

@@ -12,6 +12,7 @@
 //! Credits are counted in 256ths of a sector, so that the share of a light container on a slow device is not rounded
 //! away.
 
+use crate::growth::reserve_sparingly;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Credits of a sector of 512 bytes.
@@ -89,6 +90,7 @@ impl Throttle {
     /// Opens a container, or gives its number to another. Starts like one that has slept: with two budgets.
     pub fn open(&mut self, container: usize, weight: u32) {
         if self.purses.len() <= container {
+            reserve_sparingly(&mut self.purses, container + 1);
             self.purses.resize_with(container + 1, Purse::default);
         }
         self.set_weight(container, 0);
@@ -201,6 +203,7 @@ impl Pocket {
     /// The container's number stands for another one now, to which nothing is owed.
     pub fn open(&mut self, container: usize) {
         if self.credits.len() <= container {
+            reserve_sparingly(&mut self.credits, container + 1);
             self.credits.resize(container + 1, 0);
         }
         self.credits[container] = 0;

@@ -302,6 +302,8 @@ impl Levels {
         let mut wake_at = None;
         for wish in &self.wishes {
             match *wish {
+                // No call has a journal commit and does not wait; who wishes goes on without.
+                Wish::Commit => {}
                 Wish::WakeAt(at) => wake_at = Some(wake_at.map_or(at, |before: Time| before.min(at))),
                 Wish::StartWriteback { file, bytes_max } => {
                     if let Some(found) = self.parts.files.as_mut().and_then(|files| files.find(now, file)) {

@@ -86,6 +86,8 @@ pub enum Wish {
         /// Bytes at the most.
         bytes_max: u64,
     },
+    /// Have the file system's journal commit what has joined it, now. A host that cannot does nothing.
+    Commit,
     /// Ask `released_calls` and `wishes` again at this time.
     WakeAt(Time),
 }

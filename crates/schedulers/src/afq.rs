@@ -25,10 +25,11 @@ use crate::advances::Advances;
 use crate::anticipation::Anticipation;
 use crate::at_device::AtDevice;
 use crate::call_batch::CallBatch;
+use crate::joined_calls::JoinedCalls;
 use crate::mean_positioning::MeanPositioning;
 use crate::request_queues::{Queue, RequestQueues};
 use crate::stride::{Stride, passes};
-use plimsoll_core::{Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Class, Completion};
+use plimsoll_core::{Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Completion};
 use plimsoll_core::{DeviceProfile, Dispatch, FileId, Operation, PageEvent, Priority, Scheduler, Span, Time, Wish};
 use std::collections::VecDeque;
 
@@ -65,8 +66,6 @@ struct Member {
     /// By queue: calls at the entry, with their deposits, and how many are under way.
     held: [VecDeque<(CallId, u64)>; 2],
     inside: [u32; 2],
-    /// Calls that changed files since the last commit.
-    joined: u64,
     anticipation: Anticipation,
 }
 
@@ -89,6 +88,7 @@ pub struct Afq {
     /// Whose reads the disk is at, and the pass at which its slice ends.
     slice: Option<(AccountId, u64)>,
     batch: CallBatch,
+    joined: JoinedCalls,
 }
 
 impl Afq {
@@ -110,7 +110,8 @@ impl Afq {
             at_once: VecDeque::new(),
             at_device: AtDevice::default(),
             slice: None,
-            batch: CallBatch::new(BATCH_MAX * 2),
+            batch: CallBatch::new(BATCH_MAX * 2, device.is_rotational),
+            joined: JoinedCalls::default(),
         }
     }
 
@@ -174,7 +175,7 @@ impl Afq {
         let (id, deposit) = member.held[gate].pop_front()?;
         member.inside[gate] += 1;
         match gate {
-            MODIFY => member.joined += 1,
+            MODIFY => self.joined.joins(account),
             _ => self.batch.entered(now),
         }
         self.advances.deposit(account, deposit);
@@ -187,18 +188,17 @@ impl Afq {
         if self.batch.next_at() > now && self.stride.count(CONTENDS) > 1 {
             return;
         }
-        let (mut cost, cost_max) = (0, self.cost_of(BATCH_MAX));
+        let (mut cost, cost_max, before) = (0, self.cost_of(BATCH_MAX), released.len());
         while cost <= cost_max
             && let Some(first) = self.stride.first(SYNCS)
             && self.stride.is_due(first, self.slack)
+            && (cost > 0 || !self.batch.waits_for_commit(now))
         {
-            if cost == 0 {
-                self.batch.begin(now);
-            }
-            let Some((id, deposit)) = self.release(now, first, SYNC) else { return };
+            let Some((id, deposit)) = self.release(now, first, SYNC) else { break };
             released.push(id);
             cost += deposit;
         }
+        self.batch.begin(now, released.len() - before);
     }
 
     /// Whose read is next; otherwise what to answer.
@@ -246,15 +246,10 @@ impl Afq {
         if request.causes.is_empty() {
             return self.pay(request.session, cost);
         }
-        let is_journal = request.class == Class::JOURNAL;
-        let mut parts = |account| if is_journal { self.member(account).joined.max(1) } else { 1 };
-        let total: u64 = request.causes.iter().map(&mut parts).sum();
+        let total: u64 = request.causes.iter().map(|cause| self.joined.parts(cause, request)).sum();
         for cause in request.causes.iter() {
-            let parts = if is_journal { self.member(cause).joined.max(1) } else { 1 };
-            self.pay(cause, cost * parts / total);
-            if is_journal && request.is_forced {
-                self.member(cause).joined = 0;
-            }
+            let part = cost * self.joined.parts(cause, request) / total;
+            self.pay(cause, part);
         }
     }
 }
@@ -276,6 +271,7 @@ impl Scheduler for Afq {
     fn account_closed(&mut self, _now: Time, account: AccountId) {
         *self.member(account) = Member::default();
         self.advances.forget(account);
+        self.joined.forget(account);
         self.stride.close(account);
     }
 
@@ -285,6 +281,7 @@ impl Scheduler for Afq {
         let account = call.account;
         if gate == SYNC {
             self.end_lingering(now, account, true);
+            self.batch.came(call.file);
         }
         self.member(account).held[gate].push_back((call.id, deposit));
         self.place(now, account);
@@ -332,6 +329,7 @@ impl Scheduler for Afq {
             let times = [contends, has_syncs.then(|| self.batch.next_at())].into_iter().flatten();
             wishes.extend(times.filter(|&at| at > now && at < Time::MAX).min().map(Wish::WakeAt));
         }
+        self.batch.wishes(now, wishes);
     }
 
     fn pages_dirtied(&mut self, now: Time, event: &PageEvent) {
@@ -354,6 +352,8 @@ impl Scheduler for Afq {
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
         let session = request.session;
+        self.joined.request_added(&request);
+        self.batch.request_added(now, &request);
         if request.operation != Operation::Read || request.class.is_metadata() {
             return self.at_once.push_back(request);
         }
@@ -388,6 +388,7 @@ impl Scheduler for Afq {
     }
 
     fn request_completed(&mut self, now: Time, completion: &Completion) {
+        self.batch.request_completed(completion.id);
         if let Some(reader) = self.at_device.completed(completion.id) {
             let member = self.member(reader);
             member.reads_at_device -= 1;

@@ -37,6 +37,15 @@ fn fsyncs_have_their_shares() {
     }
 }
 
+/// A thread joins a commit once, so while priority 0 has its share with two threads, a commit has nine calls of sixteen. With one
+/// commit for each way to the journal that would be 0.81 of all.
+#[test]
+fn fsyncs_lose_little_to_shares() {
+    let tenants = levels(Load::WriteAndSync, 2);
+    let [afq, cfq] = ["afq", "cfq"].map(|scheduler| run(scheduler, config(1), &tenants, (5, 65)).iter().sum::<f64>());
+    assert!(afq >= 0.9 * cfq, "{afq} of {cfq}");
+}
+
 /// The low one has all the memory that may be dirty when the high one comes.
 #[test]
 fn who_filled_the_memory_does_not_hold_up_a_higher_priority() {

@@ -314,6 +314,7 @@ impl Machine {
         self.gate.release(now, &mut *block.scheduler, &self.executor);
         self.writeback.hear_wishes(now, &mut *block.scheduler, |wish| match wish {
             Wish::StartWriteback { file, bytes_max } => self.start_writeback(InodeNumber(file.0 as u32), bytes_max),
+            Wish::Commit => self.file_system.start_commit(self),
             Wish::WakeAt(at) => self.wake_at.set(self.wake_at.get().min(at)),
         });
         block.dispatch(now, &self.trace);

@@ -18,7 +18,7 @@ use super::*;
 use crate::anticipation::STALE;
 use crate::call_batch::GATHER_MAX;
 use crate::testing::disk;
-use plimsoll_core::{AccountKind, Allocation, CauseSet, RequestId, ThreadId};
+use plimsoll_core::{AccountKind, Allocation, CauseSet, Class, RequestId, ThreadId};
 
 const HIGH: AccountId = AccountId(1);
 const LOW: AccountId = AccountId(2);

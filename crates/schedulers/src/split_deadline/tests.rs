@@ -109,6 +109,7 @@ impl Host {
         for wish in wishes {
             match wish {
                 Wish::WakeAt(at) => self.wake_at = at,
+                Wish::Commit => panic!("it never wishes for one"),
                 Wish::StartWriteback { file, bytes_max } => {
                     self.written.push((file, bytes_max));
                     self.write(AccountId::ROOT, file, bytes_max, false);

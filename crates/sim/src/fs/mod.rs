@@ -238,6 +238,11 @@ pub trait FileSystem {
     /// fdatasync. Answers for the device's cache too: without a journal, by a flush.
     async fn sync(&self, machine: &Machine, actor: &Actor, inode: &Inode, is_data_only: bool);
 
+    /// Begins to make durable whatever metadata has changed, and does not wait. Called outside of any task.
+    fn start_commit(&self, machine: &Machine) {
+        let _ = machine;
+    }
+
     /// Makes all metadata durable.
     async fn sync_all(&self, machine: &Machine, actor: &Actor);
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use plimsoll_core::*;
+use plimsoll_sim::fs::FileSystem;
 use plimsoll_sim::fs::raw::Raw;
 use plimsoll_sim::{MachineConfig, Simulation};
 use std::collections::VecDeque;
@@ -19,6 +20,17 @@ pub fn machine(config: MachineConfig, scheduler: &str, device: &str, sessions: u
 }
 
 pub fn machine_with(
+    config: MachineConfig,
+    scheduler: Box<dyn Scheduler>,
+    device: Box<dyn plimsoll_devices::DeviceModel>,
+    sessions: usize,
+) -> (Simulation, Vec<AccountId>) {
+    let file_system = Rc::new(Raw::new(device.profile().capacity_bytes));
+    machine_on(file_system, config, scheduler, device, sessions)
+}
+
+pub fn machine_on(
+    file_system: Rc<dyn FileSystem>,
     mut config: MachineConfig,
     scheduler: Box<dyn Scheduler>,
     device: Box<dyn plimsoll_devices::DeviceModel>,
@@ -30,7 +42,6 @@ pub fn machine_with(
     config.accounts.flusher = open("flusher");
     config.accounts.journal = open("journal");
     let sessions = (0..sessions).map(|number| open(&format!("session {number}"))).collect();
-    let file_system = Rc::new(Raw::new(profile.capacity_bytes));
     (Simulation::new(config, scheduler, device, file_system, &tree), sessions)
 }
 
@@ -47,6 +58,8 @@ pub struct Probe {
     pub queue_max: usize,
     /// Holds an fsync, wishes for writeback, and lets it go on when everything dirtied has completed.
     pub holds_fsync_until_clean: bool,
+    /// Wishes for a commit then, once.
+    pub commit_at: Time,
     held: Option<(CallId, FileId)>,
     unwritten_bytes: i64,
 }
@@ -83,6 +96,7 @@ impl Probe {
             inside: 0,
             queue_max: usize::MAX,
             holds_fsync_until_clean: false,
+            commit_at: Time::MAX,
             held: None,
             unwritten_bytes: 0,
         };
@@ -109,9 +123,15 @@ impl Scheduler for Probe {
         }
     }
 
-    fn wishes(&mut self, _now: Time, wishes: &mut Vec<Wish>) {
+    fn wishes(&mut self, now: Time, wishes: &mut Vec<Wish>) {
         if let Some((_, file)) = self.held {
             wishes.push(Wish::StartWriteback { file, bytes_max: 64 << 10 });
+        }
+        if now >= self.commit_at {
+            self.commit_at = Time::MAX;
+            wishes.push(Wish::Commit);
+        } else if self.commit_at < Time::MAX {
+            wishes.push(Wish::WakeAt(self.commit_at));
         }
     }
 

@@ -230,6 +230,10 @@ impl FileSystem for Ext4 {
         }
     }
 
+    fn start_commit(&self, machine: &Machine) {
+        self.journal.request(machine, self.journal.last_id());
+    }
+
     async fn sync_all(&self, machine: &Machine, actor: &Actor) {
         self.make_durable(machine, actor, self.journal.last_id()).await
     }

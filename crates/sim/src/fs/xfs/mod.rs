@@ -246,6 +246,10 @@ impl FileSystem for Xfs {
         self.sync_file(machine, actor, inode.number, is_data_only).await
     }
 
+    fn start_commit(&self, machine: &Machine) {
+        self.log.request(machine, self.log.last_id());
+    }
+
     async fn sync_all(&self, machine: &Machine, actor: &Actor) {
         self.make_durable(machine, actor, self.log.last_id()).await
     }

@@ -84,7 +84,7 @@ pub struct Zygaria {
     /// By how much the clock of deadlines was set back in all, and when last.
     set_back: Span,
     set_back_at: Time,
-    /// The part of it that broke promises: the rest only used up the headroom of the reserves.
+    /// By how much of their time reserves fell behind: what of it did not only use up their headroom.
     overload: Span,
     /// Dispatched because they were due, since one was not.
     due_in_a_row: u32,
@@ -205,7 +205,8 @@ impl Zygaria {
         let excess = now.since(waits_since).saturating_sub(LATENESS_MAX);
         let headroom = Span::from_secs_f64(now.since(self.set_back_at).as_secs_f64() * RESERVE_HEADROOM_PART);
         if excess > Span::ZERO {
-            self.overload += excess.saturating_sub(headroom);
+            let broken = excess.saturating_sub(headroom).as_secs_f64() * RESERVE_HEADROOM;
+            self.overload += Span::from_secs_f64(broken);
             self.set_back += excess;
             self.set_back_at = now;
         }

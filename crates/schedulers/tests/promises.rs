@@ -154,12 +154,15 @@ fn shrink_alike(limit_of_first: Option<Rate>) {
     sessions.iter().enumerate().for_each(|(seed, &session)| {
         host.add_tenant(Workload::greedy(session, DISK, 16), seed as u64);
     });
+    host.run_until(at(10.0));
+    let before = host.scheduler().overload();
     let served = host.run_until(at(40.0));
     let rates = [0, 1, 2].map(|tenant| completed(&served, tenant, 10.0, 30.0) / 30.0);
     for (rate, ideal) in rates.into_iter().zip([50.0, 25.0, 25.0]) {
         assert!((rate / ideal - 1.0).abs() < 0.02, "{rates:?}");
     }
-    assert!(host.scheduler().overload() > Span::from_secs(5), "and the scheduler says so");
+    let behind = host.scheduler().overload().saturating_sub(before).as_secs_f64() / 30.0;
+    assert!((behind / (1.0 - 100.0 / 160.0) - 1.0).abs() < 0.02, "and the scheduler says by how much: {behind}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What administrators do to an engine: pools, volumes, and the scheduler itself, changed while requests go on.
 
+use super::alarm::Change;
 use super::core::{Core, VolumeSeat};
 use super::emulation::Emulation;
 use super::error::EngineError;
@@ -212,9 +213,24 @@ impl Core {
         Ok(())
     }
 
+    /// Begins new windows of the rates, and says aloud if the device has become slower than what was promised on it.
+    pub(super) fn look_once_a_second(&mut self) {
+        self.meters.tick(self.now);
+        let device = || self.tree.device().name.clone();
+        match self.alarm.look(self.now, self.scheduler.overload()) {
+            Some(Change::Raised(kept_part)) => tracing::warn!(
+                device = device(),
+                "slower than what was promised on it: all reserves get {:.0} % of themselves",
+                kept_part * 100.0
+            ),
+            Some(Change::Ended) => tracing::info!(device = device(), "all reserves are kept again"),
+            None => {}
+        }
+    }
+
     /// A snapshot of everything.
     pub(super) fn status(&mut self) -> EngineStatus {
-        self.meters.tick(self.now);
+        self.look_once_a_second();
         let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends, .. })| VolumeStatus {
             name: volume.info().name.clone(),
             pool: volume.config().pool.clone(),
@@ -228,6 +244,7 @@ impl Core {
             scheduler: self.scheduler.name().to_owned(),
             uptime_ns: self.now.since(Time::ZERO).as_nanos(),
             overload_ns: self.scheduler.overload().as_nanos(),
+            reserves_kept: self.alarm.kept_part(),
             emulation: self.emulation.as_ref().map(Emulation::status),
             requests_under_way: self.requests.len() + self.observed.len(),
             volumes: volumes.collect(),

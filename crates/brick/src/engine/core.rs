@@ -10,6 +10,7 @@
 //! Everything is O(1) for each piece beside what the scheduler and the model do, and allocates nothing once the tables
 //! have grown to the largest number of requests under way.
 
+use super::alarm::Alarm;
 use super::clock::Clock;
 use super::emulation::Emulation;
 use super::front_end::{Finished, Submission, VolumeBytes};
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     /// How many sessions there were.
     pub(super) sessions: u64,
     pub(super) meters: Meters,
+    /// Whether the device does what was promised on it.
+    pub(super) alarm: Alarm,
     pub(super) volumes: Slab<VolumeSeat>,
     pub(super) requests: Slab<Request>,
     pub(super) pieces: Slab<Piece>,

@@ -1,7 +1,8 @@
 //! What each account got: counts, rates and latencies.
 //!
-//! Requests are recorded in their session only, in O(1) and without allocating; pools are summed when somebody asks. A
-//! session that closes leaves its sums to its pool.
+//! Requests are recorded in their session only, in O(1), and without allocating but for a session's first one; pools are
+//! summed when somebody asks. A session that closes leaves its sums to its pool. Who asks for nothing costs next to nothing,
+//! neither memory nor a look once a second.
 
 use super::status::{AccountStatus, LatencyStatus};
 use hdrhistogram::Histogram;
@@ -9,13 +10,34 @@ use plimsoll_core::{AccountId, AccountTree, CauseSet, Operation, Span, Time};
 
 /// Latencies are recorded from a microsecond up to this; longer ones count as this.
 const LATENCY_MAX: Span = Span::from_secs(1000);
-/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram.
+/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram, which are there from the first request
+/// on.
 const LATENCY_DIGITS: u8 = 2;
 /// Rates are measured over windows of this length.
 const RATE_WINDOW: Span = Span::from_secs(1);
 
-fn latencies() -> Histogram<u64> {
-    Histogram::new_with_bounds(1_000, LATENCY_MAX.as_nanos(), LATENCY_DIGITS).expect("constant bounds are valid")
+/// Latencies of whoever has had a request.
+#[derive(Clone)]
+struct Latencies {
+    read_ns: Histogram<u64>,
+    write_ns: Histogram<u64>,
+    flush_ns: Histogram<u64>,
+}
+
+impl Latencies {
+    fn new() -> Box<Latencies> {
+        let latencies = || Histogram::new_with_bounds(1_000, LATENCY_MAX.as_nanos(), LATENCY_DIGITS);
+        let [read_ns, write_ns, flush_ns] = [(); 3].map(|()| latencies().expect("constant bounds are valid"));
+        Box::new(Latencies { read_ns, write_ns, flush_ns })
+    }
+
+    fn of(&mut self, operation: Operation) -> &mut Histogram<u64> {
+        match operation {
+            Operation::Read => &mut self.read_ns,
+            Operation::Write | Operation::Trim | Operation::WriteZeroes => &mut self.write_ns,
+            Operation::Flush => &mut self.flush_ns,
+        }
+    }
 }
 
 /// What one account got.
@@ -29,10 +51,11 @@ struct Meter {
     queued: u32,
     /// Pieces at the device.
     in_flight: u32,
-    read_ns: Histogram<u64>,
-    write_ns: Histogram<u64>,
-    flush_ns: Histogram<u64>,
+    latencies: Option<Box<Latencies>>,
     opened: Time,
+    /// It stands among the busy, and when it was last looked at there.
+    is_busy: bool,
+    looked_at: Time,
     window_runs: u64,
     window_bytes: u64,
     runs_per_second: f64,
@@ -48,10 +71,10 @@ impl Meter {
             failed: 0,
             queued: 0,
             in_flight: 0,
-            read_ns: latencies(),
-            write_ns: latencies(),
-            flush_ns: latencies(),
+            latencies: None,
             opened: now,
+            is_busy: false,
+            looked_at: Time::ZERO,
             window_runs: 0,
             window_bytes: 0,
             runs_per_second: 0.0,
@@ -69,10 +92,12 @@ impl Meter {
         self.in_flight += other.in_flight;
         self.runs_per_second += other.runs_per_second;
         self.bytes_per_second += other.bytes_per_second;
+        let Some(others) = &other.latencies else { return };
+        let own = self.latencies.get_or_insert_with(Latencies::new);
         let pairs = [
-            (&mut self.read_ns, &other.read_ns),
-            (&mut self.write_ns, &other.write_ns),
-            (&mut self.flush_ns, &other.flush_ns),
+            (&mut own.read_ns, &others.read_ns),
+            (&mut own.write_ns, &others.write_ns),
+            (&mut own.flush_ns, &others.flush_ns),
         ];
         for (own, others) in pairs {
             own.add(others).expect("all have the same bounds");
@@ -93,11 +118,13 @@ impl Meter {
 pub(crate) struct Meters {
     meters: Vec<Option<Box<Meter>>>,
     window_start: Time,
+    /// Who got anything in this window or the last one. A number may stand here twice, or be nobody's by now.
+    busy: Vec<AccountId>,
 }
 
 impl Meters {
     pub(crate) fn new(now: Time) -> Meters {
-        Meters { meters: vec![Some(Box::new(Meter::new(now)))], window_start: now }
+        Meters { meters: vec![Some(Box::new(Meter::new(now)))], window_start: now, busy: Vec::new() }
     }
 
     pub(crate) fn opened(&mut self, now: Time, account: AccountId) {
@@ -109,7 +136,11 @@ impl Meters {
 
     pub(crate) fn closed(&mut self, account: AccountId, parent: AccountId) {
         if let Some(member) = self.meters[account.index()].take() {
-            self.of(parent).inherit(&member);
+            let pool = self.of(parent);
+            pool.inherit(&member);
+            if member.is_busy && !std::mem::replace(&mut pool.is_busy, true) {
+                self.busy.push(parent);
+            }
         }
     }
 
@@ -137,7 +168,10 @@ impl Meters {
         let part = |whole: u64, place: u64| whole / count + u64::from(place < whole % count);
         let own = causes.is_empty().then_some(session);
         for (place, payer) in (0..).zip(causes.iter().chain(own)) {
-            let meter = self.of(payer);
+            let meter = self.meters[payer.index()].as_mut().expect("an account is metered as long as it is open");
+            if !std::mem::replace(&mut meter.is_busy, true) {
+                self.busy.push(payer);
+            }
             meter.runs += part(runs, place);
             meter.bytes += part(u64::from(bytes), place);
         }
@@ -154,26 +188,29 @@ impl Meters {
         let meter = self.of(account);
         meter.requests += 1;
         meter.failed += u64::from(!succeeded);
-        let latencies = match operation {
-            Operation::Read => &mut meter.read_ns,
-            Operation::Write | Operation::Trim | Operation::WriteZeroes => &mut meter.write_ns,
-            Operation::Flush => &mut meter.flush_ns,
-        };
-        latencies.saturating_record(latency.as_nanos());
+        let latencies = meter.latencies.get_or_insert_with(Latencies::new);
+        latencies.of(operation).saturating_record(latency.as_nanos());
     }
 
-    /// Begins a new window of the rates if this one is over. O(accounts), once a second.
+    /// Begins a new window of the rates if this one is over. O(those that got anything), once a second.
     pub(crate) fn tick(&mut self, now: Time) {
         let window = now.since(self.window_start);
         if window < RATE_WINDOW {
             return;
         }
         self.window_start = now;
-        for meter in self.meters.iter_mut().flatten() {
+        let meters = &mut self.meters;
+        self.busy.retain(|account| {
+            let Some(meter) = meters[account.index()].as_mut().filter(|meter| meter.looked_at < now) else {
+                return false;
+            };
+            meter.looked_at = now;
+            meter.is_busy = (meter.runs, meter.bytes) != (meter.window_runs, meter.window_bytes);
             meter.runs_per_second = (meter.runs - meter.window_runs) as f64 / window.as_secs_f64();
             meter.bytes_per_second = (meter.bytes - meter.window_bytes) as f64 / window.as_secs_f64();
             (meter.window_runs, meter.window_bytes) = (meter.runs, meter.bytes);
-        }
+            meter.is_busy
+        });
     }
 
     /// What every open account got, pools with all that their members did. O(accounts x depth).
@@ -188,6 +225,11 @@ impl Meters {
         }
         let statuses = tree.iter().map(|account| {
             let sum = sums[account.id.index()].as_ref().expect("an open account is metered");
+            let latency = |of: fn(&Latencies) -> &Histogram<u64>| {
+                sum.latencies
+                    .as_deref()
+                    .map_or_else(LatencyStatus::default, |latencies| LatencyStatus::of(of(latencies)))
+            };
             let open_for = now.since(sum.opened).as_secs_f64().max(1e-9);
             AccountStatus {
                 path: tree.path(account.id),
@@ -203,9 +245,9 @@ impl Meters {
                 bytes_per_second: sum.bytes_per_second,
                 runs_per_second_since_open: sum.runs as f64 / open_for,
                 bytes_per_second_since_open: sum.bytes as f64 / open_for,
-                read_latency: LatencyStatus::of(&sum.read_ns),
-                write_latency: LatencyStatus::of(&sum.write_ns),
-                flush_latency: LatencyStatus::of(&sum.flush_ns),
+                read_latency: latency(|latencies| &latencies.read_ns),
+                write_latency: latency(|latencies| &latencies.write_ns),
+                flush_latency: latency(|latencies| &latencies.flush_ns),
             }
         });
         statuses.collect()
@@ -266,5 +308,30 @@ mod tests {
         assert_eq!(status.iter().map(|account| account.requests).collect::<Vec<_>>(), [11, 11]);
         meters.tick(at + Span::from_secs(1));
         assert_eq!(meters.status(at, &tree)[1].runs_per_second, 1.0, "what a member did before it closed counts");
+    }
+
+    /// Planted breaks that were seen red: who is busy twice is looked at twice; who was busy once stays so.
+    #[test]
+    fn rates_are_of_the_last_second_also_where_a_number_is_used_again() {
+        let (mut tree, pool, session) = tree();
+        let mut meters = Meters::new(Time::ZERO);
+        meters.opened(Time::ZERO, pool);
+        meters.opened(Time::ZERO, session);
+        one_read(&mut meters, session, Span::from_millis(1));
+        tree.close(session).unwrap();
+        meters.closed(session, pool);
+        assert_eq!(tree.open(pool, "again", AccountKind::Session, Allocation::default()), Ok(session));
+        meters.opened(Time::ZERO, session);
+        one_read(&mut meters, session, Span::from_millis(1));
+        for (second, rates) in [(1, [2.0, 2.0, 1.0]), (2, [0.0; 3]), (3, [0.0; 3])] {
+            let at = Time::ZERO + Span::from_secs(second);
+            meters.tick(at);
+            assert_eq!(meters.status(at, &tree).iter().map(|of| of.runs_per_second).collect::<Vec<_>>(), rates);
+        }
+        assert!(meters.busy.is_empty());
+        one_read(&mut meters, session, Span::from_millis(1));
+        meters.tick(Time::ZERO + Span::from_secs(4));
+        let status = meters.status(Time::ZERO + Span::from_secs(4), &tree);
+        assert_eq!(status.iter().map(|of| of.runs_per_second).collect::<Vec<_>>(), [1.0; 3]);
     }
 }

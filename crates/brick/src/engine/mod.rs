@@ -31,6 +31,7 @@
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
 
 mod administration;
+mod alarm;
 mod buffer;
 pub(crate) mod clock;
 mod core;

@@ -126,6 +126,8 @@ pub struct EngineStatus {
     pub uptime_ns: u64,
     /// By how much promises had to be stretched because the device was slower than what was promised on it, nanoseconds.
     pub overload_ns: u64,
+    /// The part of what was promised that all reserves had in the last second; 1 where promises hold.
+    pub reserves_kept: f64,
     /// `None` where the device is a real one.
     pub emulation: Option<EmulationStatus>,
     /// Requests under way, all of them.

@@ -1,6 +1,7 @@
 //! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
 
 use super::administration::build_scheduler;
+use super::alarm::Alarm;
 use super::buffer::Arena;
 use super::clock::Clock;
 use super::core::{Core, VolumeSeat};
@@ -85,6 +86,7 @@ impl Engine {
             emulation: model.map(|model| Emulation::new(model, lateness_bound)),
             tree,
             meters: Meters::new(now),
+            alarm: Alarm::new(now),
             volumes: Slab::with_capacity(0),
             requests: Slab::with_capacity(REQUESTS_EXPECTED),
             pieces: Slab::with_capacity(REQUESTS_EXPECTED),
@@ -163,7 +165,7 @@ impl Engine {
         self.completed = completed;
         self.core.complete_emulated();
         self.core.hear_upper_levels();
-        self.core.meters.tick(self.core.now);
+        self.core.look_once_a_second();
         self.cut_overdue();
         loop {
             self.core.pump();

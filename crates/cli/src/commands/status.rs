@@ -46,7 +46,13 @@ fn device_line(device: &EngineStatus) -> String {
     );
     if device.overload_ns > 0 {
         let overload = Span::from_nanos(device.overload_ns);
-        line.push_str(&format!(", OVERLOADED: reserves are {overload} behind, the device is slower than promised"));
+        line.push_str(&match device.reserves_kept {
+            kept if kept < 1.0 => format!(
+                ", OVERLOADED: slower than what was promised on it, all reserves get {:.0} % of themselves, {overload} behind",
+                kept * 100.0
+            ),
+            _ => format!(", reserves fell {overload} behind while it was slower than what was promised on it"),
+        });
     }
     if let Some(emulation) = device.emulation {
         let late = Span::from_nanos(emulation.lateness_ns_p99);

@@ -16,7 +16,8 @@ fn exports() -> Vec<ExportInfo> {
     let mut disk = ExportInfo::new("disk", 1 << 30);
     disk.description = "the tenant's disk".into();
     (disk.minimum_block_bytes, disk.features.flush) = (512, true);
-    vec![disk, ExportInfo::new("scratch", 4096)]
+    let hidden = ExportInfo { is_hidden: true, ..ExportInfo::new("told to one only", 4096) };
+    vec![disk, hidden, ExportInfo::new("scratch", 4096)]
 }
 
 fn option_with(number: u32, data: &[u8]) -> Vec<u8> {
@@ -160,6 +161,10 @@ fn options_that_do_not_end_the_handshake() {
     );
     let listed = &replies(&output)[0].2;
     assert_eq!(listed[..], *b"\x00\x00\x00\x04diskthe tenant's disk");
+    let listed = &replies(&output)[1].2;
+    assert_eq!(listed[..], *b"\x00\x00\x00\x07scratch", "what is hidden is not listed");
+    let (_, step, _) = converse(&after_flags(&[go("told to one only", &[])]));
+    assert_eq!(negotiated(step).export.name, "told to one only", "and whoever knows its name has it");
     let (output, step, _) = converse(&after_flags(&[option_with(number::ABORT, b"goodbye")]));
     assert_eq!((kinds(&output), step), (vec![Acknowledged], Step::Ended(Ended::Aborted)));
 }

@@ -9,6 +9,7 @@ pub use agent::AgentArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
+    SessionCloseArguments, SessionCommand, SessionOpenArguments,
 };
 pub use why::WhyArguments;
 
@@ -99,6 +100,9 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     /// List, add, change and remove pools while the daemon runs
     #[command(subcommand)]
     Pool(PoolCommand),
+    /// Open and close sessions of an exported volume, with a promise of their own
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// The volumes of the running daemon
     #[command(subcommand)]
     Volume(VolumeCommand),

@@ -180,7 +180,22 @@ impl EngineHandle {
         front_end: Box<dyn FrontEnd>,
     ) -> Result<AttachmentId, EngineError> {
         let volume = volume.to_owned();
-        self.call(move |engine| engine.attach(&volume, session, front_end))?
+        self.call(move |engine| engine.attach(&volume, None, session, front_end))?
+    }
+
+    /// As [`attach`](Self::attach), with the session in the pool at `pool`.
+    ///
+    /// # Errors
+    /// As for [`attach`](Self::attach), and there is no such pool.
+    pub fn attach_in(
+        &self,
+        volume: &str,
+        pool: &str,
+        session: SessionConfig,
+        front_end: Box<dyn FrontEnd>,
+    ) -> Result<AttachmentId, EngineError> {
+        let (volume, pool) = (volume.to_owned(), pool.to_owned());
+        self.call(move |engine| engine.attach(&volume, Some(pool), session, front_end))?
     }
 
     /// Asks a front end to finish, and cuts it off after `grace`. Does not wait for it; one that is gone is no error.

@@ -237,10 +237,11 @@ impl Engine {
         }
     }
 
-    /// Seats a front end and lets it start.
+    /// Seats a front end, with a session in `pool` or in the volume's own, and lets it start.
     pub(super) fn attach(
         &mut self,
         volume: &str,
+        pool: Option<String>,
         session: SessionConfig,
         front_end: Box<dyn FrontEnd>,
     ) -> Result<AttachmentId, EngineError> {
@@ -250,8 +251,8 @@ impl Engine {
         let volume = self.core.volume(volume)?;
         let arena = Arena::new(front_end.buffer_classes())
             .map_err(|source| EngineError::System { action: "reserve buffers", source })?;
-        let config = self.core.volumes[volume].volume.config();
-        let account = self.core.open_session(&config.pool.clone(), &session)?;
+        let pool = pool.unwrap_or_else(|| self.core.volumes[volume].volume.config().pool.clone());
+        let account = self.core.open_session(&pool, &session)?;
         let VolumeSeat { volume: of_seat, front_ends, .. } = &mut self.core.volumes[volume];
         *front_ends += 1;
         let seat = Seat {

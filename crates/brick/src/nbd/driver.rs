@@ -103,6 +103,7 @@ pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
             multi_connection: true,
             rotational: is_rotational,
         },
+        is_hidden: false,
     }
 }
 

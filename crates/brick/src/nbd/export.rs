@@ -68,6 +68,8 @@ pub struct ExportInfo {
     pub maximum_block_bytes: u32,
     /// What it can do.
     pub features: Features,
+    /// It is neither listed nor given to a client that names none: whoever may have it was told its name.
+    pub is_hidden: bool,
 }
 
 /// What is wrong with an [`ExportInfo`].
@@ -135,6 +137,7 @@ impl ExportInfo {
             preferred_block_bytes: PREFERRED_BLOCK_BYTES_DEFAULT,
             maximum_block_bytes: PAYLOAD_BYTES_MAX,
             features: Features::default(),
+            is_hidden: false,
         }
     }
 
@@ -200,11 +203,13 @@ impl ExportInfo {
     }
 }
 
-/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is.
+/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is that is
+/// not hidden.
 pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&'list ExportInfo> {
     let named = exports.iter().find(|export| export.name.as_bytes() == name);
-    match exports {
-        [only] if name.is_empty() => Some(only),
+    let mut shown = exports.iter().filter(|export| !export.is_hidden);
+    match (shown.next(), shown.next()) {
+        (Some(only), None) if name.is_empty() => Some(only),
         _ => named,
     }
 }

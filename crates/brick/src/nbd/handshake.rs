@@ -224,7 +224,7 @@ impl Handshake {
                 answer(OptionReplyKind::Acknowledged);
             }
             number::LIST => {
-                for export in exports {
+                for export in exports.iter().filter(|export| !export.is_hidden) {
                     let (name, description) = (export.name.as_bytes(), export.description.as_bytes());
                     let name_bytes = (name.len() as u32).to_be_bytes();
                     push_option_reply(output, number, OptionReplyKind::Server, &[&name_bytes, name, description]);

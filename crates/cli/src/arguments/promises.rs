@@ -1,4 +1,4 @@
-//! Arguments of what promises something: `plimsoll pool` and `plimsoll run`.
+//! Arguments of what promises something: `plimsoll pool`, `plimsoll session` and `plimsoll run`.
 
 use super::{DaemonArguments, DaemonOutputArguments};
 use crate::control::protocol::{Change, Limit};
@@ -37,6 +37,55 @@ What is not named stays as it is. The configuration file is not changed.")]
   $ plimsoll pool remove web/batch
   pool web/batch removed")]
     Remove(PoolRemoveArguments),
+}
+
+/// `plimsoll session ...`.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// Open a session and print the export that its clients connect to
+    #[command(after_help = "Example:
+  $ plimsoll session open db loader --reserve \"20 runs/s\"
+  db/loader#1
+  $ nbdinfo \"nbd+unix:///db/loader%231?socket=/run/plimsoll/nbd.sock\"
+
+What the session is promised is taken out of what the volume is; a reserve that does not fit is refused, and the message
+says by how much. All connections to that export share it. The session stays open until it is closed.")]
+    Open(SessionOpenArguments),
+    /// Close a session that nobody is connected to
+    #[command(after_help = "Example:
+  $ plimsoll session close web/db/loader#1
+  session web/db/loader#1 closed
+
+The path is the volume's (plimsoll volume list) and what comes behind the export's name; plimsoll status shows it.")]
+    Close(SessionCloseArguments),
+}
+
+/// Arguments of `plimsoll session open`.
+#[derive(Debug, Args)]
+pub struct SessionOpenArguments {
+    /// The volume, which is exported
+    pub volume: String,
+    /// What the session is called; a number makes it unique
+    pub name: String,
+    /// What it is promised.
+    #[command(flatten)]
+    pub change: ChangeArguments,
+    /// Print path and export as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll session close`.
+#[derive(Debug, Args)]
+pub struct SessionCloseArguments {
+    /// The session's path
+    pub session: String,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
 }
 
 /// Arguments of `plimsoll run`.

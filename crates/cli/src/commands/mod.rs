@@ -10,6 +10,7 @@ mod replay;
 mod run;
 mod scenario;
 mod scheduler;
+mod session;
 mod status;
 mod volume;
 mod why;
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Up(arguments) => crate::up::run(&arguments.file),
         Command::Status(arguments) => status::run(&arguments),
         Command::Pool(command) => pool::run(&command),
+        Command::Session(command) => session::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Run(arguments) => run::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),

@@ -41,6 +41,22 @@ pub enum Request {
         /// Its path.
         pool: String,
     },
+    /// Opens a session for NBD clients of a volume; answered with [`Response::Session`]. It is open until
+    /// [`Request::SessionClose`].
+    SessionOpen {
+        /// The volume, which is exported.
+        volume: String,
+        /// What the session is called; a number makes it unique.
+        name: String,
+        /// What it is promised out of what the volume is; what is left out is as for the volume's connections.
+        #[serde(default)]
+        change: Change,
+    },
+    /// Closes a session that nobody is connected to; answered with [`Response::Done`].
+    SessionClose {
+        /// Its path.
+        session: String,
+    },
     /// A process becomes a tenant of a volume; answered with [`Response::Joined`]. Its session ends with the last process
     /// that it has started.
     Join {
@@ -165,6 +181,8 @@ pub enum Response {
     Tenants(Vec<TenantEntry>),
     /// A process has joined: where its commands come in.
     Joined(Entrance),
+    /// A session is open.
+    Session(SessionEntry),
     /// A recording begins.
     Recording(RecordingStart),
     /// A part of it; one without records says that the daemon is still there.
@@ -188,6 +206,15 @@ pub struct DaemonStatus {
     pub configuration: PathBuf,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
+}
+
+/// A session that an application has opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionEntry {
+    /// Its path.
+    pub path: String,
+    /// The export that its clients name.
+    pub export: String,
 }
 
 /// A pool, or a volume's account.

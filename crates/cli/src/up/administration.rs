@@ -1,18 +1,19 @@
 //! What the control socket can do to a running daemon.
 
+use super::exports::Exports;
 use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
-    Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, VolumeEntry,
+    Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, SessionEntry, VolumeEntry,
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
 use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
-use plimsoll_core::account::AccountKind;
+use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_core::{Allocation, DeviceProfile, Rate};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device and the engine that owns it.
 #[derive(Clone)]
@@ -33,6 +34,7 @@ pub(super) struct Administration {
     devices: Vec<ServedDevice>,
     disks: Vec<ServedDisk>,
     tenants: Tenants,
+    exports: Arc<Exports>,
     stop: Sender<()>,
     /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
     changing: Mutex<()>,
@@ -76,9 +78,10 @@ impl Administration {
         devices: Vec<ServedDevice>,
         disks: Vec<ServedDisk>,
         tenants: Tenants,
+        exports: Arc<Exports>,
         stop: Sender<()>,
     ) -> Administration {
-        Administration { configuration, devices, disks, tenants, stop, changing: Mutex::new(()) }
+        Administration { configuration, devices, disks, tenants, exports, stop, changing: Mutex::new(()) }
     }
 
     /// Carries out a request.
@@ -92,6 +95,8 @@ impl Administration {
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
+            Request::SessionOpen { volume, name, change } => self.session_open(&volume, &name, change),
+            Request::SessionClose { session } => self.session_close(&session),
             Request::Record { device } => match self.record(device.as_deref()) {
                 Ok(recording) => return Answer::Recording(recording),
                 Err(refusal) => Err(refusal),
@@ -228,7 +233,39 @@ impl Administration {
         Ok(Response::Done(format!("pool {path} changed")))
     }
 
+    fn session_open(&self, volume: &str, name: &str, change: Change) -> Result<Response, Refusal> {
+        if let Some(allowed) = crate::config::name_problem(name) {
+            return Err(Refusal::Failed(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
+        }
+        let found = self.configuration.volumes.iter().find(|section| section.name == volume);
+        let section = found.ok_or_else(|| {
+            Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
+        })?;
+        let export = section.export.as_ref().ok_or_else(|| {
+            Refusal::Failed(format!(
+                "{volume} is not exported: a session is for NBD clients, plimsoll run for processes"
+            ))
+        })?;
+        check_percentages(self.device(Some(&section.device))?, &change.apply(Allocation::default()))?;
+        let (path, export) = self.exports.open_session(&export.name, name, &change)?;
+        Ok(Response::Session(SessionEntry { path, export }))
+    }
+
+    fn session_close(&self, path: &str) -> Result<Response, Refusal> {
+        match self.exports.close_session(path) {
+            Ok(true) => Ok(Response::Done(format!("session {path} closed"))),
+            Ok(false) => Err(Refusal::NotFound(format!("there is no session {path:?} that session_open has opened"))),
+            Err(EngineError::Account(AccountError::Tree { .. })) => {
+                Err(Refusal::Failed(format!("{path}: clients are connected to it: try again when they have gone")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn pool_remove(&self, path: &str) -> Result<Response, Refusal> {
+        if self.exports.has_session(path) {
+            return Err(Refusal::Failed(format!("{path} is a session's: plimsoll session close")));
+        }
         if self.is_volume(path) {
             return Err(Refusal::Failed(format!("{path} is a volume's, which is served as long as the daemon runs")));
         }

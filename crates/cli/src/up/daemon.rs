@@ -9,6 +9,7 @@
 //! stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
+use super::exports::{Exports, Target};
 use super::tenants::{Tenants, mount_with_station};
 use super::{observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
@@ -22,9 +23,8 @@ use plimsoll_brick::engine::{self, EngineHandle, SessionConfig};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
-use plimsoll_brick::nbd::{ExportInfo, Listener, NbdConnection, SharedExports};
+use plimsoll_brick::nbd::{ExportInfo, Listener};
 use plimsoll_core::Span;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{error, info, warn};
@@ -34,6 +34,7 @@ pub(super) struct Daemon {
     configuration: Configuration,
     control: Option<ControlServer>,
     listeners: Vec<Serving>,
+    exports: Arc<Exports>,
     attachments: Vec<Attachment>,
     /// Let go of before what they stand above is detached: nobody may be held who uses a mount that has to go.
     tenants: Tenants,
@@ -71,6 +72,7 @@ impl Daemon {
             configuration,
             control: None,
             listeners: Vec::new(),
+            exports: Arc::default(),
             attachments: Vec::new(),
             tenants: Tenants::default(),
             devices: Vec::new(),
@@ -90,6 +92,7 @@ impl Daemon {
             daemon.devices.clone(),
             disks,
             daemon.tenants.clone(),
+            daemon.exports.clone(),
             stop,
         );
         daemon.control = Some(control.serve(move |request| administration.answer(request))?);
@@ -231,29 +234,27 @@ impl Daemon {
     }
 
     fn serve_nbd(&mut self, listeners: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
-        let exports = SharedExports::new();
-        let mut targets: BTreeMap<String, Target> = BTreeMap::new();
         for (section, info) in self.configuration.volumes.iter().zip(infos) {
             let Some(export) = &section.export else { continue };
-            let engine = self.engine(&section.device).clone();
             let is_rotational =
                 self.configuration.device(&section.device).is_some_and(|device| device.profile.is_rotational);
             let info = ExportInfo { name: export.name.clone(), ..export_info(info, is_rotational) };
-            exports.add(info).map_err(|error| failed(at(&self.configuration, section, "nbd", error)))?;
-            let session =
-                SessionConfig { name: "nbd".into(), allocation: self.configuration.session_allocation(section) };
-            targets.insert(export.name.clone(), Target { engine, volume: section.name.clone(), session });
+            let target = Target {
+                engine: self.engine(&section.device).clone(),
+                volume: section.name.clone(),
+                session: SessionConfig {
+                    name: "nbd".into(),
+                    allocation: self.configuration.session_allocation(section),
+                },
+                account: self.configuration.volume_path(section),
+            };
+            self.exports.add(info, target).map_err(|error| failed(at(&self.configuration, section, "nbd", error)))?;
             self.served.push(format!("volume {}: NBD export {:?}", section.name, export.name));
         }
-        let targets = Arc::new(targets);
         for listener in listeners {
-            let targets = targets.clone();
-            let serving = listener.serve(exports.clone(), move |socket, negotiated, peer| {
-                let Some(target) = targets.get(&negotiated.export.name) else { return };
-                let front_end = Box::new(NbdConnection::new(socket, negotiated));
-                if let Err(error) = target.engine.attach(&target.volume, target.session.clone(), front_end) {
-                    warn!("{peer} turned away from volume {}: {error}", target.volume);
-                }
+            let exports = self.exports.clone();
+            let serving = listener.serve(exports.list(), move |socket, negotiated, peer| {
+                exports.connected(socket, negotiated, &peer);
             })?;
             self.served.push(format!("NBD on {}", serving.address()));
             self.listeners.push(serving);
@@ -309,11 +310,4 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop(|| engine::GRACE_DEFAULT);
     }
-}
-
-/// Where connections to an export go.
-struct Target {
-    engine: EngineHandle,
-    volume: String,
-    session: SessionConfig,
 }

@@ -5,6 +5,7 @@
 
 mod administration;
 mod daemon;
+mod exports;
 mod observed;
 mod plan;
 mod preflight;

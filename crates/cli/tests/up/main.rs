@@ -4,6 +4,7 @@ mod agent;
 mod mount;
 mod nbd;
 mod record;
+mod sessions;
 mod support;
 mod tenants;
 mod why;

@@ -1,7 +1,7 @@
 /* The preload gate: a tenant's system calls wait here while the agent has closed the word of their account and class.
  *
  *     open(), write(), fsync() ...   ->  word is 0: on to the C library (two loads and a branch)
- *                                        word is 1: futex wait, until the agent opens it or its lease runs out
+ *                                        word is 1: futex wait, until the agent wakes us or its lease runs out
  *
  * A closed word counts as long as the agent renews a lease; who finds it run out goes on and remembers it. So nobody
  * waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
@@ -69,7 +69,7 @@ __attribute__((noinline, cold)) static void wait_until_open(int class) {
     uint64_t seen = __atomic_load_n(lease, __ATOMIC_ACQUIRE), left = lease_left_ns(seen);
     if (!left) break;
     struct timespec timeout = {(time_t)(left / NANOSECONDS), (long)(left % NANOSECONDS)};
-    if (!syscall(SYS_futex, word, FUTEX_WAIT, 1, &timeout, NULL, 0)) continue;
+    if (!syscall(SYS_futex, word, FUTEX_WAIT, 1, &timeout, NULL, 0)) break; /* meant for us, closed or not */
     if (errno == ETIMEDOUT) {
       if (__atomic_load_n(lease, __ATOMIC_ACQUIRE) == seen) __atomic_store_n(&lease_lost, seen, __ATOMIC_RELAXED);
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -108,9 +108,12 @@ static inline void gate_open(int flags) {
   if (flags & O_CHANGES) gate(CLASS_METADATA);
 }
 
-/* Whether reading these bytes would have to ask the disk. The probe leaves the descriptor's position alone. */
+/* Whether reading these bytes would have to ask the disk. The probe leaves the descriptor's position alone. Direct I/O
+ * always asks, and the probe would be the read itself. */
 __attribute__((noinline, cold)) static int misses_cache(int fd, const struct iovec *vectors, int count, off_t offset) {
   int saved = errno;
+  long flags = syscall(SYS_fcntl, fd, F_GETFL);
+  if (flags > 0 && flags & O_DIRECT) return 1;
   if (offset < 0) offset = syscall(SYS_lseek, fd, 0, SEEK_CUR);
   long wanted = 0, got = syscall(SYS_preadv2, fd, vectors, (long)count, offset, 0L, RWF_NOWAIT);
   for (int i = 0; i < count && got > 0; i++) wanted += (long)vectors[i].iov_len;

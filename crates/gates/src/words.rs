@@ -3,6 +3,10 @@
 //! A file on a tmpfs, one cache line per account and class: 0 is open, 1 is closed. Tenants map it for reading, which
 //! is enough for a futex wait; only its owner can change a word or the file.
 //!
+//! Whoever is woken goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
+//! ([`GateWords::admit`]), where all at once would be a herd. That a tenant can wake another is no loss, for nobody has to
+//! look at a word at all: what passes is charged, and the levels below hold.
+//!
 //! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
 //! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
 //! moved, it sleeps on; has it not, it goes on, and its process waits no more until it has moved. So an agent that
@@ -160,6 +164,16 @@ impl GateWords {
             // It fails only for an address that is not mapped.
             let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
         }
+    }
+
+    /// Lets at most `count_max` of those go on who wait at a closed word, which stays closed. Answers with how many did; if
+    /// they are fewer, nobody waits there any more.
+    ///
+    /// # Panics
+    /// As [`close`](Self::close).
+    pub fn admit(&self, account: AccountId, class: GateClass, count_max: u32) -> u32 {
+        // It fails only for an address that is not mapped.
+        futex::wake(self.word(account, class), futex::Flags::empty(), count_max).unwrap_or(0) as u32
     }
 
     /// Whether calls of this account and class wait.

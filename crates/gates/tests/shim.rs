@@ -28,6 +28,7 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     });
 }
 
+/// Broken on purpose and seen red: a direct read whose probe is the read itself.
 #[test]
 fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
     use GateClass::{Metadata, Read, Sync, Write};
@@ -44,6 +45,7 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
         ("truncate", &[Metadata]),
         ("allocate", &[Metadata]),
         ("cold", &[Read]),
+        ("direct", &[Read]),
         // What the cache has, and what is no file, waits for nothing.
         ("read", &[]),
         ("pipe", &[]),
@@ -65,6 +67,28 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
             }
             GateClass::ALL.into_iter().for_each(|class| words.open(AccountId(ACCOUNT), class));
         }
+    });
+}
+
+/// Broken on purpose and seen red: a shim that goes on only when the word is open.
+#[test]
+fn as_many_go_on_as_are_admitted() {
+    let rig = Rig::new();
+    let words = rig.words();
+    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
+    alive(&words, || {
+        words.close(AccountId(ACCOUNT), GateClass::Write);
+        tenant.waits();
+        for admitted in [3, 1] {
+            let closed: u64 = tenant.returned().iter().sum();
+            assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, admitted), admitted);
+            tenant.waits();
+            assert_eq!(tenant.returned().iter().sum::<u64>(), closed + u64::from(admitted), "one call each");
+        }
+        let all = WRITERS as u32;
+        assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, all + 2), all, "nobody is behind them");
+        words.open(AccountId(ACCOUNT), GateClass::Write);
+        tenant.goes_on();
     });
 }
 

@@ -50,6 +50,11 @@ static int write_in_child(int fd, char *bytes) {
   return child > 0 && waitpid(child, &status, 0) == child && !status ? 0 : -1;
 }
 
+static int read_directly(int fd) {
+  static char page[4096] __attribute__((aligned(4096)));
+  return fcntl(fd, F_SETFL, O_DIRECT) | wrote(pread(fd, page, 4096, 0), 4096);
+}
+
 /* No ring is to be had behind a filter. */
 static int find_no_ring(char *bytes) {
   int made = (int)syscall(SYS_io_uring_setup, 1, bytes), is_missing = made < 0 && errno == ENOSYS;
@@ -77,6 +82,7 @@ static int call(int fd, const char *name, char *bytes) {
   if (is("allocate")) return fallocate(fd, 0, 0, 8192);
   if (is("read")) return wrote(pread(fd, bytes, 4096, 0), 4096);
   if (is("cold")) return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) | wrote(pread(fd, bytes, 4096, 0), 4096);
+  if (is("direct")) return read_directly(fd);
   if (is("pipe")) return write_into_pipe(bytes);
   if (is("fork")) return write_in_child(fd, bytes);
   if (is("ring")) return find_no_ring(bytes);

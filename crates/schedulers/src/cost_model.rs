@@ -141,13 +141,15 @@ pub struct CostModel {
     device: Device,
     /// Where the last request ended: where a disk's head is.
     head: u64,
+    /// The most that a write has paid for positioning since the last flush; `None` if there was none.
+    unflushed: Option<f64>,
     streams: Streams,
 }
 
 impl CostModel {
     /// A model of this device, its head at the beginning.
     pub fn new(device: &DeviceProfile) -> CostModel {
-        CostModel { device: Device::new(device), head: 0, streams: Streams::EMPTY }
+        CostModel { device: Device::new(device), head: 0, unflushed: None, streams: Streams::EMPTY }
     }
 
     /// What a request costs that is dispatched now, in normalised bytes: see [`cost`](Self::cost).
@@ -156,12 +158,16 @@ impl CostModel {
         cost.transfer + cost.positioning
     }
 
-    /// What a request costs that is dispatched now, part by part. Flushes cost nothing, because what they make durable was
-    /// paid for when it was written; trims are only noted by a device. A write that must be durable when it completes
-    /// (`is_forced`) waits for the platter even if it goes on where the head was: it pays the fixed part of a positioning.
-    /// Writes that nobody waits for (`is_sync` is false) come many at a time, so a disk is quicker with each.
+    /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must be
+    /// durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays the fixed
+    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write has paid
+    /// since the flush before: nothing for writes elsewhere, all of it for a journal's commit block, whose place has passed
+    /// by while the blocks before it were made durable. Writes that nobody waits for (`is_sync` is false) come many at a time, so a disk is quicker with each.
     pub fn cost(&mut self, request: &BlockRequest) -> Cost {
-        if matches!(request.operation, Operation::Flush | Operation::Trim) || request.length == 0 {
+        if request.operation == Operation::Flush {
+            return Cost { positioning: self.flush().round() as u64, ..Cost::default() };
+        }
+        if request.operation == Operation::Trim || request.length == 0 {
             return Cost::default();
         }
         let (is_write, offset) = (request.operation.is_write(), request.offset);
@@ -179,10 +185,20 @@ impl CostModel {
             positioning = positioning.max(fixed_bytes);
         }
         self.head = request.end();
+        if is_write {
+            self.unflushed = Some(self.unflushed.map_or(positioning, |most| most.max(positioning)));
+        }
         Cost {
             transfer: self.device.transfer(u64::from(request.length), is_write).round() as u64,
             positioning: positioning.round() as u64,
             is_resumed: goes_on && from != offset,
+        }
+    }
+
+    fn flush(&mut self) -> f64 {
+        match (self.unflushed.take(), self.device) {
+            (Some(paid), Device::Disk { fixed_bytes, .. }) => (fixed_bytes - paid).max(0.0),
+            _ => 0.0,
         }
     }
 }
@@ -245,6 +261,18 @@ mod tests {
             request.length > 0 && !matches!(request.operation, Operation::Flush | Operation::Trim)
         };
         let (last, before) = history.split_last().unwrap();
+        if last.operation == Operation::Flush {
+            let since = before.iter().rposition(|request| request.operation == Operation::Flush).map_or(0, |at| at + 1);
+            let writes =
+                (since..before.len()).filter(|&at| before[at].operation == Operation::Write && moves(&&before[at]));
+            let most = writes.map(|at| oracle(profile, &history[..=at]).positioning).max();
+            let mean = profile.sequential_bytes_per_second / profile.worst_case_runs_per_second
+                * f64::from(profile.outstanding_max).powf(0.2)
+                - 4096.0;
+            let owed = most.map_or(0.0, |most| 0.45 * mean - most as f64).max(0.0);
+            let positioning = if profile.is_rotational { owed.round() as u64 } else { 0 };
+            return Cost { positioning, ..Cost::default() };
+        }
         if !moves(&last) {
             return Cost::default();
         }

@@ -5,10 +5,12 @@
 //! open or closed: processes look at it and tell nobody. So the scheduler is asked for them: whenever an account was seen
 //! to write, *would one more write be admitted?* If so, that call is under way until the next question or until the account
 //! writes no more: who writes through an open word is in a call, and contends with others like anybody who is. If not, the
-//! word closes, and the call that asked stands in the scheduler until it is released; that opens the word.
+//! word closes, and the call that asked stands in the scheduler until it is released; then a few who wait at the word are let
+//! in, and as long as the scheduler would admit one more, twice as many each time; when nobody waits any more, it opens.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let it.
-//! That is charged when its pages become dirty, and it waits the longer for the next time.
+//! That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once would cost
+//! most: of five hundred threads each would have written before the first was charged.
 //!
 //! The complication is everybody who does not behave like a call in a book. A thread that enters a call has returned
 //! from the one before, whether or not anybody saw it. A thread that is killed while it waits leaves its call in the
@@ -16,11 +18,16 @@
 //!
 //! All of it is O(log threads) a call.
 
-use plimsoll_core::{AccountId, Call, CallDecision, CallId, CallKind, FileId, Scheduler, ThreadId, Time};
+use plimsoll_core::{AccountId, Call, CallDecision, CallId, CallKind, FileId, Scheduler, Span, ThreadId, Time};
 use std::collections::BTreeMap;
 
 /// Bytes of the write that is asked about on an account's behalf: a page, the least that a write dirties.
 const ASKED_BYTES: u64 = 4096;
+/// Writers who are let in first when a word's call is released: programs with fewer find it open at once.
+const ADMITTED_FIRST: u32 = 4;
+/// How long those are waited for who were let in and were not seen to write: some turns of a busy machine's run queue. Who
+/// writes to memory that is dirty already is never seen.
+const ADMITTED_LAST: Span = Span::from_millis(10);
 /// The thread of calls that are asked about on an account's behalf.
 const NO_THREAD: ThreadId = ThreadId(0);
 
@@ -29,7 +36,12 @@ const NO_THREAD: ThreadId = ThreadId(0);
 pub enum Action {
     /// The notified call that waits at its entry goes on.
     GoOn(CallId),
-    /// The word of this account's writes opens.
+    /// The word of this account's writes closes.
+    Close(AccountId),
+    /// So many of those who wait at that word are let in; if they are fewer, it opens, and [`Calls::nobody_waits`] is to be
+    /// told.
+    Admit(AccountId, u32),
+    /// It opens.
     Open(AccountId),
 }
 
@@ -43,6 +55,16 @@ enum Held {
     Word(Call),
 }
 
+/// An account that writes through its word.
+struct Writing {
+    /// The call that asked.
+    call: Call,
+    /// When it was last seen to write, or to have had time for it.
+    last: Time,
+    /// How many were let in the last time, where the word is still closed to the rest.
+    admitted: Option<u32>,
+}
+
 /// The calls under way at the gates of one scheduler.
 #[derive(Default)]
 pub struct Calls {
@@ -53,8 +75,8 @@ pub struct Calls {
     waiting: BTreeMap<ThreadId, CallId>,
     /// Accounts whose word is closed, by the call that asked.
     closed: BTreeMap<AccountId, CallId>,
-    /// Accounts that write through an open word: the call that asked, and when they were last seen to write.
-    writing: BTreeMap<AccountId, (Call, Time)>,
+    /// Accounts that write through their word, which is open or lets some in.
+    writing: BTreeMap<AccountId, Writing>,
     calls_so_far: u64,
     released: Vec<CallId>,
 }
@@ -105,27 +127,55 @@ impl Calls {
         }
     }
 
-    /// An account was seen to write. Says whether its word must close, which it does until [`Action::Open`].
-    pub fn wrote(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId, file: FileId) -> bool {
+    /// An account was seen to write: its word may have to close, or may let more in. Appends what is to be done.
+    pub fn wrote(
+        &mut self,
+        now: Time,
+        scheduler: &mut dyn Scheduler,
+        (account, file): (AccountId, FileId),
+        actions: &mut Vec<Action>,
+    ) {
         if self.closed.contains_key(&account) {
-            return false;
+            return;
         }
-        if let Some((before, _)) = self.writing.remove(&account) {
-            scheduler.call_returned(now, &before);
+        let before = self.writing.remove(&account);
+        if let Some(Writing { call, .. }) = &before {
+            scheduler.call_returned(now, call);
         }
         let (id, kind) = (self.next_id(), CallKind::Write);
         let length = ASKED_BYTES;
         let call = Call { id, account, thread: NO_THREAD, kind, file, offset: 0, length, entered: now };
         match scheduler.call_entered(now, &call) {
             CallDecision::Admit => {
-                self.writing.insert(account, (call, now));
-                false
+                let admitted = before.and_then(|before| before.admitted).map(|count| count.saturating_mul(2));
+                actions.extend(admitted.map(|count| Action::Admit(account, count)));
+                self.writing.insert(account, Writing { call, last: now, admitted });
             }
             CallDecision::Hold => {
                 self.closed.insert(account, id);
                 self.held.insert(id, Held::Word(call));
-                true
+                actions.push(Action::Close(account));
             }
+        }
+    }
+
+    /// Accounts of whom some were let in and have had the time to write, with the file that was asked about.
+    pub fn admitted_before(&self, now: Time) -> impl Iterator<Item = (AccountId, FileId)> + '_ {
+        let is_over = move |writing: &Writing| writing.admitted.is_some() && now.since(writing.last) >= ADMITTED_LAST;
+        let over = self.writing.iter().filter(move |(_, writing)| is_over(writing));
+        over.map(|(&account, writing)| (account, writing.call.file))
+    }
+
+    /// When [`admitted_before`](Self::admitted_before) will have somebody.
+    pub fn admitted_until(&self) -> Option<Time> {
+        let admitted = self.writing.values().filter(|writing| writing.admitted.is_some());
+        admitted.map(|writing| writing.last + ADMITTED_LAST).min()
+    }
+
+    /// Fewer waited at the account's word than were let in: it is open.
+    pub fn nobody_waits(&mut self, account: AccountId) {
+        if let Some(writing) = self.writing.get_mut(&account) {
+            writing.admitted = None;
         }
     }
 
@@ -142,8 +192,9 @@ impl Calls {
                 }
                 Some(Held::Word(call)) => {
                     self.closed.remove(&call.account);
-                    actions.push(Action::Open(call.account));
-                    self.writing.insert(call.account, (call, now));
+                    actions.push(Action::Admit(call.account, ADMITTED_FIRST));
+                    let admitted = Some(ADMITTED_FIRST);
+                    self.writing.insert(call.account, Writing { call, last: now, admitted });
                 }
                 Some(Held::Abandoned(call)) => scheduler.call_returned(now, &call),
                 // Whoever was held by a scheduler before this one has gone on already.
@@ -155,14 +206,14 @@ impl Calls {
 
     /// Accounts that were last seen to write before `since` write no more.
     pub fn silent_since(&mut self, now: Time, scheduler: &mut dyn Scheduler, since: Time) {
-        let silent: Vec<AccountId> =
-            self.writing.iter().filter(|(_, (_, last))| *last < since).map(|(&account, _)| account).collect();
+        let silent = self.writing.iter().filter(|(_, writing)| writing.last < since);
+        let silent: Vec<AccountId> = silent.map(|(&account, _)| account).collect();
         silent.into_iter().for_each(|account| self.writes_no_more(now, scheduler, account));
     }
 
     /// The account does not write through its word any more.
     pub fn writes_no_more(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) {
-        if let Some((call, _)) = self.writing.remove(&account) {
+        if let Some(Writing { call, .. }) = self.writing.remove(&account) {
             scheduler.call_returned(now, &call);
         }
     }
@@ -176,6 +227,8 @@ impl Calls {
                 Held::Abandoned(_) => {}
             }
         }
+        let admitted = self.writing.iter().filter(|(_, writing)| writing.admitted.is_some());
+        actions.extend(admitted.map(|(&account, _)| Action::Open(account)));
         self.inside.clear();
         self.waiting.clear();
         self.closed.clear();

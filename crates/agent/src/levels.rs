@@ -11,9 +11,12 @@
 //! the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it is asked
 //! about the next call of whoever dirtied it.
 //!
+//! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and whoever has too many
+//! waiting there finds the word of its reads closed ([`crate::readers`]).
+//!
 //! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so nothing
 //! can be held back there: writes wait at their calls as always, and who has *read* what the scheduler would have kept back
-//! finds the word of its reads closed until the scheduler lets that go.
+//! waits at the word until the scheduler lets that go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
 //! there are some, and only the first one after a silence wakes us.
@@ -24,8 +27,9 @@ use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::members::Members;
+use crate::readers::{ReadWords, Readers};
 use crate::writeback::Writeback;
-use plimsoll_brick::engine::{Below, UpperLevels, session_of};
+use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
     AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
     ThreadId, Time, Wish,
@@ -34,7 +38,7 @@ use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -75,8 +79,7 @@ pub struct Levels {
     calls: Calls,
     /// Calls that came from a listener, by their number in the scheduler.
     notified: BTreeMap<CallId, (ListenerId, CallId)>,
-    /// Accounts whose reads wait, having had too much.
-    readers_held: BTreeSet<AccountId>,
+    readers: Readers,
     poll: OwnedFd,
     /// A listener may have something to say.
     must_hear: bool,
@@ -113,7 +116,7 @@ impl Levels {
             writeback: Writeback::start().map_err(system("start a thread"))?,
             calls: Calls::default(),
             notified: BTreeMap::new(),
-            readers_held: BTreeSet::new(),
+            readers: Readers::default(),
             poll,
             must_hear: true,
             is_introduced: false,
@@ -246,35 +249,14 @@ impl Levels {
 
     /// Asks for those who look at words, and lets go on whom the scheduler releases.
     fn decide(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
-        for (account, file) in std::mem::take(&mut self.wrote) {
-            if self.calls.wrote(now, scheduler, account, file)
-                && let Some(bit) = self.members.bit(account)
-            {
-                self.parts.words.close(AccountId(bit), GateClass::Write);
-            }
-        }
         let mut actions = std::mem::take(&mut self.actions);
+        self.wrote.extend(self.calls.admitted_before(now));
+        for seen in std::mem::take(&mut self.wrote) {
+            self.calls.wrote(now, scheduler, seen, &mut actions);
+        }
         self.calls.released(now, scheduler, &mut actions);
         self.act(&mut actions);
         self.actions = actions;
-    }
-
-    /// Closes the words of those who have read too early, and opens those of whoever has paid.
-    fn mind_readers(&mut self, below: &mut Below<'_>) {
-        let early: BTreeSet<AccountId> = below.early_readers().collect();
-        let Levels { parts, members, readers_held, .. } = self;
-        for (account, is_held) in early
-            .difference(readers_held)
-            .map(|&account| (account, true))
-            .chain(readers_held.difference(&early).map(|&account| (account, false)))
-        {
-            match members.bit(account).map(AccountId) {
-                Some(bit) if is_held => parts.words.close(bit, GateClass::Read),
-                Some(bit) => parts.words.open(bit, GateClass::Read),
-                None => {}
-            }
-        }
-        *readers_held = early;
     }
 
     fn act(&mut self, actions: &mut Vec<Action>) {
@@ -286,12 +268,22 @@ impl Levels {
                         tracing::error!(%error, "a call cannot go on before its keeper lets it");
                     }
                 }
-                Action::Open(account) => {
-                    if let Some(bit) = self.members.bit(account) {
-                        self.parts.words.open(AccountId(bit), GateClass::Write);
+                Action::Close(account) => self.with_word(account, |words, bit| words.close(bit, GateClass::Write)),
+                Action::Open(account) => self.with_word(account, |words, bit| words.open(bit, GateClass::Write)),
+                Action::Admit(account, count) => {
+                    let Some(bit) = self.members.bit(account).map(AccountId) else { continue };
+                    if self.parts.words.admit(bit, GateClass::Write, count) < count {
+                        self.parts.words.open(bit, GateClass::Write);
+                        self.calls.nobody_waits(account);
                     }
                 }
             }
+        }
+    }
+
+    fn with_word(&self, account: AccountId, act: impl FnOnce(&GateWords, AccountId)) {
+        if let Some(bit) = self.members.bit(account) {
+            act(&self.parts.words, AccountId(bit));
         }
     }
 
@@ -409,9 +401,9 @@ impl Levels {
 
     fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {
         if let Some(bit) = self.members.bit(account) {
+            self.readers.leave(account, &ReadWords { words: &self.parts.words, members: &self.members });
             self.members.set(bit, None);
             self.parts.words.open(AccountId(bit), GateClass::Write);
-            self.parts.words.open(AccountId(bit), GateClass::Read);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }
         self.calls.writes_no_more(now, scheduler, account);
@@ -465,12 +457,15 @@ impl UpperLevels for Levels {
         if now >= self.housekeeping_at {
             self.keep_house(now, below);
         }
-        if self.parts.others.is_some() {
-            self.mind_readers(below);
-        }
         let wake_at = self.grant(now, below.scheduler());
-        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.must_hear.then_some(now)];
+        let (heard_at, admitted_until) = (self.must_hear.then_some(now), self.calls.admitted_until());
+        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, heard_at, admitted_until];
         next.into_iter().flatten().min()
+    }
+
+    fn reads_held(&mut self, now: Time, reads: &HeldReads) {
+        let Levels { parts, members, readers, .. } = self;
+        readers.mind(now, reads, members, &ReadWords { words: &parts.words, members });
     }
 
     fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {

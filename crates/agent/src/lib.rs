@@ -10,6 +10,7 @@
 //! | [`memory`] | how much memory there is, and how much may be dirty |
 //! | [`metadata`] | what a container asks for |
 //! | [`mounts`] | which disk a mounted file system is on |
+//! | [`readers`] | whose reads wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | [`writeback`] | starting writeback of a file in slices |
 
@@ -24,6 +25,7 @@ pub mod members;
 pub mod memory;
 pub mod metadata;
 pub mod mounts;
+pub mod readers;
 pub mod station;
 pub mod writeback;
 

@@ -46,6 +46,11 @@ impl Members {
         (0..BITS).find(|&bit| self.account(bit) == Some(account))
     }
 
+    /// Everybody. O([`BITS`]).
+    pub fn accounts(&self) -> impl Iterator<Item = AccountId> + '_ {
+        (0..BITS).filter_map(|bit| self.account(bit))
+    }
+
     /// The accounts of a mask. O(bits that are set).
     pub fn causes(&self, mask: u64) -> CauseSet {
         let mut rest = mask & ((1 << BITS) - 1);

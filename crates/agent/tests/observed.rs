@@ -8,9 +8,6 @@ mod support;
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
-use rustix::fs::{Advice, fadvise};
-use std::fs::File;
-use std::io::Write;
 use std::process::Child;
 use support::{POOL, Rig, go};
 
@@ -34,14 +31,6 @@ fn ends_well(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// A file of this process's, on the disk and no longer in memory.
-fn cold_file(rig: &Rig, name: &str, mib: u64) {
-    let mut file = File::create(rig.path(name)).unwrap();
-    file.write_all(&vec![7; (mib * MIB) as usize]).unwrap();
-    file.sync_all().unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-}
-
 #[test]
 fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
     for kind in KINDS {
@@ -53,7 +42,7 @@ fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
         let before = [rig.bytes("a"), rig.bytes("others")];
         go(&mut writer);
         ends_well(writer);
-        cold_file(&rig, "others", 8);
+        rig.cold_file("others", 8);
         rig.sync();
         rig.wait_until("all that was written", || rig.bytes("a") >= 32 * MIB && rig.bytes("others") >= 8 * MIB);
         let moved = [rig.bytes("a") - before[0], rig.bytes("others") - before[1]];
@@ -108,7 +97,7 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     for kind in KINDS {
         let Some(rig) = Rig::observing(kind, "split_token") else { return };
-        cold_file(&rig, "cold", LONG_MIB);
+        rig.cold_file("cold", LONG_MIB);
         let b = rig.join("b", limited());
         let script = format!("exec dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display());
         let mut reader = rig.start(&b, &script);

@@ -4,6 +4,7 @@ mod support;
 
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
+use plimsoll_gates::GateClass;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
@@ -62,6 +63,43 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
         assert!(writer.wait().unwrap().success());
         rig.sync();
         assert!(rig.bytes("b") >= LONG_MIB * MIB, "{kind:?}: without a limit it goes on");
+    }
+}
+
+/// More threads than the loop device has places, each of which would wait for seconds with its read.
+#[test]
+fn hundreds_of_held_readers_stall_nobody() {
+    const READERS: usize = 200;
+    for (kind, flags) in [(FileSystemKind::Ext4, ""), (FileSystemKind::Xfs, "iflag=direct")] {
+        let Some(rig) = Rig::new(kind, "split_token") else { return };
+        rig.cold_file("of b", READERS as u64);
+        rig.cold_file("of a", 1);
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(1000.0)));
+        let read = |name: &str, skip: &str, count: u32| {
+            let path = rig.path(name);
+            format!("dd if='{}' of=/dev/null bs=4k skip={skip} count={count} status=none {flags}", path.display())
+        };
+        let each = read("of b", "$((i * 256))", 64);
+        let crowd = format!("for i in $(seq 0 {}); do {each} & done; wait", READERS - 1);
+        let mut readers = rig.start(&b, &crowd);
+        go(&mut readers);
+        rig.wait_until("the gate of who has too many reads waiting", || rig.word(&b, GateClass::Read) != 0);
+        let mut others = [rig.start_flushing(&a, "flushed"), rig.start(&a, &read("of a", "0", 256))];
+        go(&mut others[1]);
+        for child in &mut others {
+            rig.wait_until("the others' calls", || child.try_wait().unwrap().is_some());
+        }
+        assert!(readers.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+        rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
+        assert!(readers.wait().unwrap().success());
+        let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);
+        // What is read into the cache is read ahead.
+        let most = if flags.is_empty() { READERS as u64 * MIB } else { wanted + MIB };
+        assert!(
+            (wanted..most).contains(&bytes),
+            "{kind:?}: without a limit all is read, and once: {bytes} of {wanted}"
+        );
+        rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
     }
 }
 

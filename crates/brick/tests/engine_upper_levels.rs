@@ -1,13 +1,15 @@
 //! What the levels above tell an engine: whose the blocks are, and which system calls wait.
 //!
 //! Planted breaks that turned a test red: pieces that never end where causes change; the whole piece charged to its first
-//! cause; a cause that has closed kept; the time that a turn asks for ignored; the descriptor not watched; the levels not
-//! told of a switched scheduler.
+//! cause; a cause that has closed kept; a flush that nobody caused, or the same ones twice; the time that a turn asks for
+//! ignored; the descriptor not watched; the levels not told of a switched scheduler.
 
 mod engine_support;
 
 use engine_support::{Served, memory, pause, profile, session};
-use plimsoll_brick::engine::{Below, BlockTag, BlockTags, EngineConfig, EngineError, EngineStatus, UpperLevels};
+use plimsoll_brick::engine::{
+    Below, BlockTag, BlockTags, EngineConfig, EngineError, EngineStatus, HeldReads, UpperLevels,
+};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_core::{
     AccountId, Allocation, Call, CallDecision, CallId, CallKind, CauseSet, Class, FileId, Operation, PageEvent, Rate,
@@ -80,6 +82,36 @@ fn whoever_caused_a_block_pays_for_it_and_not_the_mount_that_it_came_through() {
     let [pool, of_a] = ["pool", "pool/a#1"].map(|path| status.accounts.iter().find(|one| one.path == path).unwrap());
     assert_eq!(pool.bytes / KIB, 91 + 107 + 4, "nothing is counted twice, nothing is lost");
     assert_eq!((of_a.queued, of_a.in_flight, pool.queued, pool.in_flight), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
+    let served = Served::plain(vec![memory("v", 4 << 20, 0)]);
+    let [a, b] = ["a", "b"].map(|name| served.engine.open_session("pool", session(name)).unwrap());
+    let places = vec![(256 * KIB, CauseSet::of(a)), (512 * KIB, CauseSet::of(b))];
+    served.engine.set_tags("v", Some(Box::new(ByPlace(places)))).unwrap();
+    let mut client = served.connect("v", 4, true);
+    let runs = || {
+        let status = served.engine.status().unwrap();
+        let of = |path| status.accounts.iter().find(|one| one.path == path).map_or(0, |account| account.runs);
+        [of("pool/a#1"), of("pool/b#2"), of("pool/client#3")]
+    };
+    write(&mut client, 0, 4096);
+    write(&mut client, 4096, 4096);
+    client.flush().unwrap();
+    assert_eq!(runs(), [3, 0, 0]);
+    client.flush().unwrap();
+    assert_eq!(runs(), [3, 0, 1], "nothing was written since");
+    write(&mut client, 256 * KIB, 4096);
+    client.flush().unwrap();
+    assert_eq!(runs(), [3, 2, 1]);
+    write(&mut client, 0, 4096);
+    served.engine.close_session(a).unwrap();
+    client.flush().unwrap();
+    assert_eq!(runs(), [0, 2, 2], "who has gone causes nothing");
+    let status = served.engine.status().unwrap();
+    let flushes = |path| status.accounts.iter().find(|one| one.path == path).unwrap().flush_latency.count;
+    assert_eq!([flushes("pool/b#2"), flushes("pool/client#3")], [0, 4], "it stands in the queue of who sent it");
 }
 
 #[test]
@@ -169,6 +201,8 @@ impl UpperLevels for Scripted {
         let times = wishes.into_iter().filter_map(|wish| if let Wish::WakeAt(at) = wish { Some(at) } else { None });
         times.min()
     }
+
+    fn reads_held(&mut self, _now: Time, _reads: &HeldReads) {}
 
     fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {
         self.script.lock().unwrap().switched += 1;

@@ -1,6 +1,7 @@
 //! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
 //! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words; who
-//! writes through an open word is in no call.
+//! writes through an open word is in no call; a word that opens to all when its call is released; one that lets in as many as
+//! before; who was let in and is not seen to write waited for without end.
 
 use super::*;
 use plimsoll_core::{BlockRequest, Dispatch};
@@ -56,6 +57,7 @@ enum Step {
     Die(u32),
     Write(u32),
     WriteNoMore(u32),
+    NobodyWaits(u32),
     Silence,
     Refuse(u32),
     Allow(u32),
@@ -69,6 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..=THREADS).prop_map(Step::Die),
         3 => (0..ACCOUNTS).prop_map(Step::Write),
         1 => (0..ACCOUNTS).prop_map(Step::WriteNoMore),
+        1 => (0..ACCOUNTS).prop_map(Step::NobodyWaits),
         1 => Just(Step::Silence),
         2 => (0..ACCOUNTS).prop_map(Step::Refuse),
         2 => (0..ACCOUNTS).prop_map(Step::Allow),
@@ -83,13 +86,35 @@ struct World {
     /// At the gate: the call, whose, in the order in which they came.
     at_gate: BTreeMap<ThreadId, (CallId, AccountId)>,
     closed: BTreeSet<AccountId>,
-    /// Through open words.
+    /// Through words that are open or let some in.
     writing: BTreeSet<AccountId>,
+    /// Of these, those that let in so many.
+    admitted: BTreeMap<AccountId, u32>,
 }
 
 fn call(id: CallId, thread: u32, account: u32) -> Call {
     let (account, thread, kind) = (AccountId(account), ThreadId(thread), CallKind::Fsync);
     Call { id, account, thread, kind, file: FileId(1), offset: 0, length: 0, entered: Time::ZERO }
+}
+
+fn write(account: AccountId, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
+    let mut actions = Vec::new();
+    calls.wrote(Time::ZERO, keeper, (account, FileId(1)), &mut actions);
+    let expected = if world.closed.contains(&account) {
+        None
+    } else if keeper.refused.contains(&account) {
+        world.closed.insert(account);
+        world.writing.remove(&account);
+        world.admitted.remove(&account);
+        Some(Action::Close(account))
+    } else {
+        world.writing.insert(account);
+        world.admitted.get_mut(&account).map(|count| {
+            *count = count.saturating_mul(2);
+            Action::Admit(account, *count)
+        })
+    };
+    assert_eq!(actions, Vec::from_iter(expected));
 }
 
 fn take(step: Step, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
@@ -118,26 +143,22 @@ fn take(step: Step, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut Worl
             world.inside.remove(&ThreadId(thread));
             world.at_gate.remove(&ThreadId(thread));
         }
-        Step::Write(account) => {
-            let closes = calls.wrote(now, keeper, AccountId(account), FileId(1));
-            let is_refused = keeper.refused.contains(&AccountId(account));
-            let is_closed = world.closed.contains(&AccountId(account));
-            assert_eq!(closes, is_refused && world.closed.insert(AccountId(account)));
-            if closes {
-                world.writing.remove(&AccountId(account));
-            } else if !is_closed {
-                world.writing.insert(AccountId(account));
-            }
-        }
+        Step::Write(account) => write(AccountId(account), calls, keeper, world),
         Step::WriteNoMore(account) => {
             calls.writes_no_more(now, keeper, AccountId(account));
             world.writing.remove(&AccountId(account));
+            world.admitted.remove(&AccountId(account));
+        }
+        Step::NobodyWaits(account) => {
+            calls.nobody_waits(AccountId(account));
+            world.admitted.remove(&AccountId(account));
         }
         Step::Silence => {
             calls.silent_since(now, keeper, now);
             assert_eq!(calls.writing.len(), world.writing.len(), "they wrote at this very moment");
             calls.silent_since(now, keeper, Time::from_nanos(1));
             world.writing.clear();
+            world.admitted.clear();
         }
         Step::Refuse(account) => drop(keeper.refused.insert(AccountId(account))),
         Step::Allow(account) => {
@@ -148,7 +169,7 @@ fn take(step: Step, calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut Worl
             let mut actions = Vec::new();
             calls.all_go_on(&mut actions);
             let mut expected: Vec<Action> = world.at_gate.values().map(|&(id, _)| Action::GoOn(id)).collect();
-            expected.extend(world.closed.iter().copied().map(Action::Open));
+            expected.extend(world.closed.iter().chain(world.admitted.keys()).copied().map(Action::Open));
             assert!(actions.len() == expected.len() && expected.iter().all(|action| actions.contains(action)));
             *world = World::default();
         }
@@ -171,7 +192,10 @@ fn release(calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
     let (open, closed): (BTreeSet<_>, BTreeSet<_>) = world.closed.iter().copied().partition(goes);
     world.closed = closed;
     world.writing.extend(open.iter().copied());
-    expected.extend(open.into_iter().map(|account| format!("{:?}", Action::Open(account))));
+    for account in open {
+        expected.insert(format!("{:?}", Action::Admit(account, ADMITTED_FIRST)));
+        world.admitted.insert(account, ADMITTED_FIRST);
+    }
     assert_eq!(actions.iter().map(|action| format!("{action:?}")).collect::<BTreeSet<_>>(), expected);
     assert_eq!(actions.len(), expected.len(), "nobody is let go twice");
     let (words, threads): (Vec<&Call>, Vec<&Call>) = keeper.inside.values().partition(|call| call.thread == NO_THREAD);
@@ -199,4 +223,24 @@ proptest! {
             release(&mut calls, &mut keeper, &mut world);
         }
     }
+}
+
+#[test]
+fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
+    let (mut calls, mut keeper, mut actions) = (Calls::default(), Doorkeeper::default(), Vec::new());
+    let (account, file) = (AccountId(1), FileId(5));
+    let at = |milliseconds| Time::ZERO + Span::from_millis(milliseconds);
+    keeper.refused.insert(account);
+    calls.wrote(at(0), &mut keeper, (account, file), &mut actions);
+    keeper.refused.clear();
+    calls.released(at(1), &mut keeper, &mut actions);
+    assert_eq!(actions, [Action::Close(account), Action::Admit(account, ADMITTED_FIRST)]);
+    let over = |calls: &Calls, now| calls.admitted_before(now).collect::<Vec<_>>();
+    assert_eq!((over(&calls, at(10)), calls.admitted_until()), (vec![], Some(at(1) + ADMITTED_LAST)));
+    assert_eq!(over(&calls, at(11)), [(account, file)]);
+    calls.wrote(at(11), &mut keeper, (account, file), &mut actions);
+    assert_eq!(actions.last(), Some(&Action::Admit(account, 2 * ADMITTED_FIRST)));
+    assert_eq!(over(&calls, at(20)), []);
+    calls.nobody_waits(account);
+    assert_eq!((over(&calls, at(30)), calls.admitted_until()), (vec![], None), "the word is open");
 }

@@ -240,7 +240,7 @@ impl Rig {
     }
 
     /// Waits for something that must come.
-    pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
         let has_come = (0..20_000).any(|_| {
             let _ = rustix::thread::nanosleep(&pause);
@@ -270,6 +270,14 @@ impl Rig {
         let child = self.launch(tenant, script);
         self.station().enroll(tenant, Who::Process(child.id())).unwrap();
         child
+    }
+
+    /// A file of this process's, on the disk and no longer in memory.
+    pub fn cold_file(&self, name: &str, mib: u64) {
+        let mut file = std::fs::File::create(self.path(name)).unwrap();
+        file.write_all(&vec![7; (mib << 20) as usize]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
     pub fn sync(&self) {

@@ -9,9 +9,10 @@ use super::request::Piece;
 use super::ring::Owner;
 use super::status::{EngineStatus, VolumeStatus};
 use super::upper_levels::{BlockTags, UpperLevels};
+use super::urgency;
 use crate::backend::{Backend, Volume};
 use plimsoll_core::account::AccountError;
-use plimsoll_core::{Account, AccountId, AccountKind, AccountTree, Allocation, Scheduler, Time};
+use plimsoll_core::{Account, AccountId, AccountKind, AccountTree, Allocation, CauseSet, Scheduler, Time};
 use std::os::fd::AsRawFd;
 
 impl Core {
@@ -33,6 +34,10 @@ impl Core {
     pub(super) fn close_account(&mut self, id: AccountId) -> Result<(), AccountError> {
         let parent = self.tree.get(id).and_then(|account| account.parent).unwrap_or(AccountId::ROOT);
         self.tree.close(id)?;
+        self.observed.unflushed.remove(id);
+        for volume in 0..self.volumes.places() as u32 {
+            self.volumes.get_mut(volume).into_iter().for_each(|seat| seat.unflushed.remove(id));
+        }
         self.scheduler.account_closed(self.now, id);
         self.meters.closed(id, parent);
         Ok(())
@@ -94,8 +99,11 @@ impl Core {
         if self.upper_levels.is_some() {
             self.ring.cancel(Owner::UpperLevels);
         }
+        if levels.is_some() {
+            urgency::before_normal_threads();
+        }
         self.upper_levels_at = None;
-        self.observed.forget(&mut self.meters);
+        self.observed.forget(&mut self.meters, &mut self.reads);
         let before = std::mem::replace(&mut self.upper_levels, levels);
         self.watch_upper_levels();
         before
@@ -166,7 +174,7 @@ impl Core {
         {
             memory.use_large_pages();
         }
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None });
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None, unflushed: CauseSet::EMPTY });
         Ok(())
     }
 
@@ -197,6 +205,7 @@ impl Core {
     /// device complete without it.
     pub(super) fn switch_scheduler(&mut self, name: &str) -> Result<(), EngineError> {
         let mut scheduler = build_scheduler(name, &self.tree, self.now)?;
+        self.forgive_early();
         let mut queued: Vec<_> = self.pieces.iter().filter(|(_, piece)| piece.dispatched_by.is_none()).collect();
         queued.sort_unstable_by_key(|(_, piece)| piece.sequence);
         for (index, piece) in queued {
@@ -207,7 +216,7 @@ impl Core {
         if let Some(levels) = &mut self.upper_levels {
             levels.scheduler_switched(self.now, &mut *scheduler);
         }
-        self.observed.forget(&mut self.meters);
+        self.observed.forget(&mut self.meters, &mut self.reads);
         self.scheduler = scheduler;
         self.scheduler_number += 1;
         Ok(())

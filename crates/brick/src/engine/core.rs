@@ -14,6 +14,7 @@ use super::alarm::Alarm;
 use super::clock::Clock;
 use super::emulation::Emulation;
 use super::front_end::{Finished, Submission, VolumeBytes};
+use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
 use super::port::Seat;
@@ -23,7 +24,7 @@ use super::ring::{Owner, Ring};
 use super::slab::Slab;
 use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
 use crate::backend::{Backend, Progress, Volume};
-use plimsoll_core::{AccountTree, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
+use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
@@ -34,6 +35,8 @@ pub(super) struct VolumeSeat {
     pub(super) front_ends: u32,
     /// Who tells causes and classes of its blocks, if anybody can.
     pub(super) tags: Option<Box<dyn BlockTags>>,
+    /// Who caused what was written since the last flush.
+    pub(super) unflushed: CauseSet,
 }
 
 /// All of an engine but its front ends.
@@ -51,6 +54,8 @@ pub(crate) struct Core {
     pub(super) upper_levels_ready: bool,
     /// Requests of a disk that is not ours, where the levels above see them.
     pub(super) observed: ObservedRequests,
+    /// Reads that the scheduler keeps back.
+    pub(super) reads: HeldReads,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.
@@ -97,13 +102,14 @@ impl Core {
     }
 
     fn add_pieces(&mut self, index: u32) {
-        let request = &mut self.requests[index];
-        let VolumeSeat { volume, tags, .. } = &self.volumes[request.volume];
-        let volume_start = volume.config().start_bytes;
-        while let Some((start, length_max)) = request.uncut() {
+        while let Some((start, length_max)) = self.requests[index].uncut() {
+            let request = &mut self.requests[index];
+            let VolumeSeat { volume, tags, unflushed, .. } = &mut self.volumes[request.volume];
+            let volume_start = volume.config().start_bytes;
             let has_tags = matches!(request.operation, Operation::Read | Operation::Write);
             let (tag, length) = match tags.as_deref().filter(|_| has_tags) {
                 Some(tags) => tag_piece(tags, &self.tree, request, start, length_max),
+                None if request.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
                 None => (BlockTag::default(), length_max),
             };
             request.cut(length);
@@ -121,7 +127,12 @@ impl Core {
                 piece.recording = Some(tap.number);
             }
             self.meters.piece_queued(piece.session);
-            self.scheduler.request_added(self.now, block);
+            if self.is_charged(number) {
+                self.begins_to_wait(number);
+                self.scheduler.request_added(self.now, block);
+            } else {
+                self.goes_uncharged(number);
+            }
         }
     }
 
@@ -130,7 +141,7 @@ impl Core {
         if let Some(levels) = &mut self.upper_levels {
             let is_ready = std::mem::take(&mut self.upper_levels_ready);
             let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
-            let books = Books { scheduler, meters, tap: self.tap.as_mut() };
+            let books = Books { scheduler, meters, tap: self.tap.as_mut(), reads: &mut self.reads };
             let (observed, clock) = (&mut self.observed, &self.clock);
             let mut below = Below { now: self.now, clock, observed, books };
             self.upper_levels_at = levels.turn(self.now, is_ready, &mut below);
@@ -143,7 +154,8 @@ impl Core {
             match self.scheduler.next(self.now) {
                 Dispatch::Now(block) if is_observed(block.id) => {
                     let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
-                    let mut books = Books { scheduler, meters, tap: self.tap.as_mut() };
+                    let tap = self.tap.as_mut();
+                    let mut books = Books { scheduler, meters, tap, reads: &mut self.reads };
                     self.observed.dispatched(self.now, &mut books, block.id);
                 }
                 Dispatch::Now(block) => self.dispatch(block.id.0 as u32),
@@ -151,14 +163,26 @@ impl Core {
                 Dispatch::Nothing => break None,
             }
         };
+        self.let_some_go_early();
     }
 
     fn dispatch(&mut self, index: u32) {
         let piece = &mut self.pieces[index];
-        let request = &self.requests[piece.request];
         piece.dispatched_by = Some(self.scheduler_number);
-        piece.dispatched = self.now;
         self.meters.piece_dispatched(piece.session);
+        if piece.is_early {
+            self.early_is_let_go(index);
+        } else {
+            self.waits_no_more(index);
+            self.send(index);
+        }
+    }
+
+    /// Gives a piece to the device.
+    pub(super) fn send(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
+        let request = &self.requests[piece.request];
+        piece.dispatched = self.now;
         if request.is_abandoned {
             piece.error = Some(Errno::CANCELED);
             return self.piece_done(index);
@@ -262,33 +286,47 @@ impl Core {
     }
 
     fn piece_done(&mut self, index: u32) {
-        let piece = self.pieces.remove(index).expect("a piece is done once");
-        let request = &mut self.requests[piece.request];
-        self.meters.piece_completed(piece.session, &piece.tag.causes, piece.runs, piece.length);
+        let piece = &mut self.pieces[index];
+        let (owner, error) = (piece.request, piece.error);
+        piece.service = Some(self.now.since(piece.dispatched));
         if let Some(tap) = &mut self.tap
             && piece.recording == Some(tap.number)
         {
             tap.completed(self.now, piece.sequence);
         }
+        let request = &mut self.requests[owner];
+        if request.operation == Operation::Write {
+            self.volumes[request.volume].unflushed.union_with(&piece.tag.causes);
+        }
+        if piece.dispatched_by.is_some() {
+            self.settle(index);
+        }
+        let request = &mut self.requests[owner];
+        request.pieces -= 1;
+        if let Some(errno) = error {
+            request.error.get_or_insert(errno);
+            request.cut_no_more();
+        }
+        self.add_pieces(owner);
+        if self.requests[owner].pieces == 0 {
+            self.request_done(owner);
+        }
+    }
+
+    /// The scheduler has let a piece go and the device has done it: that is the last of it.
+    pub(super) fn settle(&mut self, index: u32) {
+        let piece = self.pieces.remove(index).expect("a piece ends once");
+        self.meters.piece_completed(piece.session, &piece.tag.causes, piece.runs, piece.length);
         // A scheduler that was switched on after the dispatch never had this piece.
         if piece.dispatched_by == Some(self.scheduler_number) {
             let completion = Completion {
                 id: RequestId(u64::from(index)),
                 session: piece.session,
                 runs: piece.runs,
-                service: self.now.since(piece.dispatched),
+                service: piece.service.expect("a piece that has ended was done"),
                 succeeded: piece.error.is_none(),
             };
             self.scheduler.request_completed(self.now, &completion);
-        }
-        request.pieces -= 1;
-        if let Some(errno) = piece.error {
-            request.error.get_or_insert(errno);
-            request.cut_no_more();
-        }
-        self.add_pieces(piece.request);
-        if self.requests[piece.request].pieces == 0 {
-            self.request_done(piece.request);
         }
     }
 

@@ -8,6 +8,7 @@ use super::front_end::FrontEnd;
 use super::status::EngineStatus;
 use super::turn::Engine;
 use super::upper_levels::{BlockTags, UpperLevels};
+use super::urgency;
 use crate::backend::Volume;
 use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
@@ -21,10 +22,6 @@ use std::thread::JoinHandle;
 pub const LATENESS_BOUND_DEFAULT: Span = Span::from_millis(1);
 /// How long front ends may take to answer what is under way when they are stopped, when nobody says.
 pub const GRACE_DEFAULT: Span = Span::from_secs(5);
-
-/// Niceness of the thread of an emulated device: a real one would not compete for processors with its own users. Only
-/// root gets it; others see more lateness.
-const EMULATION_NICENESS: i32 = -20;
 
 /// What an engine should be.
 pub struct EngineConfig {
@@ -110,8 +107,7 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
     let thread = std::thread::Builder::new().name(format!("engine-{}", config.profile.name));
     let thread = thread.spawn(move || {
         if config.model.is_some() {
-            // Niceness is a thread's own on Linux; a refusal shows up as lateness, which is measured.
-            let _ = rustix::process::setpriority_process(None, EMULATION_NICENESS);
+            urgency::before_normal_threads();
         }
         match Engine::new(config, received, eventfd_of_thread) {
             Ok(engine) => {

@@ -39,6 +39,7 @@ mod emulation;
 mod error;
 pub mod front_end;
 mod handle;
+pub mod held_reads;
 mod meter;
 mod observed;
 mod port;
@@ -49,6 +50,7 @@ mod slab;
 pub mod status;
 mod turn;
 pub mod upper_levels;
+mod urgency;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
 pub use error::EngineError;
@@ -56,6 +58,7 @@ pub use front_end::{Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, 
 pub use handle::{
     AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
 };
+pub use held_reads::{AccountReads, HeldReads};
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};

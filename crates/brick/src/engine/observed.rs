@@ -7,17 +7,16 @@
 //! A request that the scheduler gives back early is completed when the disk has it; one that it would have kept longer is
 //! completed at once when it gives it back. So each request is added, dispatched and completed once and in this order,
 //! every charge is made, and what an account had too early makes its calls wait at the gates above: there the delay is
-//! made up for that could not be had here. [`ObservedRequests::early_readers`] says who had reads too early; a scheduler
-//! holds writes back at the calls anyway.
+//! made up for that could not be had here. [`HeldReads`] says who had reads too early; a scheduler holds writes back at the
+//! calls anyway.
 //!
 //! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without a
 //! request is ignored; and there are [`REQUESTS_MAX`] at the most, of which those that are seen beyond are left out.
 
+use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::recorder::Tap;
-use plimsoll_core::{
-    AccountId, BlockRequest, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time,
-};
+use plimsoll_core::{AccountId, BlockRequest, CauseSet, Completion, Operation, RequestId, Scheduler, Span, Time};
 use std::collections::BTreeMap;
 
 /// A disk that has not answered for so long does not any more, or its answer was not seen: the kernel's own timeout for
@@ -40,6 +39,7 @@ pub(super) struct Books<'engine> {
     pub(super) scheduler: &'engine mut dyn Scheduler,
     pub(super) meters: &'engine mut Meters,
     pub(super) tap: Option<&'engine mut Tap>,
+    pub(super) reads: &'engine mut HeldReads,
 }
 
 struct Observed {
@@ -77,8 +77,8 @@ pub(super) struct ObservedRequests {
     requests: BTreeMap<RequestId, Observed>,
     /// Those that the disk has, by the kernel's name, which it gives to another as soon as they are done.
     at_disk: BTreeMap<u64, RequestId>,
-    /// Reads that accounts had too early.
-    early: BTreeMap<AccountId, u32>,
+    /// Who caused what was written since the last flush.
+    pub(super) unflushed: CauseSet,
     requests_so_far: u64,
     /// When the newest was seen.
     last_seen: Time,
@@ -102,6 +102,9 @@ impl ObservedRequests {
         self.last_seen = self.last_seen.max(request.arrived);
         request.arrived = self.last_seen;
         request.id = RequestId(SEEN | self.requests_so_far);
+        if request.operation == Operation::Flush && request.causes.is_empty() {
+            request.causes = std::mem::take(&mut self.unflushed);
+        }
         let sequence = self.requests_so_far;
         self.requests_so_far += 1;
         let tap = books.tap.as_mut();
@@ -119,6 +122,9 @@ impl ObservedRequests {
             is_dispatched: false,
             done: None,
         };
+        if observed.operation == Operation::Read {
+            observed.owners().for_each(|owner| books.reads.arrived(owner));
+        }
         self.requests.insert(request.id, observed);
         self.at_disk.insert(key, request.id);
         books.meters.piece_queued(request.session);
@@ -136,8 +142,11 @@ impl ObservedRequests {
         {
             tap.completed(at, id.0 & !SEEN);
         }
+        if observed.operation == Operation::Write {
+            self.unflushed.union_with(&observed.causes);
+        }
         if observed.is_early_read() {
-            observed.owners().for_each(|owner| *self.early.entry(owner).or_default() += 1);
+            observed.owners().for_each(|owner| books.reads.was_early(owner));
         }
         self.complete(now, books, id);
     }
@@ -146,28 +155,11 @@ impl ObservedRequests {
     pub(super) fn dispatched(&mut self, now: Time, books: &mut Books<'_>, id: RequestId) {
         let Some(observed) = self.requests.get_mut(&id) else { return };
         if observed.is_early_read() {
-            for owner in observed.owners() {
-                if let Some(count) = self.early.get_mut(&owner) {
-                    *count -= 1;
-                }
-            }
-            self.early.retain(|_, count| *count > 0);
+            observed.owners().for_each(|owner| books.reads.is_early_no_more(owner));
         }
         observed.is_dispatched = true;
         books.meters.piece_dispatched(observed.session);
         self.complete(now, books, id);
-    }
-
-    /// Lets the scheduler dispatch what it will of what was seen.
-    pub(super) fn pump(&mut self, now: Time, books: &mut Books<'_>) {
-        while let Dispatch::Now(request) = books.scheduler.next(now) {
-            self.dispatched(now, books, request.id);
-        }
-    }
-
-    /// Whose reads the disk has done though the scheduler would not have let them go yet.
-    pub(super) fn early_readers(&self) -> impl Iterator<Item = AccountId> + '_ {
-        self.early.keys().copied()
     }
 
     /// Supposes that the disk has done what it had for too long. O(requests): now and then.
@@ -178,15 +170,17 @@ impl ObservedRequests {
     }
 
     /// Another scheduler is in charge, or nobody sees requests any more: what there was is nobody's business.
-    pub(super) fn forget(&mut self, meters: &mut Meters) {
+    pub(super) fn forget(&mut self, meters: &mut Meters, reads: &mut HeldReads) {
         for observed in std::mem::take(&mut self.requests).into_values() {
+            if observed.is_early_read() {
+                observed.owners().for_each(|owner| reads.is_early_no_more(owner));
+            }
             if !observed.is_dispatched {
                 meters.piece_dispatched(observed.session);
             }
             meters.piece_completed(observed.session, &CauseSet::EMPTY, 0, 0);
         }
         self.at_disk.clear();
-        self.early.clear();
     }
 
     /// Requests that were seen and are not completed.

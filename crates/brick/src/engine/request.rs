@@ -6,7 +6,7 @@
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use super::upper_levels::{BlockTag, session_of};
 use crate::backend::{FileStep, VolumeInfo};
-use plimsoll_core::{AccountId, BlockRequest, Operation, RequestId, Time};
+use plimsoll_core::{AccountId, BlockRequest, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
 /// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
@@ -38,6 +38,8 @@ pub(super) struct Request {
     cut_bytes: Option<u32>,
     /// Pieces under way.
     pub(super) pieces: u32,
+    /// Of these, those that wait for the scheduler.
+    pub(super) pieces_waiting: u32,
     /// Why the first piece that failed did so.
     pub(super) error: Option<Errno>,
     /// Nobody waits for it any more.
@@ -61,6 +63,7 @@ impl Request {
             arrived: now,
             cut_bytes: None,
             pieces: 0,
+            pieces_waiting: 0,
             error: None,
             is_abandoned: false,
         }
@@ -104,6 +107,7 @@ pub(super) struct Waits {
 
 /// A piece of a request: what the scheduler orders and the device does.
 pub(super) struct Piece {
+    /// Its request, which is no more once an early piece is done.
     pub(super) request: u32,
     /// First byte, from the request's start.
     pub(super) start: u32,
@@ -120,7 +124,12 @@ pub(super) struct Piece {
     pub(super) recording: Option<u32>,
     /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
     pub(super) dispatched_by: Option<u32>,
+    /// When it went to the device.
     pub(super) dispatched: Time,
+    /// It went there before the scheduler let it go ([`super::held_reads`]).
+    pub(super) is_early: bool,
+    /// How long the device took, once it has done it.
+    pub(super) service: Option<Span>,
     pub(super) waits: Waits,
     /// At a file: the step under way, and the bytes that are done.
     pub(super) step: FileStep,
@@ -140,13 +149,18 @@ impl Piece {
             request: index,
             start,
             length,
-            session: session_of(&tag.causes, request.session),
+            session: match request.operation {
+                Operation::Flush => request.session,
+                _ => session_of(&tag.causes, request.session),
+            },
             tag,
             runs: request.operation.runs(length),
             sequence,
             recording: None,
             dispatched_by: None,
             dispatched: Time::ZERO,
+            is_early: false,
+            service: None,
             waits: Waits { for_backend: false, for_model: false },
             step: FileStep::Sync,
             done_bytes: 0,

@@ -9,6 +9,7 @@ use super::emulation::Emulation;
 use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionConfig};
+use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::ObservedRequests;
 use super::port::{Port, Seat};
@@ -80,6 +81,7 @@ impl Engine {
             upper_levels_at: None,
             upper_levels_ready: false,
             observed: ObservedRequests::default(),
+            reads: HeldReads::default(),
             scheduler_number: 0,
             sessions: 0,
             ask_again: None,
@@ -173,6 +175,7 @@ impl Engine {
                 break;
             }
         }
+        self.core.tell_of_reads();
         self.dismiss_finished();
     }
 

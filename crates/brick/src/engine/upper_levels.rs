@@ -8,11 +8,15 @@
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
 //!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
 //!                what was seen of a disk that is not ours   -> Scheduler::request_added, request_completed
+//!                whose reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
 //! **Pieces end where causes change**, so that whoever caused most of a merged request pays for most of it; but not
 //! before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a request of each
 //! page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
+//!
+//! **A flush** has no blocks. Whoever caused what was written since the one before, and so is made durable, has caused it; it
+//! stands in the queue of who sent it all the same, for a flush that is held holds a whole file system.
 //!
 //! **The session of a piece** is its only cause, where there is just one, and otherwise the mount or connection that it
 //! came through: so a scheduler that goes by session sees tenants, and one that goes by cause sees everybody.
@@ -23,6 +27,7 @@
 //! ([`Below::issued`], [`Below::completed`]), and everything else is as it is with a volume, from pools to latencies.
 
 use super::clock::Clock;
+use super::held_reads::HeldReads;
 use super::observed::{Books, ObservedRequests};
 use super::request::Request;
 use plimsoll_core::units::RUN_BYTES_MAX;
@@ -43,6 +48,13 @@ pub struct BlockTag {
     pub file: Option<FileId>,
     /// Somebody waits for it.
     pub is_sync: bool,
+}
+
+impl BlockTag {
+    /// That of a flush, which makes durable what was written: whoever caused that caused it.
+    pub(super) fn of_flush(unflushed: &mut CauseSet) -> BlockTag {
+        BlockTag { causes: std::mem::take(unflushed), ..BlockTag::default() }
+    }
 }
 
 /// Who caused what reaches a volume, block by block.
@@ -87,12 +99,6 @@ impl Below<'_> {
     pub fn give_up_lost(&mut self) {
         self.observed.give_up_lost(self.now, &mut self.books);
     }
-
-    /// Asks the scheduler what it lets go, and answers who has read earlier than that: their next reads should wait.
-    pub fn early_readers(&mut self) -> impl Iterator<Item = AccountId> + '_ {
-        self.observed.pump(self.now, &mut self.books);
-        self.observed.early_readers()
-    }
 }
 
 /// System calls and the page cache, as the engine's scheduler should hear of them.
@@ -104,6 +110,10 @@ pub trait UpperLevels: Send {
     /// not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers with the time at
     /// which to come again even if nothing happens.
     fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
+
+    /// The scheduler has let go in this turn what it will: whose reads it keeps back, and who had some before it let them go.
+    /// Must not wait.
+    fn reads_held(&mut self, now: Time, reads: &HeldReads);
 
     /// Another scheduler is in charge, which knows of no call and no page yet: who is held goes on.
     fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);

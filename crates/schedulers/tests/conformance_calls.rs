@@ -10,9 +10,15 @@ const SESSIONS: usize = 4;
 const EVENTS_MAX: usize = 120;
 const LENGTH_MAX: u64 = 256 << 10;
 const LIMIT_RUNS_PER_SECOND_MIN: f64 = 20.0;
-/// From a call's entry until it goes on: everything that can come before it, at the smallest limit, and a second more.
-const HELD_SECONDS_MAX: f64 =
-    EVENTS_MAX as f64 * LENGTH_MAX as f64 / (LIMIT_RUNS_PER_SECOND_MIN * units::RUN_BYTES_MAX as f64) + 1.0;
+/// What a positioning of the [`device`] costs at the most, in bytes that it could have moved meanwhile.
+const POSITIONING_BYTES_MAX: f64 = SEQUENTIAL_BYTES_PER_SECOND / RUNS_PER_SECOND;
+const SEQUENTIAL_BYTES_PER_SECOND: f64 = 1e8;
+const RUNS_PER_SECOND: f64 = 100.0;
+/// From a call's entry until it goes on: everything that can come before it, each with a positioning, at the smallest limit,
+/// and a second more.
+const HELD_SECONDS_MAX: f64 = EVENTS_MAX as f64 * (LENGTH_MAX as f64 + POSITIONING_BYTES_MAX)
+    / (LIMIT_RUNS_PER_SECOND_MIN * units::RUN_BYTES_MAX as f64)
+    + 1.0;
 /// Wakes that one held call may cost.
 const WAKES_PER_CALL_MAX: usize = 100;
 
@@ -59,9 +65,9 @@ fn device() -> DeviceProfile {
     DeviceProfile {
         name: "device".into(),
         capacity_bytes: 1 << 30,
-        worst_case_runs_per_second: 100.0,
-        sequential_bytes_per_second: 1e8,
-        sequential_write_bytes_per_second: 1e8,
+        worst_case_runs_per_second: RUNS_PER_SECOND,
+        sequential_bytes_per_second: SEQUENTIAL_BYTES_PER_SECOND,
+        sequential_write_bytes_per_second: SEQUENTIAL_BYTES_PER_SECOND,
         is_rotational: true,
         outstanding_max: 4,
     }

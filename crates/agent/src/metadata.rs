@@ -80,6 +80,17 @@ pub enum MetadataError {
     },
 }
 
+/// Whether a container may say this: it is understood, and speaks for nobody who has joined already.
+///
+/// # Errors
+/// What is not understood, and what is allowed.
+pub fn check(text: &str) -> Result<(), MetadataError> {
+    match text.parse()? {
+        Metadata::Container(_) => Ok(()),
+        Metadata::Joined(_) => Err(MetadataError::Key { got: BIT.trim_end_matches('=').to_owned() }),
+    }
+}
+
 /// As a launched command says it.
 pub(crate) fn of_joined(bit: u32) -> String {
     format!("{BIT}{bit}")

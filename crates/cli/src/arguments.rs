@@ -1,11 +1,13 @@
 //! The command line.
 
 mod agent;
+mod container;
 mod measure;
 mod promises;
 mod why;
 
 pub use agent::AgentArguments;
+pub use container::ContainerProfileArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
@@ -125,6 +127,14 @@ The daemon must serve a volume with mount.tenants = true (docs/configuration.md)
 
 No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (docs/why.md).")]
     Why(WhyArguments),
+    /// Print the seccomp profile with which a container of runc or crun joins as a tenant
+    #[command(after_help = "Example:
+  $ plimsoll container-profile /run/plimsoll/gates-db/listeners.sock pool=web/batch,limit=10MB/s > gates.json
+  $ jq --slurpfile gates gates.json '.linux.seccomp = $gates[0]' config.json > new.json && mv new.json config.json
+
+It goes to linux.seccomp of the bundle's config.json; a profile that is there already needs the two merged. What can be
+asked for is in docs/tenants.md.")]
+    ContainerProfile(ContainerProfileArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:
   $ plimsoll record --device disk0 --out disk0.log --seconds 60

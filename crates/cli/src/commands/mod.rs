@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod check;
+mod container_profile;
 mod demo;
 mod device;
 mod measure;
@@ -46,6 +47,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Volume(command) => volume::run(&command),
         Command::Run(arguments) => run::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
+        Command::ContainerProfile(arguments) => container_profile::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),

@@ -10,7 +10,7 @@ use super::turn::Engine;
 use super::upper_levels::{BlockTags, UpperLevels};
 use super::urgency;
 use crate::backend::Volume;
-use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
+use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -227,6 +227,15 @@ impl EngineHandle {
     pub fn close_pool(&self, path: &str) -> Result<(), EngineError> {
         let path = path.to_owned();
         self.call(move |engine| engine.core.close_pool(&path))?
+    }
+
+    /// The account at `path`, if one is open.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn account(&self, path: &str) -> Result<Option<Account>, EngineError> {
+        let path = path.to_owned();
+        self.call(move |engine| engine.core.tree.find(&path).cloned())
     }
 
     /// The path of an account; its number in words if it is not open.

@@ -180,9 +180,8 @@ impl Administration {
     /// The pool at `path`, with what it is promised now.
     fn find(&self, path: &str) -> Result<(&ServedDevice, Allocation), Refusal> {
         for device in &self.devices {
-            let status = device.engine.status()?;
-            let mut pools = status.accounts.iter().skip(1).filter(|account| account.kind == AccountKind::Pool);
-            if let Some(account) = pools.find(|account| account.path == path) {
+            let account = device.engine.account(path)?.filter(|account| account.kind == AccountKind::Pool);
+            if let Some(account) = account {
                 return Ok((device, account.allocation));
             }
         }

@@ -127,7 +127,7 @@ impl Afq {
         &mut self.members[account.index()]
     }
 
-    /// Puts the account into the lines that it belongs in.
+    /// Puts the account into the lines that it belongs in; best before it is charged, which moves it in all of them.
     fn place(&mut self, now: Time, account: AccountId) {
         let linger = self.linger;
         let member = self.member(account);
@@ -382,8 +382,8 @@ impl Scheduler for Afq {
         let Some(request) = self.queues.pop(&mut member.reads) else { return Dispatch::Nothing };
         member.reads_at_device += 1;
         self.at_device.dispatched(request.id, Some(reader));
-        self.charge(&request);
         self.place(now, reader);
+        self.charge(&request);
         Dispatch::Now(request)
     }
 

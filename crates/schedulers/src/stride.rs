@@ -161,7 +161,8 @@ impl Stride {
             let has = |lines: u8| u32::from(lines >> line & 1);
             self.counts[line] = self.counts[line] + has(lines) - has(before);
         }
-        self.place(account, before | lines);
+        // Elsewhere its keys are as they were: who stood in none has none.
+        self.place(account, before ^ lines);
     }
 
     /// The account was given service of this cost.

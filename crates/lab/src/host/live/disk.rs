@@ -155,11 +155,12 @@ impl Disk {
         Ok(status.emulation.expect("the device is a model"))
     }
 
-    /// Requests so far whose cause nobody knows, and all.
+    /// Requests so far whose cause nobody knows, and all. A flush is its sender's, whoever caused it, and does not count.
     pub(super) fn requests(&self) -> Result<(u64, u64), HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
         let of = |is_meant: &dyn Fn(&str) -> bool| -> u64 {
-            status.accounts.iter().filter(|account| is_meant(&account.path)).map(|account| account.requests).sum()
+            let meant = status.accounts.iter().filter(|account| is_meant(&account.path));
+            meant.map(|account| account.read_latency.count + account.write_latency.count).sum()
         };
         let mount = format!("{VOLUME}/{MOUNT}#");
         Ok((of(&|path| path.starts_with(&mount)), of(&|path| path.contains('#'))))

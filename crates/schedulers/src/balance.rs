@@ -2,7 +2,7 @@
 //!
 //! **Intuition.** What an I/O costs is known when it is too late to refuse it. So who has tokens, or none but no debt, may
 //! go on, pays whatever it was, and waits before the next until the debt is paid. **Rule.** The balance grows at a rate up
-//! to what [`BURST`] brings. It is kept as one point in time, when it is zero again if nothing more is taken: no timer, no
+//! to what [`BURST`] brings, or to some bytes if they are more. It is kept as one point in time, when it is zero again if nothing more is taken: no timer, no
 //! count, and "until when does somebody wait?" is answered by reading it. **Complication.** What was taken by a guess may
 //! come back.
 
@@ -17,17 +17,24 @@ pub const BURST: Span = Span::from_millis(100);
 pub struct Balance {
     nanoseconds_per_byte: f64,
     zero_at: Time,
+    /// Bytes that may be saved up, even if [`BURST`] brings less.
+    saved_bytes: f64,
 }
 
 impl Balance {
     /// A balance that grows at a rate, without tokens at `now`.
     pub fn new(now: Time, bytes_per_second: f64) -> Balance {
-        Balance { nanoseconds_per_byte: 1e9 / bytes_per_second, zero_at: now }
+        Balance { nanoseconds_per_byte: 1e9 / bytes_per_second, zero_at: now, saved_bytes: 0.0 }
+    }
+
+    /// The same, where so many bytes may be saved up at least.
+    pub fn saving(self, saved_bytes: f64) -> Balance {
+        Balance { saved_bytes, ..self }
     }
 
     /// The same debt in bytes at another rate; who has tokens begins without.
     pub fn at_rate(&self, now: Time, bytes_per_second: f64) -> Balance {
-        let mut balance = Balance::new(now, bytes_per_second);
+        let mut balance = Balance::new(now, bytes_per_second).saving(self.saved_bytes);
         balance.take(now, self.zero_at.since(now).as_nanos() as f64 / self.nanoseconds_per_byte);
         balance
     }
@@ -39,8 +46,9 @@ impl Balance {
 
     /// Takes so many bytes; gives them back if they are negative.
     pub fn take(&mut self, now: Time, bytes: f64) {
-        let span = Span::from_nanos((bytes.abs() * self.nanoseconds_per_byte).round() as u64);
-        let full_at = now.saturating_sub(BURST);
+        let lasts = |bytes: f64| Span::from_nanos((bytes * self.nanoseconds_per_byte).round() as u64);
+        let span = lasts(bytes.abs());
+        let full_at = now.saturating_sub(lasts(self.saved_bytes).max(BURST));
         self.zero_at = match bytes < 0.0 {
             true => self.zero_at.saturating_sub(span).max(full_at),
             false => self.zero_at.max(full_at) + span,
@@ -56,10 +64,14 @@ mod tests {
     proptest! {
         /// The oracle counts tokens, millisecond by millisecond.
         #[test]
-        fn agrees_with_counting(rate in 1u64..1000, steps in proptest::collection::vec((0u64..50, -300i64..600), 1..100)) {
-            let burst = (rate * BURST.as_nanos() / 1_000_000) as i64;
-            let (mut now, mut tokens) = (Time::ZERO + BURST, 0);
-            let mut balance = Balance::new(now, 1000.0 * rate as f64);
+        fn agrees_with_counting(
+            rate in 1u64..1000,
+            saved in 0u64..5000,
+            steps in proptest::collection::vec((0u64..50, -300i64..600), 1..100),
+        ) {
+            let burst = (rate * BURST.as_nanos() / 1_000_000).max(saved) as i64;
+            let (mut now, mut tokens) = (Time::ZERO + Span::from_secs(10), 0);
+            let mut balance = Balance::new(now, 1000.0 * rate as f64).saving(saved as f64);
             for (milliseconds, bytes) in steps {
                 for _ in 0..milliseconds {
                     tokens = burst.min(tokens + rate as i64);

@@ -38,7 +38,7 @@ use crate::scenario::{ProcessSetup, Setup};
 use cgroups::Groups;
 use crew::Crew;
 use disk::Disk;
-use plimsoll_core::{Allocation, ByteCount, Span};
+use plimsoll_core::{Allocation, ByteCount, Rate, Span};
 use plimsoll_workloads::Plan;
 use priority::Priorities;
 use process::Job;
@@ -186,7 +186,9 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
         return Ok(Allocation::default());
     }
     if tenants::are_needed(setup) {
-        return tenants::why_not(setup).map_or(Ok(Allocation::default()), Err);
+        // Their sessions' reserves are taken out of the volume's, which is all there is on the device.
+        let whole = Allocation { reserve: Rate::DevicePercent(100.0), ..Allocation::default() };
+        return tenants::why_not(setup).map_or(Ok(whole), Err);
     }
     // Nobody is promised more than another, or there is only one.
     let sessions = setup.accounts.iter().filter(|account| !account.is_pool);

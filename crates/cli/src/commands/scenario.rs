@@ -266,7 +266,7 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
     if let Some(folder) = &arguments.out {
         write_folder(folder, &reports)?;
     }
-    verdict(&reports)
+    verdict(&reports, arguments.name == ALL)
 }
 
 /// What becomes a process of a live run: this very program, also if its file has been replaced since.
@@ -370,8 +370,9 @@ fn write(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }
 
-/// A claim that fails weighs more than a scenario or a claim that was not run.
-fn verdict(reports: &[(Scenario, Report)]) -> Outcome {
+/// A claim that fails weighs more than a scenario or a claim that was not run. Of all scenarios, those that miss something on
+/// this machine are told, and what the others found is the verdict.
+fn verdict(reports: &[(Scenario, Report)], is_all: bool) -> Outcome {
     let failed: Vec<String> = reports
         .iter()
         .flat_map(|(scenario, report)| report.failed().map(|row| format!("{}: {}", scenario.name, row.name)))
@@ -384,6 +385,32 @@ fn verdict(reports: &[(Scenario, Report)]) -> Outcome {
     let unknown = reports
         .iter()
         .flat_map(|(scenario, report)| report.unknown().map(|row| format!("{}: {}", scenario.name, row.name)));
-    let not_run: Vec<String> = not_run.chain(unknown).collect();
-    if not_run.is_empty() { Ok(()) } else { Err(Failure::NotRun(not_run.join("; "))) }
+    let not_run: Vec<String> = not_run.collect();
+    let is_said = is_all && not_run.len() < reports.len();
+    if is_said {
+        not_run.iter().for_each(|reason| eprintln!("not run: {reason}"));
+    }
+    let unknown: Vec<String> = not_run.into_iter().filter(|_| !is_said).chain(unknown).collect();
+    if unknown.is_empty() { Ok(()) } else { Err(Failure::NotRun(unknown.join("; "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all_scenarios_one_that_misses_something_does_not_hide_what_the_others_found() {
+        let reports = |ran: &[bool]| -> Vec<(Scenario, Report)> {
+            let one = |&has_run: &bool| {
+                let scenario = scenario::load("device-curves", &[]).unwrap();
+                let report = Report::not_run(&scenario, "sim", "the trace is not there");
+                (scenario, Report { not_run: report.not_run.filter(|_| !has_run), ..report })
+            };
+            ran.iter().map(one).collect()
+        };
+        let code = |ran: &[bool], is_all| verdict(&reports(ran), is_all).map_err(|failure| failure.code());
+        assert_eq!(code(&[true, false], true), Ok(()));
+        assert_eq!(code(&[false, false], true), Err(3), "nothing was found");
+        assert_eq!(code(&[false], false), Err(3), "who asks for one wants that one");
+    }
 }

@@ -95,7 +95,7 @@ impl Readers {
     /// Closes and opens what must be, and admits who may go on. O(1) while no read waits, O(accounts) else.
     pub fn mind(&mut self, now: Time, reads: &HeldReads, members: &Members, gates: &dyn ReadGates) {
         let sum = reads.sum();
-        if sum.waiting > WAITING_MAX.min(WAITING_OF_ALL_MAX) || sum.early > 0 {
+        if sum.waiting > WAITING_MAX || sum.early > 0 {
             for account in members.accounts() {
                 let AccountReads { waiting, early, arrived } = reads.of(account);
                 let is_many = waiting > WAITING_MAX || (sum.waiting > WAITING_OF_ALL_MAX && waiting > 1);

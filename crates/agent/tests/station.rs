@@ -77,14 +77,16 @@ fn hundreds_of_held_readers_stall_nobody() {
         let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(1000.0)));
         let read = |name: &str, skip: &str, count: u32| {
             let path = rig.path(name);
-            format!("dd if='{}' of=/dev/null bs=4k skip={skip} count={count} status=none {flags}", path.display())
+            format!("dd if='{}' bs=4k skip={skip} count={count} status=none {flags}", path.display())
         };
         let each = read("of b", "$((i * 256))", 64);
-        let crowd = format!("for i in $(seq 0 {}); do {each} & done; wait", READERS - 1);
+        // Opened once: an open that may create waits at its gate.
+        let crowd = format!("exec > /dev/null; for i in $(seq 0 {}); do {each} & done; wait", READERS - 1);
         let mut readers = rig.start(&b, &crowd);
         go(&mut readers);
         rig.wait_until("the gate of who has too many reads waiting", || rig.word(&b, GateClass::Read) != 0);
-        let mut others = [rig.start_flushing(&a, "flushed"), rig.start(&a, &read("of a", "0", 256))];
+        let mut others =
+            [rig.start_flushing(&a, "flushed"), rig.start(&a, &format!("{} > /dev/null", read("of a", "0", 256)))];
         go(&mut others[1]);
         for child in &mut others {
             rig.wait_until("the others' calls", || child.try_wait().unwrap().is_some());

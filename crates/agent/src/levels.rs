@@ -21,13 +21,14 @@
 //! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
 //! there are some, and only the first one after a silence wakes us.
 
+use crate::account_words::AccountWords;
 use crate::block_tags::file_of_block;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::members::Members;
-use crate::readers::{ReadWords, Readers};
+use crate::readers::Readers;
 use crate::writeback::Writeback;
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
@@ -268,12 +269,11 @@ impl Levels {
                         tracing::error!(%error, "a call cannot go on before its keeper lets it");
                     }
                 }
-                Action::Close(account) => self.with_word(account, |words, bit| words.close(bit, GateClass::Write)),
-                Action::Open(account) => self.with_word(account, |words, bit| words.open(bit, GateClass::Write)),
+                Action::Close(account) => self.words().close(account, GateClass::Write),
+                Action::Open(account) => self.words().open(account, GateClass::Write),
                 Action::Admit(account, count) => {
-                    let Some(bit) = self.members.bit(account).map(AccountId) else { continue };
-                    if self.parts.words.admit(bit, GateClass::Write, count) < count {
-                        self.parts.words.open(bit, GateClass::Write);
+                    if self.words().admit(account, GateClass::Write, count) < count {
+                        self.words().open(account, GateClass::Write);
                         self.calls.nobody_waits(account);
                     }
                 }
@@ -281,10 +281,8 @@ impl Levels {
         }
     }
 
-    fn with_word(&self, account: AccountId, act: impl FnOnce(&GateWords, AccountId)) {
-        if let Some(bit) = self.members.bit(account) {
-            act(&self.parts.words, AccountId(bit));
-        }
+    fn words(&self) -> AccountWords<'_> {
+        AccountWords { words: &self.parts.words, members: &self.members }
     }
 
     /// Does what the scheduler wishes, and answers with when it wants to be asked again.
@@ -401,9 +399,9 @@ impl Levels {
 
     fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {
         if let Some(bit) = self.members.bit(account) {
-            self.readers.leave(account, &ReadWords { words: &self.parts.words, members: &self.members });
+            self.words().open(account, GateClass::Write);
+            self.readers.leave(account, &AccountWords { words: &self.parts.words, members: &self.members });
             self.members.set(bit, None);
-            self.parts.words.open(AccountId(bit), GateClass::Write);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }
         self.calls.writes_no_more(now, scheduler, account);
@@ -465,7 +463,7 @@ impl UpperLevels for Levels {
 
     fn reads_held(&mut self, now: Time, reads: &HeldReads) {
         let Levels { parts, members, readers, .. } = self;
-        readers.mind(now, reads, members, &ReadWords { words: &parts.words, members });
+        readers.mind(now, reads, members, &AccountWords { words: &parts.words, members });
     }
 
     fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {

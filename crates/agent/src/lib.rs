@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
+//! | [`account_words`] | the words of shims, by the accounts of a scheduler |
 //! | [`block_tags`] | the causes of a volume's blocks, for its engine |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | [`files`] | files by the number of their inode |
@@ -14,6 +15,7 @@
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | [`writeback`] | starting writeback of a file in slices |
 
+pub mod account_words;
 pub mod block_tags;
 pub mod calls;
 mod commands;

@@ -13,10 +13,11 @@
 //! Who was admitted needs some time until its read has come; until then it counts as if it had, or, if it never comes, for
 //! [`ADMITTED_LAST`].
 
+use crate::account_words::AccountWords;
 use crate::members::Members;
 use plimsoll_brick::engine::{AccountReads, HeldReads};
 use plimsoll_core::{AccountId, Span, Time};
-use plimsoll_gates::{GateClass, GateWords};
+use plimsoll_gates::GateClass;
 use std::collections::BTreeMap;
 
 /// Reads of one account below beyond which its next ones wait.
@@ -38,31 +39,17 @@ pub trait ReadGates {
     fn admit(&self, account: AccountId, count_max: u32) -> u32;
 }
 
-/// The words of shims, by the accounts of a scheduler.
-pub struct ReadWords<'levels> {
-    /// The words, by bit.
-    pub words: &'levels GateWords,
-    /// Who the bits are.
-    pub members: &'levels Members,
-}
-
-impl ReadWords<'_> {
-    fn bit(&self, account: AccountId) -> Option<AccountId> {
-        self.members.bit(account).map(AccountId)
-    }
-}
-
-impl ReadGates for ReadWords<'_> {
+impl ReadGates for AccountWords<'_> {
     fn close(&self, account: AccountId) {
-        self.bit(account).into_iter().for_each(|bit| self.words.close(bit, GateClass::Read));
+        self.close(account, GateClass::Read);
     }
 
     fn open(&self, account: AccountId) {
-        self.bit(account).into_iter().for_each(|bit| self.words.open(bit, GateClass::Read));
+        self.open(account, GateClass::Read);
     }
 
     fn admit(&self, account: AccountId, count_max: u32) -> u32 {
-        self.bit(account).map_or(0, |bit| self.words.admit(bit, GateClass::Read, count_max))
+        self.admit(account, GateClass::Read, count_max)
     }
 }
 

@@ -6,7 +6,7 @@
 mod engine_support;
 
 use engine_support::{Served, memory, profile, session};
-use plimsoll_brick::engine::held_reads::{EARLY_MAX, REQUESTS_HELD_MAX};
+use plimsoll_brick::engine::early_reads::{EARLY_MAX, REQUESTS_HELD_MAX};
 use plimsoll_brick::engine::{
     AccountReads, AccountStatus, Below, BlockTag, BlockTags, EngineConfig, EngineError, HeldReads, UpperLevels,
 };
@@ -85,6 +85,14 @@ impl Mounted {
         *self.heard.lock().unwrap()
     }
 
+    /// Reads of who is held, so many; answers with the connection and with whose reads went early.
+    fn read_much(&self, reads: u32) -> (Client, Vec<u32>) {
+        let mut client = self.served.connect("v", reads + 1, true);
+        read(&mut client, 0..reads, 0);
+        let early = receive(&mut client, reads - REQUESTS_HELD_MAX);
+        (client, early)
+    }
+
     fn lift_the_limit(&self) {
         self.served.engine.change_account("pool/held#1", Allocation::default()).unwrap();
     }
@@ -112,9 +120,7 @@ fn receive(client: &mut Client, count: u32) -> Vec<u32> {
 fn so_many_wait_and_whoever_has_most_is_served_early_and_pays_later() {
     const READS: u32 = 200;
     let mounted = Mounted::new();
-    let mut client = mounted.served.connect("v", READS + 1, true);
-    read(&mut client, 0..READS, 0);
-    let mut answered = receive(&mut client, READS - REQUESTS_HELD_MAX);
+    let (mut client, mut answered) = mounted.read_much(READS);
     answered.sort_unstable();
     assert!(answered.iter().copied().eq(0..READS - REQUESTS_HELD_MAX), "the oldest go first: {answered:?}");
     read(&mut client, READS..READS + 1, VOLUME_BYTES / 2);
@@ -156,9 +162,7 @@ fn without_levels_above_as_many_wait_as_like() {
 fn another_scheduler_is_not_paid_for_what_went_early() {
     const READS: u32 = 200;
     let mounted = Mounted::new();
-    let mut client = mounted.served.connect("v", READS + 1, true);
-    read(&mut client, 0..READS, 0);
-    receive(&mut client, READS - REQUESTS_HELD_MAX);
+    let (mut client, _) = mounted.read_much(READS);
     assert!(mounted.account("pool/held#1").queued > REQUESTS_HELD_MAX);
     mounted.served.engine.switch_scheduler("noop").unwrap();
     receive(&mut client, REQUESTS_HELD_MAX);
@@ -176,9 +180,7 @@ fn what_is_remembered_is_bounded_and_everybody_is_answered() {
     const BEYOND: u32 = 500;
     const READS: u32 = REQUESTS_HELD_MAX + EARLY_MAX + BEYOND;
     let mounted = Mounted::new();
-    let mut client = mounted.served.connect("v", READS, true);
-    read(&mut client, 0..READS, 0);
-    receive(&mut client, READS - REQUESTS_HELD_MAX);
+    let (mut client, _) = mounted.read_much(READS);
     let early = mounted.heard().early;
     // Those that came in one turn are counted at its end: as many as a connection may have.
     assert!((EARLY_MAX..EARLY_MAX + REQUESTS_MAX as u32).contains(&early), "{early}");

@@ -12,6 +12,7 @@
 
 use super::alarm::Alarm;
 use super::clock::Clock;
+use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
 use super::front_end::{Finished, Submission, VolumeBytes};
 use super::held_reads::HeldReads;
@@ -56,6 +57,8 @@ pub(crate) struct Core {
     pub(super) observed: ObservedRequests,
     /// Reads that the scheduler keeps back.
     pub(super) reads: HeldReads,
+    /// Those that go before it lets them.
+    pub(super) early: EarlyReads,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.

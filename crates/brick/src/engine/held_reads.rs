@@ -1,30 +1,14 @@
-//! Reads that the scheduler keeps back, by account.
+//! Reads that the scheduler keeps back, counted by account.
 //!
-//! **Intuition.** A read of a mounted volume that waits in the scheduler keeps its place in the loop device, which has 128.
-//! A tenant with as many threads, held at its limit, would keep them all, and nobody else's request of that file system
-//! came through, not even the journal's. So held reads have to wait where they keep no place: at their gates.
+//! A read of a mounted volume that waits in the scheduler keeps its place in the loop device, which has 128. A tenant with as
+//! many threads, held at its limit, would keep them all, and nobody else's request of that file system came through, not even
+//! the journal's. So held reads have to wait where they keep no place, at their gates: after each turn the levels above hear
+//! whose reads wait ([`HeldReads`]), and let no more than a few in. Who passes by the gates goes to the device early
+//! ([`super::early_reads`]).
 //!
-//! **The rule.** After each turn the levels above hear whose reads wait ([`HeldReads`]), and let in at the gates no more
-//! than a few. Who passes by the gates can still fill the places, so there is a bound below, too: when more than
-//! [`REQUESTS_HELD_MAX`] requests wait, the oldest of whoever has most goes to the device **early**, before the scheduler
-//! would let it.
-//!
-//! **The complication.** An early read is answered when the device has done it, but the scheduler has not heard the last of
-//! it: it completes when the scheduler lets it go. So each request is still added, dispatched and completed once and in
-//! this order, every charge is made, and whoever had something early pays before it gets more. An account that owes
-//! [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it waits anyway.
-//!
-//! Counting is O(1) a request; finding what goes early is O(accounts + requests + pieces under way).
+//! Counting is O(1) a request.
 
-use super::core::Core;
-use plimsoll_core::{AccountId, Operation};
-
-/// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is left to
-/// those who are not held.
-pub const REQUESTS_HELD_MAX: u32 = 96;
-/// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets
-/// it go.
-pub const EARLY_MAX: u32 = 4096;
+use plimsoll_core::AccountId;
 
 /// Reads of one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,10 +26,6 @@ pub struct AccountReads {
 pub struct HeldReads {
     accounts: Vec<AccountReads>,
     sum: AccountReads,
-    /// Pieces that the scheduler is not asked about, to be sent.
-    uncharged: Vec<u32>,
-    /// Somebody owes too much, and the log has it.
-    has_warned: bool,
 }
 
 impl HeldReads {
@@ -99,109 +79,5 @@ impl HeldReads {
         }
         change(&mut self.accounts[account.index()]);
         change(&mut self.sum);
-    }
-}
-
-/// Whoever counts schedulers never comes so far: the number of the one that dispatched what none was asked about.
-const NO_SCHEDULER: u32 = u32::MAX;
-
-impl Core {
-    /// Tells the levels above whose reads wait, if there are any levels.
-    pub(super) fn tell_of_reads(&mut self) {
-        if let Some(levels) = &mut self.upper_levels {
-            levels.reads_held(self.now, &self.reads);
-        }
-    }
-
-    /// A piece goes into the scheduler.
-    pub(super) fn begins_to_wait(&mut self, index: u32) {
-        let piece = &self.pieces[index];
-        let request = &mut self.requests[piece.request];
-        request.pieces_waiting += 1;
-        if request.operation == Operation::Read && request.pieces_waiting == 1 {
-            self.reads.began_to_wait(request.metered);
-            if piece.start == 0 {
-                self.reads.arrived(request.metered);
-            }
-        }
-    }
-
-    /// A piece waits for the scheduler no more.
-    pub(super) fn waits_no_more(&mut self, index: u32) {
-        let request = &mut self.requests[self.pieces[index].request];
-        request.pieces_waiting -= 1;
-        if request.operation == Operation::Read && request.pieces_waiting == 0 {
-            self.reads.waits_no_more(request.metered);
-        }
-    }
-
-    /// Leaves places to those who are not held. Only on a mounted volume with tenants: every other front end may have as
-    /// many requests as it likes.
-    pub(super) fn let_some_go_early(&mut self) {
-        while let Some(index) = self.reads.uncharged.pop() {
-            self.send(index);
-        }
-        while self.upper_levels.is_some() && self.reads.sum().waiting > REQUESTS_HELD_MAX {
-            let Some(account) = self.reads.longest() else { return };
-            let waits = self.requests.iter().filter(|(_, request)| {
-                request.operation == Operation::Read && request.pieces_waiting > 0 && request.metered == account
-            });
-            let Some((oldest, _)) = waits.min_by_key(|(_, request)| request.arrived) else { return };
-            self.request_goes_early(oldest);
-        }
-    }
-
-    fn request_goes_early(&mut self, request: u32) {
-        let waits = self
-            .pieces
-            .iter()
-            .filter(|(_, piece)| piece.request == request && piece.dispatched_by.is_none() && !piece.is_early);
-        let waits: Vec<u32> = waits.map(|(index, _)| index).collect();
-        for index in waits {
-            self.waits_no_more(index);
-            let piece = &mut self.pieces[index];
-            piece.is_early = true;
-            self.reads.was_early(piece.session);
-            self.send(index);
-        }
-    }
-
-    /// The scheduler lets a piece go that went long ago.
-    pub(super) fn early_is_let_go(&mut self, index: u32) {
-        let piece = &self.pieces[index];
-        self.reads.is_early_no_more(piece.session);
-        if piece.service.is_some() {
-            self.settle(index);
-        }
-    }
-
-    /// Whether a new piece goes into the scheduler: not if its account owes too much already.
-    pub(super) fn is_charged(&self, index: u32) -> bool {
-        let piece = &self.pieces[index];
-        self.requests[piece.request].operation != Operation::Read || self.reads.of(piece.session).early < EARLY_MAX
-    }
-
-    /// A piece goes to the device that no scheduler was asked about.
-    pub(super) fn goes_uncharged(&mut self, index: u32) {
-        let piece = &mut self.pieces[index];
-        if !std::mem::replace(&mut self.reads.has_warned, true) {
-            let path = self.tree.path(piece.session);
-            tracing::warn!("{path:?} reads past its gates and owes {EARLY_MAX} requests: more are not charged to it");
-        }
-        piece.dispatched_by = Some(NO_SCHEDULER);
-        self.meters.piece_dispatched(piece.session);
-        self.reads.uncharged.push(index);
-    }
-
-    /// Another scheduler will be in charge, which never had what went early: nobody pays for that any more.
-    pub(super) fn forgive_early(&mut self) {
-        let early = self.pieces.iter().filter(|(_, piece)| piece.is_early && piece.dispatched_by.is_none());
-        let early: Vec<u32> = early.map(|(index, _)| index).collect();
-        for index in early {
-            let piece = &mut self.pieces[index];
-            piece.dispatched_by = Some(NO_SCHEDULER);
-            self.meters.piece_dispatched(piece.session);
-            self.early_is_let_go(index);
-        }
     }
 }

@@ -126,7 +126,7 @@ pub(super) struct Piece {
     pub(super) dispatched_by: Option<u32>,
     /// When it went to the device.
     pub(super) dispatched: Time,
-    /// It went there before the scheduler let it go ([`super::held_reads`]).
+    /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(super) is_early: bool,
     /// How long the device took, once it has done it.
     pub(super) service: Option<Span>,

@@ -5,6 +5,7 @@ use super::alarm::Alarm;
 use super::buffer::Arena;
 use super::clock::Clock;
 use super::core::{Core, VolumeSeat};
+use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
 use super::error::EngineError;
 use super::front_end::FrontEnd;
@@ -82,6 +83,7 @@ impl Engine {
             upper_levels_ready: false,
             observed: ObservedRequests::default(),
             reads: HeldReads::default(),
+            early: EarlyReads::default(),
             scheduler_number: 0,
             sessions: 0,
             ask_again: None,

@@ -1,7 +1,7 @@
 //! What a block means to the software above: its class.
 //!
 //! Five bits travel with each request (Differentiated Storage Services, section 3). What a class is called and how
-//! important it is are *data*: a [`Scheme`] is read from a file, so that a site can bring its own.
+//! important it is are *data*: a [`Scheme`] is read from a file (`settings`), so that a site can bring its own.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -10,8 +10,8 @@ use thiserror::Error;
 pub const CLASSES: usize = 32;
 /// Number of priority levels; 0 is the highest.
 pub const PRIORITIES: u8 = 16;
-/// The scheme that is built in: ext3/ext4 and PostgreSQL (Differentiated Storage Services, tables 2 and 4).
-const EXT4_POSTGRESQL: &str = include_str!("../schemes/ext4-postgresql.toml");
+/// The priority of what is unclassified, where a scheme does not say (Differentiated Storage Services, table 3).
+pub const PRIORITY_UNCLASSIFIED: u8 = 12;
 
 /// The class of a request, 0 to 31; 0 means unclassified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ impl Class {
     /// Nobody said what the block is.
     pub const UNCLASSIFIED: Class = Class(0);
 
-    /// A journal's blocks (Differentiated Storage Services, table 2).
+    /// A journal's blocks (Differentiated Storage Services, table 3).
     pub const JOURNAL: Class = Class(7);
 
     /// Whether it is metadata in its place (the same table): superblock to directories.
@@ -48,108 +48,99 @@ impl From<Class> for u8 {
 }
 
 impl TryFrom<u8> for Class {
-    type Error = SchemeError;
-    fn try_from(number: u8) -> Result<Class, SchemeError> {
-        Class::new(number).ok_or(SchemeError::Class { number })
+    type Error = ClassError;
+    fn try_from(number: u8) -> Result<Class, ClassError> {
+        Class::new(number).ok_or(ClassError { number })
     }
 }
 
-/// Why a scheme cannot be used.
-#[derive(Debug, Error)]
-pub enum SchemeError {
-    /// Not TOML, or not of the expected shape; the text names line and column.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A class that five bits cannot name.
-    #[error("class {number} is out of range, allowed are 0 to 31")]
-    Class {
-        /// What was written.
-        number: u8,
-    },
-    /// A priority beyond the lowest.
-    #[error("class {class} ({name}) has priority {priority}, allowed are 0 (highest) to 15")]
-    Priority {
-        /// Class number.
-        class: u8,
-        /// Class name.
-        name: String,
-        /// What was written.
-        priority: u8,
-    },
-    /// One class described twice.
-    #[error("class {class} is named twice: {first:?} and {second:?}")]
-    Twice {
-        /// Class number.
-        class: u8,
-        /// The name that came first.
-        first: String,
-        /// The name that came second.
-        second: String,
-    },
+/// A class that five bits cannot name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("class {number} is out of range, allowed are 0 to 31")]
+pub struct ClassError {
+    /// What was written.
+    pub number: u8,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SchemeFile {
-    name: String,
-    class: Vec<ClassEntry>,
+/// When a block of a class may be taken into a cache that does not hold it yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// Whenever it is read or written.
+    #[default]
+    Always,
+    /// Only while the cache has units to give away and cleans none (Differentiated Storage Services, section 4.4.3).
+    WhileIdle,
+    /// Never: reads are answered by the store, writes go around the cache.
+    Never,
 }
 
-/// One class of a scheme.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One class of a scheme, and what becomes of its blocks in a cache.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassEntry {
     /// Its number.
     pub number: Class,
     /// What people call it.
     pub name: String,
-    /// 0 (kept longest, served first) to 15.
+    /// 0 (kept longest) to 15.
     pub priority: u8,
+    /// Whether a read takes a block into the cache.
+    pub reads: Admission,
+    /// Whether a write does.
+    pub writes: Admission,
+    /// The part of the cache that the class may fill, above 0 to 1.
+    pub occupancy_max: f64,
 }
 
-/// Names and priorities of the classes.
-#[derive(Clone, Debug)]
+impl ClassEntry {
+    /// A class that is cached whenever it is met, and may fill the cache.
+    pub fn new(number: Class, name: &str, priority: u8) -> ClassEntry {
+        let (reads, writes) = (Admission::Always, Admission::Always);
+        ClassEntry { number, name: name.to_owned(), priority, reads, writes, occupancy_max: 1.0 }
+    }
+}
+
+/// What the classes are called and how important each is. The default has none: everything counts as unclassified.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scheme {
-    name: String,
     entries: [Option<ClassEntry>; CLASSES],
 }
 
 impl Scheme {
-    /// The scheme for ext3/ext4 and PostgreSQL.
-    pub fn ext4_postgresql() -> Scheme {
-        Scheme::from_toml(EXT4_POSTGRESQL).expect("the built-in scheme is tested")
+    /// Describes a class; what was said of its number before is forgotten.
+    ///
+    /// # Panics
+    /// If the priority is not below [`PRIORITIES`], or the occupancy is not above 0 and at most 1.
+    pub fn set(&mut self, entry: ClassEntry) {
+        assert!(entry.priority < PRIORITIES, "priority {} of {}", entry.priority, entry.name);
+        assert!(entry.occupancy_max > 0.0 && entry.occupancy_max <= 1.0, "occupancy of {}", entry.name);
+        let number = entry.number.0;
+        self.entries[usize::from(number)] = Some(entry);
     }
 
-    /// Reads a scheme: a `name` and `[[class]]` tables with `number`, `name` and `priority`.
-    pub fn from_toml(text: &str) -> Result<Scheme, SchemeError> {
-        let file: SchemeFile = toml::from_str(text)?;
-        let mut entries: [Option<ClassEntry>; CLASSES] = [const { None }; CLASSES];
-        for entry in file.class {
-            let class = entry.number.0;
-            if entry.priority >= PRIORITIES {
-                return Err(SchemeError::Priority { class, name: entry.name, priority: entry.priority });
-            }
-            if let Some(first) = &entries[class as usize] {
-                return Err(SchemeError::Twice { class, first: first.name.clone(), second: entry.name });
-            }
-            entries[class as usize] = Some(entry);
-        }
-        Ok(Scheme { name: file.name, entries })
-    }
-
-    /// What the scheme is called.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The classes that it describes, by number.
+    pub fn entries(&self) -> impl Iterator<Item = &ClassEntry> {
+        self.entries.iter().flatten()
     }
 
     /// The entry for `class`, if the scheme describes it.
     pub fn entry(&self, class: Class) -> Option<&ClassEntry> {
-        self.entries[class.0 as usize].as_ref()
+        self.entries[usize::from(class.0)].as_ref()
+    }
+
+    /// The entry called `name`.
+    pub fn named(&self, name: &str) -> Option<&ClassEntry> {
+        self.entries().find(|entry| entry.name == name)
+    }
+
+    /// The entry that decides about `class`: its own, or else that of what is unclassified, if there is one.
+    pub fn deciding(&self, class: Class) -> Option<&ClassEntry> {
+        self.entry(class).or(self.entry(Class::UNCLASSIFIED))
     }
 
     /// The priority of `class`: 0 is the highest; a class that the scheme leaves out counts as unclassified.
     pub fn priority(&self, class: Class) -> u8 {
-        self.entry(class).or(self.entry(Class::UNCLASSIFIED)).map_or(PRIORITIES - 1, |entry| entry.priority)
+        self.deciding(class).map_or(PRIORITY_UNCLASSIFIED, |entry| entry.priority)
     }
 }
 
@@ -158,23 +149,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_scheme_orders_classes_as_the_paper_does() {
-        let scheme = Scheme::ext4_postgresql();
-        let priority = |number| scheme.priority(Class::new(number).unwrap());
-        assert!((1..=7).all(|metadata| priority(metadata) == 0));
-        assert_eq!((8..=18).map(priority).collect::<Vec<_>>(), (1..=11).collect::<Vec<_>>());
-        assert_eq!(priority(0), 12);
-        assert_eq!(scheme.entry(Class::new(7).unwrap()).unwrap().name, "journal");
-        assert_eq!(priority(31), priority(0), "a class left out counts as unclassified");
+    fn a_class_left_out_counts_as_unclassified() {
+        let (journal, other) = (Class::JOURNAL, Class::new(31).unwrap());
+        let mut scheme = Scheme::default();
+        assert_eq!(scheme.priority(journal), PRIORITY_UNCLASSIFIED);
+        scheme.set(ClassEntry::new(journal, "journal", 0));
+        scheme.set(ClassEntry::new(Class::UNCLASSIFIED, "unclassified", 9));
+        assert_eq!([journal, other].map(|class| scheme.priority(class)), [0, 9]);
+        assert_eq!(scheme.named("journal").unwrap().number, journal);
+        assert_eq!(scheme.entries().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["unclassified", "journal"]);
     }
 
     #[test]
-    fn broken_schemes_say_what_is_wrong() {
-        let of = |body: &str| Scheme::from_toml(&format!("name = \"x\"\n{body}")).unwrap_err().to_string();
-        let class = |number, priority| format!("[[class]]\nnumber = {number}\nname = \"n\"\npriority = {priority}\n");
-        assert!(of(&class(32, 0)).contains("class 32 is out of range, allowed are 0 to 31"));
-        assert_eq!(of(&class(3, 16)), "class 3 (n) has priority 16, allowed are 0 (highest) to 15");
-        assert_eq!(of(&(class(3, 1) + &class(3, 2))), "class 3 is named twice: \"n\" and \"n\"");
-        assert!(of("[[class]]\nnumber = 1\nname = \"n\"\n").contains("missing field `priority`"));
+    fn a_number_that_five_bits_cannot_hold_is_told() {
+        assert_eq!(Class::try_from(31).unwrap().number(), 31);
+        assert_eq!(Class::try_from(32).unwrap_err().to_string(), "class 32 is out of range, allowed are 0 to 31");
     }
 }

@@ -11,6 +11,7 @@
 //! | [`syntax`] | from text to tables |
 //! | [`reader`] | [`Section`]: keys with their types, units and ranges |
 //! | [`allocation`] | the keys that promise an account something |
+//! | [`scheme`] | classes of blocks: what they are called, which are kept longest, which may enter a cache |
 //! | [`file`] | text from a file, of bounded length |
 //! | [`suggest`] | "did you mean" |
 
@@ -18,6 +19,7 @@ pub mod allocation;
 pub mod file;
 pub mod problem;
 pub mod reader;
+pub mod scheme;
 pub mod suggest;
 pub mod syntax;
 

@@ -14,7 +14,7 @@ pub struct Tag {
     pub time_ns: u64,
     /// Number of the file's inode; 0 for what belongs to no file.
     pub inode: u64,
-    /// What the block holds, in the numbers of the scheme `ext4-postgresql`: metadata 1 to 6, journal 7, files by size 8 to 18.
+    /// What the block holds, in the numbers of `classes/ext4.toml`: metadata 1 to 6, journal 7, files by size 8 to 18.
     pub class: Class,
     /// Whether it was a write.
     pub is_write: bool,

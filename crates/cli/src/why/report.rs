@@ -8,7 +8,7 @@ use plimsoll_tags::Flow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The class of a journal's blocks; below it are those of metadata (`crates/core/schemes`).
+/// The class of a journal's blocks; below it are those of metadata (`classes/ext4.toml`).
 const JOURNAL: u8 = 7;
 
 /// What was read or written.

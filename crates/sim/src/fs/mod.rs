@@ -86,7 +86,7 @@ use std::rc::Rc;
 /// Pages that one call of [`FileSystem::allocate`] is offered at the most: 8 MiB (ext4 `MAX_WRITEPAGES_EXTENT_LEN`).
 pub const ALLOCATE_PAGES_MAX: u64 = 2048;
 
-/// Classes of the built-in scheme (Differentiated Storage Services, table 2).
+/// Classes as `classes/ext4.toml` numbers them (Differentiated Storage Services, table 3).
 pub mod class {
     use plimsoll_core::Class;
 

@@ -6,7 +6,7 @@
 //!
 //! The class of a record is bits 16 to 20 of `info`, as its number: 1 file data, 2 inode, 3 directory, 4 indirect block, 5
 //! superblock, 6 cylinder group, 7 swap, 9 paging of executables. That reading is ours; HP never published one. The
-//! numbers are not those of the built-in scheme of `plimsoll-core`: a site brings a scheme for them.
+//! numbers are those of `classes/hp-ux.toml`, not of `ext4.toml`.
 //!
 //! Source: the text form is this project's, made from the binary that DiskSim reads (`iotrace_hpl_get_ioreq_event` in its
 //! `disksim_iotrace.c`); Ruemmler and Wilkes, *UNIX disk access patterns*, USENIX Winter 1993.

@@ -220,6 +220,18 @@ fn every_command_goes_there_and_back_with_and_without_structured_replies() {
     }
 }
 
+/// Red if what was submitted is not sent first, and if the end of the time counts as an answer.
+#[test]
+fn a_client_can_wait_for_an_answer_or_for_the_end_of_a_time() {
+    let (mut client, server) = connected(1 << 20, &ClientOptions::default());
+    assert!(!client.wait(Span::from_millis(1)).unwrap(), "nothing is under way");
+    client.submit(0, Command::Read, CommandFlags::NONE, 0, 512).unwrap();
+    assert!(client.wait(Span::from_secs(60)).unwrap());
+    assert_eq!(client.receive(|_, _, _| {}).unwrap(), Completed { tag: 0, result: Ok(()) });
+    client.disconnect().unwrap();
+    server.join().unwrap();
+}
+
 #[test]
 fn a_deep_queue_of_large_requests_does_not_block_against_a_server_that_waits_for_its_replies() {
     const DEPTH: u32 = 64;

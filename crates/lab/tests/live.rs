@@ -107,6 +107,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
     let threads = "[account.a]\n[account.b]\nweight = 300\n[process.p]\naccount = \"a\"\n\
                    workload = \"append 4KiB, threads 2\"\nthreads = { p = \"b\" }";
     let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"";
+    let threads_of_tenant = &format!("{tenant}\nthreads = 2\ndepth = 2");
     let large = "[process.p]\nworkload = \"read random 4KiB in big 40GiB\"";
     let files = &format!("{APPEND}\n[process.p.file_deadlines]\n\"log.0\" = {{ fsync = \"100ms\" }}");
     for (machine, rest, reason) in [
@@ -122,7 +123,12 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
             "scs_token decides about each read and write by its bytes, and gates tell only that somebody writes",
         ),
         (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
-        (EXT4, tenant, "tenants that send block requests need no file system: they run on the simulator only"),
+        (EXT4, threads_of_tenant, "t has threads on NUMA nodes, which are modelled on the simulator only"),
+        (
+            &format!("{EXT4}\nkernel_scheduler = \"bfq\""),
+            tenant,
+            "tenants are clients of the brick, and the kernel's bfq is above a block device",
+        ),
         (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
         (EXT4, threads, "p has accounts for its threads, and a process is in one account"),
         (
@@ -240,6 +246,43 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     }
     assert_eq!(mounts(), 0);
     assert!(!Path::new("/dev/shm/plimsoll-live").exists(), "the station's words");
+}
+
+/// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are promised,
+/// outside of their pool, or each tenant in a session of its own, if who is left out connects, if nobody counts bytes, and if
+/// who has so many outstanding waits for each.
+#[test]
+fn tenants_are_clients_in_the_sessions_of_their_accounts() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let tenant = |name: &str, account: &str, rest: &str| {
+        format!("[tenant.{name}]\naccount = \"{account}\"\npattern = \"random\"\nlength = \"4KiB\"\n{rest}\n")
+    };
+    let accounts = "[account.pool]\nlimit = \"10 runs/s\"\n[account.shared]\nparent = \"pool\"\n\
+                    [account.narrow]\nlimit = \"2 runs/s\"\n[account.free]\n";
+    let tenants = [
+        tenant("first", "shared", "depth = 4"),
+        tenant("second", "shared", "depth = 4"),
+        tenant("narrow", "narrow", "depth = 4"),
+        tenant("reader", "free", "depth = 8"),
+        tenant("writer", "free", "rate = \"10 runs/s\"\nread_percent = 0"),
+        tenant("nobody", "free", "stop = \"1ns\""),
+    ];
+    let result = match run(&setup("scheduler = \"zygaria\"", &format!("{accounts}{}", tenants.concat()))) {
+        Err(HostError::NotRun(reason)) => return println!("not run: {reason}"),
+        result => result.unwrap(),
+    };
+    let of = |tenant: &str, kind: &str| -> u64 {
+        let seconds = result.sources[tenant].series(kind).unwrap().window(0, 100);
+        let (count, bytes) = seconds.iter().fold((0, 0), |(count, bytes), s| (count + s.count, bytes + s.bytes));
+        assert_eq!(bytes, count * 4096, "{tenant}");
+        count
+    };
+    let (shared, narrow, reader) =
+        (of("first", "read") + of("second", "read"), of("narrow", "read"), of("reader", "read"));
+    assert!(reader > shared && shared > narrow, "{reader}, {shared}, {narrow}: nothing, 10/s and 2/s in the way");
+    assert!(shared <= 25 && narrow <= 6, "{shared}, {narrow}: more than the limits let through in two seconds");
+    assert!(of("writer", "write") > 0);
+    assert!(!result.sources.contains_key("nobody"));
 }
 
 /// Two processes in groups of their own under BFQ, with everything turned that a run can turn.

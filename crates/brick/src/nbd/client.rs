@@ -254,6 +254,20 @@ impl Client {
         sent
     }
 
+    /// Sends what was submitted, and waits at most so long for something to [`receive`](Self::receive); answers with whether
+    /// there is something, which may be only the beginning of an answer.
+    pub fn wait(&mut self, at_most: Span) -> Result<bool, ClientError> {
+        self.send_submitted()?;
+        if self.inbox_start < self.inbox_end {
+            return Ok(true);
+        }
+        match (Patience { deadline: now() + at_most, stop: None }).wait(self.socket.as_fd(), PollFlags::IN) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+            Err(error) => Err(ClientError::Socket { doing: "waiting", error }),
+        }
+    }
+
     /// Waits until one of the requests under way has been answered.
     ///
     /// Read data goes to `data(tag, at, bytes)` as it comes, in pieces, and pieces of different requests take turns;

@@ -221,7 +221,7 @@ impl Listener {
         let thread = thread::Builder::new().name("nbd-accept".into()).spawn(move || {
             Acceptor { listener: self, exports, handler, stop: stop_seen, running: AtomicU32::new(0) }.run()
         })?;
-        info!("NBD on {address}");
+        debug!("NBD on {address}");
         Ok(Serving { address, stop, thread: Some(thread) })
     }
 }

@@ -7,6 +7,7 @@ mod cluster;
 mod guest;
 pub mod live;
 mod process;
+mod requests;
 pub mod sim;
 mod tenant;
 

@@ -1,5 +1,6 @@
 //! Tenants: block requests without a file system.
 
+use super::requests::Requests;
 use super::sim::Recorder;
 use super::{Accounts, HostError};
 use crate::results::Source;
@@ -8,19 +9,8 @@ use plimsoll_core::{AccountId, CauseSet, Class, Operation, Span, Time};
 use plimsoll_sim::Machine;
 use plimsoll_sim::block::{Bio, BioEnd};
 use plimsoll_sim::numa::{Submitter, ThrottleLayer};
-use plimsoll_traces::TraceRecord;
-use rand_core::Rng;
-use rand_pcg::Pcg64Mcg;
 use std::cell::{Cell, RefCell};
-use std::path::Path;
 use std::rc::Rc;
-
-/// Random requests are aligned to this, or to their length if that is less: file systems' blocks. Bytes.
-const ALIGNMENT_BYTES: u64 = 4096;
-/// Requests of a trace that are used: more than a run of some seconds sends, and no run reads a million.
-const TRACE_REQUESTS_MAX: usize = 200_000;
-/// Longest request of a trace that is sent, as for tenants without one. Bytes.
-const TRACE_LENGTH_BYTES_MAX: u64 = 64 << 20;
 
 struct Tenant {
     setup: TenantSetup,
@@ -28,17 +18,8 @@ struct Tenant {
     session: AccountId,
     recorder: Recorder,
     source: Rc<RefCell<Source>>,
-    place: RefCell<Place>,
-    region: (u64, u64),
+    requests: RefCell<Requests>,
     layer: Rc<ThrottleLayer>,
-    /// What is sent, if it was recorded.
-    trace: Vec<TraceRecord>,
-}
-
-struct Place {
-    random: Pcg64Mcg,
-    /// Of a stream, the next byte; of a trace, the number of the next request.
-    position: u64,
 }
 
 /// Starts all tenants of `setup`; answers with the layer that their threads' requests pass.
@@ -51,23 +32,16 @@ pub(super) fn start(
 ) -> Result<Rc<ThrottleLayer>, HostError> {
     let layer = Rc::new(ThrottleLayer::new(setup.machine.throttle_lock));
     let mut threads_before = 0;
-    let capacity = machine.block.borrow().device().profile().capacity_bytes;
+    let capacity_bytes = machine.block.borrow().device().profile().capacity_bytes;
     for (number, tenant) in setup.tenants.iter().enumerate() {
-        let byte = |fraction: f64| (capacity as f64 * fraction) as u64 / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
-        let region = (byte(tenant.region.0), byte(tenant.region.1));
-        let mut random = Pcg64Mcg::new(u128::from(seed) << 64 | (number as u128) << 1 | 1);
-        let trace = tenant.trace.as_deref().map_or(Ok(Vec::new()), |path| recorded(&tenant.name, path))?;
-        let position = if trace.is_empty() { region.0 } else { random.next_u64() % trace.len() as u64 };
         let tenant = Rc::new(Tenant {
             setup: tenant.clone(),
             machine: machine.clone(),
             session: accounts.ids[&tenant.account],
             source: recorder.source(&tenant.name),
             recorder: recorder.clone(),
-            place: RefCell::new(Place { random, position }),
-            region,
+            requests: RefCell::new(Requests::new(tenant, number, capacity_bytes, seed)?),
             layer: layer.clone(),
-            trace,
         });
         let node = |number| (tenant.setup.node.unwrap_or(number) % setup.machine.numa_nodes) as usize;
         let numbers = threads_before..threads_before + tenant.setup.threads;
@@ -90,26 +64,6 @@ pub(super) fn start(
         }
     }
     Ok(layer)
-}
-
-/// The reads and writes of a tenant's trace.
-fn recorded(tenant: &str, path: &Path) -> Result<Vec<TraceRecord>, HostError> {
-    if !path.exists() {
-        let another = format!("--set tenant.{tenant}.trace=PATH takes another");
-        return Err(HostError::NotRun(format!("the trace {} is not there; {another}", path.display())));
-    }
-    let failed = |error: plimsoll_traces::TraceError| HostError::Failed(error.to_string());
-    let reader = plimsoll_traces::open(path, None).map_err(failed)?;
-    let is_sent = |record: &TraceRecord| {
-        matches!(record.operation, Operation::Read | Operation::Write)
-            && (1..=TRACE_LENGTH_BYTES_MAX).contains(&record.length)
-    };
-    let records: Result<Vec<_>, _> = reader.take(TRACE_REQUESTS_MAX).collect();
-    let records: Vec<_> = records.map_err(failed)?.into_iter().filter(is_sent).collect();
-    match records.is_empty() {
-        true => Err(HostError::Failed(format!("the trace {} has neither reads nor writes", path.display()))),
-        false => Ok(records),
-    }
 }
 
 impl Tenant {
@@ -172,32 +126,8 @@ impl Tenant {
         self.source.borrow_mut().record(kind, self.recorder.at(timing.completed), latency, length);
     }
 
-    /// Where the next request goes, how long it is and whether it reads.
-    fn choose(&self) -> (u64, u64, bool) {
-        let (from, to) = self.region;
-        let mut place = self.place.borrow_mut();
-        if !self.trace.is_empty() {
-            let record = self.trace[place.position as usize];
-            place.position = (place.position + 1) % self.trace.len() as u64;
-            // The device need not be the recorded one: what lies beyond the region starts again at its beginning.
-            let offset = from + record.offset % (to - from).saturating_sub(record.length).max(1);
-            return (offset, record.length, record.operation == Operation::Read);
-        }
-        let length = u64::from(self.setup.length);
-        let offset = if self.setup.is_random {
-            let step = length.min(ALIGNMENT_BYTES);
-            let places = (to - from).saturating_sub(length) / step + 1;
-            from + place.random.next_u64() % places * step
-        } else {
-            let offset = if place.position + length > to { from } else { place.position };
-            place.position = offset + length;
-            offset
-        };
-        (offset, length, place.random.next_u64() % 100 < u64::from(self.setup.read_percent))
-    }
-
     fn next(&self) -> Bio {
-        let (offset, length, is_read) = self.choose();
+        let (offset, length, is_read) = self.requests.borrow_mut().next();
         let operation = if is_read { Operation::Read } else { Operation::Write };
         Bio {
             session: self.session,

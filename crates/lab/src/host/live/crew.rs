@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From the word to all processes until the experiment begins: long enough for all to have heard it.
-const HEAD_START: Span = Span::from_millis(20);
+pub(super) const HEAD_START: Span = Span::from_millis(20);
 
 /// All processes of a run.
 #[derive(Default)]
@@ -32,9 +32,22 @@ struct Member {
     link: Link,
 }
 
-/// What a crew did, by process.
+/// What was done, by process or tenant.
+#[derive(Default)]
 pub(super) struct Log {
-    done: BTreeMap<String, Done>,
+    pub(super) done: BTreeMap<String, Done>,
+}
+
+/// Those whose I/O is measured.
+pub(super) trait Load {
+    /// Lets all of them begin; answers with when they do.
+    fn start(&mut self) -> Result<Time, HostError>;
+
+    /// Whether one has met an error.
+    fn has_failed(&self) -> bool;
+
+    /// Ends it.
+    fn finish(self) -> Result<Log, HostError>;
 }
 
 impl Crew {
@@ -63,9 +76,10 @@ impl Crew {
         let pairs = self.members.iter().zip(processes);
         pairs.into_iter().try_for_each(|(member, process)| groups.join(&process.account, member.child.id()))
     }
+}
 
-    /// Lets all of them begin; answers with when they do.
-    pub(super) fn start(&mut self) -> Result<Time, HostError> {
+impl Load for Crew {
+    fn start(&mut self) -> Result<Time, HostError> {
         let origin = clock::now() + HEAD_START;
         for Member { name, link, .. } in &mut self.members {
             link.say(&Start { origin_ns: origin.as_nanos() }).map_err(|error| failed(name, error))?;
@@ -73,15 +87,15 @@ impl Crew {
         Ok(origin)
     }
 
-    /// Whether a process has met an error: only then it speaks before the end.
-    pub(super) fn has_failed(&self) -> bool {
+    fn has_failed(&self) -> bool {
+        // Only then a process speaks before the end.
         self.members.iter().any(|member| member.link.has_word(0))
     }
 
-    /// Ends it: every thread finishes the call that it is in.
-    pub(super) fn finish(mut self) -> Result<Log, HostError> {
+    fn finish(mut self) -> Result<Log, HostError> {
+        // Every thread finishes the call that it is in.
         self.members.iter().for_each(|member| member.link.close());
-        let mut log = Log { done: BTreeMap::new() };
+        let mut log = Log::default();
         for member in &mut self.members {
             match member.answer()? {
                 Answer::Done(done) => log.done.insert(member.name.clone(), done),

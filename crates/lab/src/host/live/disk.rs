@@ -1,11 +1,11 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted.
+//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick.
 
 use super::queue::Queue;
 use super::tenants::Tenants;
 use super::{HostError, cgroups, failed, knobs, queue, tenants};
 use crate::scenario::Setup;
-use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover};
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, Span};
@@ -13,6 +13,7 @@ use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// File systems, as scenarios call them, and how they are mounted. Nothing is initialised behind a run's back.
 const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
@@ -22,7 +23,7 @@ const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
 ];
 /// Always the same folder, so that the next run finds what a killed one left.
 const FOLDER: &str = "plimsoll-live";
-const VOLUME: &str = "volume";
+pub(super) const VOLUME: &str = "volume";
 /// The session of what comes through the mount and has no cause.
 const MOUNT: &str = "mount";
 /// How late a disk's reply may be before it counts as late: half a revolution at 7200 rpm. What is measured here takes
@@ -41,7 +42,26 @@ pub(super) struct Disk {
     queue: Option<Queue>,
     tenants: Option<Tenants>,
     attachment: Option<Attachment>,
+    /// Of the volume, where it is not mounted.
+    info: Option<VolumeInfo>,
     folder: PathBuf,
+}
+
+/// Where everything of a run is.
+fn base() -> PathBuf {
+    std::env::temp_dir().join(FOLDER)
+}
+
+/// A volume of `bytes` in memory, from the device's start on, whose sessions open in `pool`.
+fn open_volume(pool: &str, bytes: u64) -> Result<Volume, HostError> {
+    let config = VolumeConfig {
+        name: VOLUME.to_owned(),
+        pool: pool.to_owned(),
+        backing: Backing::Memory { size_bytes: bytes },
+        start_bytes: 0,
+        is_read_only: false,
+    };
+    Volume::open(config).map_err(|error| failed("make a volume", error))
 }
 
 /// Why this machine cannot mount `file_system`, if so.
@@ -61,12 +81,11 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
 }
 
 impl Disk {
-    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants, who are
-    /// promised what their accounts are, if the setup needs them.
-    pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
+    /// Starts the setup's device, with nothing on it, after putting away what a run that was killed left.
+    fn start(setup: &Setup, seed: u64) -> Result<(Disk, Arc<StateDirectory>), HostError> {
         let machine = &setup.machine;
         let lock = OnlyRun::begin()?;
-        let base = std::env::temp_dir().join(FOLDER);
+        let base = base();
         let folder = base.join("mount");
         let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
         knobs::recover(&folder);
@@ -80,15 +99,26 @@ impl Disk {
         }
         let engine = spawn(config);
         let engine = engine.map_err(|error| failed("start the emulated device", error))?;
-        let mut disk = Disk { _lock: lock, engine, queue: None, tenants: None, attachment: None, folder };
-        let config = VolumeConfig {
-            name: VOLUME.to_owned(),
-            pool: VOLUME.to_owned(),
-            backing: Backing::Memory { size_bytes: bytes },
-            start_bytes: 0,
-            is_read_only: false,
-        };
-        let mut volume = Volume::open(config).map_err(|error| failed("make a volume", error))?;
+        let info = None;
+        Ok((Disk { _lock: lock, engine, queue: None, tenants: None, attachment: None, info, folder }, state))
+    }
+
+    /// Starts the setup's device, with a volume as large as it is, for clients of the brick.
+    pub(super) fn build_bare(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
+        let (mut disk, _) = Disk::start(setup, seed)?;
+        let model = plimsoll_devices::build(setup.machine.device, seed).expect("a model that was chosen by its name");
+        let volume = open_volume("", model.profile().capacity_bytes)?;
+        disk.info = Some(volume.info().clone());
+        disk.engine.add_volume(volume).map_err(|error| failed("add a volume", error))?;
+        Ok(disk)
+    }
+
+    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants, who are
+    /// promised what their accounts are, if the setup needs them.
+    pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
+        let machine = &setup.machine;
+        let (mut disk, state) = Disk::start(setup, seed)?;
+        let mut volume = open_volume(VOLUME, bytes)?;
         volume.populate();
         let (_, kind, options) = FILE_SYSTEMS.iter().find(|known| known.0 == machine.file_system).expect("was checked");
         let file_system = FileSystemPlan {
@@ -116,7 +146,7 @@ impl Disk {
         if tenants::are_needed(setup) {
             let device = attachment.device_path().expect("it was made");
             let dirty_bytes_max = knobs::dirty_bytes_max(&machine.config);
-            disk.tenants = Some(Tenants::open(&disk.engine, VOLUME, device, base, dirty_bytes_max)?);
+            disk.tenants = Some(Tenants::open(&disk.engine, VOLUME, device, base(), dirty_bytes_max)?);
         }
         attachment.mount().map_err(|error| failed("make a file system", error))?;
         if let Some(tenants) = &mut disk.tenants {
@@ -124,6 +154,19 @@ impl Disk {
         }
         disk.queue = Some(Queue::set(&disk.device(), machine, &disk.folder)?);
         Ok(disk)
+    }
+
+    /// Who serves it.
+    pub(super) fn engine(&self) -> &EngineHandle {
+        &self.engine
+    }
+
+    /// The volume that clients of the brick share.
+    ///
+    /// # Panics
+    /// If the disk has a file system.
+    pub(super) fn volume(&self) -> &VolumeInfo {
+        self.info.as_ref().expect("a disk without a file system")
     }
 
     /// The block device's name: `loop0`.

@@ -9,14 +9,15 @@
 //! they are today, and about nothing of this machine's disk. With `kernel_scheduler` the kernel's own scheduler decides
 //! (it is a rival): it is told priorities, with `kernel_limits` also limits and weights, and the device below it serves
 //! first come, first served. Where ours has several accounts, or decides above the block layer, a station tells processes
-//! apart and holds their calls ([`tenants`]). What the host cannot do is *not run*, with the reason: it takes root, FUSE and
-//! loop devices, and BPF programs for a station.
+//! apart and holds their calls ([`tenants`]). Tenants need none of this: they are clients of the brick ([`clients`]). What
+//! the host cannot do is *not run*, with the reason: it takes root, FUSE and loop devices, and BPF programs for a station.
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
 //! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
 //! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
 
 mod cgroups;
+mod clients;
 mod clock;
 mod crew;
 mod disk;
@@ -36,7 +37,8 @@ use super::{Host, HostError};
 use crate::results::RunResult;
 use crate::scenario::{ProcessSetup, Setup};
 use cgroups::Groups;
-use crew::Crew;
+use clients::Clients;
+use crew::{Crew, Load};
 use disk::Disk;
 use plimsoll_core::{Allocation, ByteCount, Rate, Span};
 use plimsoll_workloads::Plan;
@@ -99,6 +101,11 @@ impl Host for LiveHost {
         if self.stop.load(Ordering::Relaxed) {
             return Err(interrupted());
         }
+        if !setup.tenants.is_empty() {
+            let (result, late_seconds) = run_clients(setup, seed, &self.stop)?;
+            notes.extend(late_note(seed, late_seconds));
+            return Ok(result);
+        }
         let allocation = check(setup).map_err(HostError::NotRun)?;
         let plans: Vec<Plan> = setup.processes.iter().map(|one| one.workload.plan(plan_seed(one, seed))).collect();
         let bytes = volume_bytes(setup.machine.volume_bytes, &plans).map_err(HostError::NotRun)?;
@@ -126,13 +133,22 @@ impl Host for LiveHost {
             let (unknown, all) = (after.0 - before.0, after.1 - before.1);
             notes.push(format!("seed {seed}: of {all} requests the cause of {unknown} is not known"));
         }
-        if late_seconds > 0 {
-            notes.push(format!(
-                "seed {seed}: {late_seconds} seconds in which the emulated device answered late were left out"
-            ));
-        }
+        notes.extend(late_note(seed, late_seconds));
         Ok(result)
     }
+}
+
+fn late_note(seed: u64, seconds: u64) -> Option<String> {
+    let note = format!("seed {seed}: {seconds} seconds in which the emulated device answered late were left out");
+    (seconds > 0).then_some(note)
+}
+
+/// Tenants that send block requests, as clients of the brick.
+fn run_clients(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<(RunResult, u64), HostError> {
+    clients::why_not(setup).map_or(Ok(()), |reason| Err(HostError::NotRun(reason)))?;
+    let disk = Disk::build_bare(setup, seed)?;
+    let clients = Clients::connect(&disk, setup, seed)?;
+    measure(&disk, setup, clients, clients::are_timed(setup), stop)
 }
 
 fn interrupted() -> HostError {
@@ -164,8 +180,8 @@ fn job(process: &ProcessSetup, setup: &Setup, seed: u64, disk: &Disk) -> Job {
 
 /// What the mount's account is promised; or why the setup cannot be run here.
 fn check(setup: &Setup) -> Result<Allocation, String> {
-    if setup.processes.is_empty() || !setup.tenants.is_empty() {
-        return Err("tenants that send block requests need no file system: they run on the simulator only".to_owned());
+    if setup.processes.is_empty() {
+        return Err("a cluster runs on the simulator only".to_owned());
     }
     let machine = &setup.machine;
     if !machine.config.has_flusher {
@@ -213,31 +229,31 @@ fn volume_bytes(wanted: Option<u64>, plans: &[Plan]) -> Result<u64, String> {
     }
 }
 
-/// Runs the processes until there are as many seconds that count as the setup asks for; answers with how many did not.
+/// Runs the load until there are as many seconds that count as the setup asks for; answers with how many did not.
 fn measure(
     disk: &Disk,
     setup: &Setup,
-    mut crew: Crew,
+    mut load: impl Load,
     is_timed: bool,
     stop: &AtomicBool,
 ) -> Result<(RunResult, u64), HostError> {
     let wanted = setup.duration.as_secs_f64().ceil() as u64;
     let patience = if is_timed { wanted } else { wanted * PATIENCE_FACTOR };
-    let origin = crew.start()?;
+    let origin = load.start()?;
     let (mut counts, mut busy_samples, mut samples) = (Vec::new(), 0, 0);
     let mut before = disk.emulation()?;
     while counts.iter().filter(|&&counts| counts).count() < wanted as usize && (counts.len() as u64) < patience {
         let end = origin + Span::from_secs(counts.len() as u64 + 1);
-        while clock::now() < end && !crew.has_failed() {
+        while clock::now() < end && !load.has_failed() {
             if stop.load(Ordering::Relaxed) {
                 disk.release();
-                return crew.finish().and(Err(interrupted()));
+                return load.finish().and(Err(interrupted()));
             }
             clock::sleep_until(end.min(clock::now() + clock::SLICE));
             samples += 1;
             busy_samples += u64::from(disk.is_busy()?);
         }
-        if crew.has_failed() {
+        if load.has_failed() {
             break;
         }
         let now = disk.emulation()?;
@@ -246,7 +262,7 @@ fn measure(
     }
     let late = counts.iter().filter(|&&counts| !counts).count() as u64;
     disk.release();
-    let log = crew.finish()?;
+    let log = load.finish()?;
     if counts.len() as u64 - late < wanted {
         return Err(HostError::NotRun(format!(
             "this machine was too busy to emulate {}: of {} seconds {late} were late",

@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("settings", 1),
     ("schedulers", 1),
     ("devices", 1),
+    ("cache", 1),
     ("traces", 1),
     ("workloads", 1),
     ("sim", 2),

@@ -1,0 +1,43 @@
+//! A write-back cache of a fast device over a slow one, in units of 4 KiB: the half that decides, without a byte of data.
+//!
+//! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
+//! [`CachePolicy`] knows in which order units leave and may refuse to take a block in; a *syncer* keeps units free between two
+//! watermarks and names the dirty ones that must be written back first. Nobody here reads a clock or moves data: the simulator,
+//! the replay of traces and a live volume do that.
+//!
+//! ```text
+//!             taken in                       leaves the order            written back, or was clean
+//!   empty ---------------> in order (policy) ----------------> cleaning ---------------------------> free, still readable
+//!     ^                        ^                                  |  read or written again             |  |
+//!     |                        +----------------------------------+------------------------------------+  | another block
+//!     +---- trimmed                                                  read or written again                +-------------->
+//! ```
+//!
+//! A unit takes 16 bytes, a third of a cache line in the index, and the policy's ghosts: less than 24 bytes in all
+//! (`tests/memory.rs`).
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`cache`](mod@cache) | [`Cache`]: accesses, syncer, bounds |
+//! | [`policy`] | the trait, and the registry of policies |
+//! | [`lru`], [`selective`], [`credit`] | a policy each |
+//! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
+//! | [`ghosts`] | who left a short while ago |
+//! | [`index`] | from a block to its unit |
+//! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
+//! | [`partition`] | classes and pools with a bound, and who is at it |
+
+pub mod aged_lists;
+pub mod cache;
+pub mod credit;
+pub mod ghosts;
+pub mod index;
+pub mod lru;
+pub mod partition;
+pub mod policy;
+pub mod selective;
+pub mod units;
+
+pub use cache::{Access, Cache, CacheConfig, CleanJob, ConfigError, Outcome};
+pub use policy::{CachePolicy, PolicyConfig, PolicyEntry, policies};
+pub use units::{Pool, UnitId};

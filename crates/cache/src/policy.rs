@@ -1,0 +1,88 @@
+//! What a cache leaves to a policy, and the policies that there are.
+
+use crate::cache::Access;
+use crate::credit::Credit;
+use crate::lru::Lru;
+use crate::partition::{Among, Partition};
+use crate::selective::Selective;
+use crate::units::{UnitId, Units};
+use plimsoll_core::Class;
+use plimsoll_core::class::{Admission, Scheme};
+
+/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
+/// its own, until it names it as a victim or is told that it is gone.
+pub trait CachePolicy {
+    /// Whether a block that is not in the cache may be taken into it.
+    fn admission(&self, access: &Access) -> Admission;
+
+    /// `unit` was filled with a block that was not in the cache.
+    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
+
+    /// `unit`, which was named as a victim, was used before it was given away: it is back.
+    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
+
+    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to `units`.
+    fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class);
+
+    /// Takes the unit that leaves next out of the order.
+    fn victim(&mut self, units: &mut Units, partition: &Partition, among: Among) -> Option<UnitId>;
+
+    /// `unit`, which is in the order, holds nothing any more.
+    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
+
+    /// The block of `unit`, which was a victim, is no longer in the cache.
+    fn forgotten(&mut self, units: &Units, unit: UnitId) {
+        let _ = (units, unit);
+    }
+
+    /// Bytes that it takes beyond the units and a fixed amount.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What a policy is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyConfig<'a> {
+    /// Units of the cache.
+    pub units: u32,
+    /// Groups of units with bounds.
+    pub groups: usize,
+    /// The classes.
+    pub scheme: &'a Scheme,
+    /// For hashes.
+    pub seed: u64,
+}
+
+/// One line of the registry.
+pub struct PolicyEntry {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Makes one.
+    pub build: fn(&PolicyConfig<'_>) -> Box<dyn CachePolicy>,
+}
+
+static POLICIES: &[PolicyEntry] = &[
+    PolicyEntry {
+        name: "lru",
+        summary: "who was not used for longest leaves first; classes are ignored",
+        build: |config| Box::new(Lru::new(config)),
+    },
+    PolicyEntry {
+        name: "selective",
+        summary: "by priority, then LRU; large files come in only while the syncer sleeps (SOSP 2011)",
+        build: |config| Box::new(Selective::new(config)),
+    },
+    PolicyEntry {
+        name: "credit",
+        summary: "by age less what priority and repeated use have earned; learns what repeated use is worth",
+        build: |config| Box::new(Credit::new(config)),
+    },
+];
+
+/// Every policy.
+pub fn policies() -> &'static [PolicyEntry] {
+    POLICIES
+}

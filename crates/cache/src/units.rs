@@ -1,0 +1,307 @@
+//! What is known of each unit, in 16 bytes, and lists through the units.
+//!
+//! A unit's word holds everything that a look-up needs; its two links put it into exactly one list: the empty ones, the free
+//! ones, or one of the policy's.
+//!
+//! ```text
+//!   bit 63                       28    23     14      4    3      2     0
+//!       | block: 36 bits, 256 TiB | class | pool | stamp | dirty | again | state
+//! ```
+
+use plimsoll_core::Class;
+
+/// Bytes of a unit (Differentiated Storage Services, section 4.4.1).
+pub const UNIT_BYTES: u64 = 4096;
+/// Blocks that a store may have: 256 TiB.
+pub const BLOCKS_MAX: u64 = 1 << 36;
+/// Pools that can be told apart.
+pub const POOLS_MAX: usize = 512;
+/// Stamps go round after so many generations.
+pub const STAMPS: u32 = 1024;
+/// No unit.
+const NOBODY: u32 = u32::MAX;
+
+const STATE: Field = Field { shift: 0, bits: 2 };
+const AGAIN: Field = Field { shift: 2, bits: 1 };
+const DIRTY: Field = Field { shift: 3, bits: 1 };
+const STAMP: Field = Field { shift: 4, bits: 10 };
+const POOL: Field = Field { shift: 14, bits: 9 };
+const CLASS: Field = Field { shift: 23, bits: 5 };
+const BLOCK: Field = Field { shift: 28, bits: 36 };
+
+struct Field {
+    shift: u32,
+    bits: u32,
+}
+
+impl Field {
+    const fn get(&self, word: u64) -> u64 {
+        (word >> self.shift) & ((1 << self.bits) - 1)
+    }
+
+    const fn set(&self, word: u64, value: u64) -> u64 {
+        let mask = ((1 << self.bits) - 1) << self.shift;
+        (word & !mask) | (value << self.shift)
+    }
+}
+
+/// A unit of the cache, by its place on the fast device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitId(pub u32);
+
+/// Whose data it is, 0 to 511, for bounds of occupancy; the host numbers its pools so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pool(u16);
+
+impl Pool {
+    /// The pool numbered `number`, if it is below 512.
+    pub const fn new(number: u16) -> Option<Pool> {
+        if (number as usize) < POOLS_MAX { Some(Pool(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// Where a unit that holds a block is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In the policy's order.
+    InOrder,
+    /// Has left the order and is to be written back.
+    Cleaning,
+    /// The same, but was used meanwhile and will return.
+    Wanted,
+    /// Equal to the store: readable until another block gets the unit.
+    Free,
+}
+
+const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, State::Free];
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    word: u64,
+    older: u32,
+    newer: u32,
+}
+
+/// All units of a cache.
+#[derive(Clone, Debug)]
+pub struct Units {
+    records: Vec<Record>,
+}
+
+impl Units {
+    /// So many units; none holds a block.
+    pub fn new(count: u32) -> Units {
+        Units { records: vec![Record { word: 0, older: NOBODY, newer: NOBODY }; count as usize] }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>()
+    }
+
+    fn word(&self, unit: UnitId) -> u64 {
+        self.records[unit.0 as usize].word
+    }
+
+    fn put(&mut self, unit: UnitId, field: &Field, value: u64) {
+        let word = &mut self.records[unit.0 as usize].word;
+        *word = field.set(*word, value);
+    }
+
+    /// A unit gets a block, and everything else that was known of it is forgotten.
+    pub fn fill(&mut self, unit: UnitId, block: u64, class: Class, pool: Pool) {
+        debug_assert!(block < BLOCKS_MAX);
+        let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
+        self.records[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
+    }
+
+    /// The block that it holds.
+    #[inline]
+    pub fn block(&self, unit: UnitId) -> u64 {
+        BLOCK.get(self.word(unit))
+    }
+
+    /// What the block is.
+    #[inline]
+    pub fn class(&self, unit: UnitId) -> Class {
+        Class::new(CLASS.get(self.word(unit)) as u8).expect("five bits")
+    }
+
+    /// Whose it is.
+    #[inline]
+    pub fn pool(&self, unit: UnitId) -> Pool {
+        Pool(POOL.get(self.word(unit)) as u16)
+    }
+
+    /// The generation in which it was last put in order, 0 to 1023.
+    #[inline]
+    pub fn stamp(&self, unit: UnitId) -> u32 {
+        STAMP.get(self.word(unit)) as u32
+    }
+
+    /// Whether the store does not have its content.
+    #[inline]
+    pub fn is_dirty(&self, unit: UnitId) -> bool {
+        DIRTY.get(self.word(unit)) == 1
+    }
+
+    /// Whether a policy has seen it used again.
+    #[inline]
+    pub fn is_again(&self, unit: UnitId) -> bool {
+        AGAIN.get(self.word(unit)) == 1
+    }
+
+    /// Where it is on its way.
+    #[inline]
+    pub fn state(&self, unit: UnitId) -> State {
+        STATES[STATE.get(self.word(unit)) as usize]
+    }
+
+    /// The block turned out to be something else.
+    pub fn set_class(&mut self, unit: UnitId, class: Class) {
+        self.put(unit, &CLASS, u64::from(class.number()));
+    }
+
+    /// See [`Units::stamp`].
+    pub fn set_stamp(&mut self, unit: UnitId, stamp: u32) {
+        self.put(unit, &STAMP, u64::from(stamp));
+    }
+
+    /// See [`Units::is_dirty`].
+    pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
+        self.put(unit, &DIRTY, u64::from(is_dirty));
+    }
+
+    /// See [`Units::is_again`].
+    pub fn set_again(&mut self, unit: UnitId, is_again: bool) {
+        self.put(unit, &AGAIN, u64::from(is_again));
+    }
+
+    /// See [`Units::state`].
+    pub fn set_state(&mut self, unit: UnitId, state: State) {
+        self.put(unit, &STATE, state as u64);
+    }
+}
+
+/// A list of units in order of use. A unit is in one list at a time; whoever removes it says from which.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    oldest: u32,
+    newest: u32,
+    length: u32,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { oldest: NOBODY, newest: NOBODY, length: 0 }
+    }
+}
+
+impl List {
+    /// How many units are in it.
+    pub fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Who has been in it longest.
+    pub fn oldest(&self) -> Option<UnitId> {
+        (self.oldest != NOBODY).then_some(UnitId(self.oldest))
+    }
+
+    /// Adds `unit` at the new end.
+    pub fn push(&mut self, units: &mut Units, unit: UnitId) {
+        let record = &mut units.records[unit.0 as usize];
+        (record.older, record.newer) = (self.newest, NOBODY);
+        match self.newest {
+            NOBODY => self.oldest = unit.0,
+            newest => units.records[newest as usize].newer = unit.0,
+        }
+        self.newest = unit.0;
+        self.length += 1;
+    }
+
+    /// Takes `unit` out, which must be in it.
+    pub fn remove(&mut self, units: &mut Units, unit: UnitId) {
+        let Record { older, newer, .. } = units.records[unit.0 as usize];
+        match older {
+            NOBODY => self.oldest = newer,
+            older => units.records[older as usize].newer = newer,
+        }
+        match newer {
+            NOBODY => self.newest = older,
+            newer => units.records[newer as usize].older = older,
+        }
+        self.length -= 1;
+    }
+
+    /// Takes out who has been in it longest.
+    pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
+        let unit = self.oldest()?;
+        self.remove(units, unit);
+        Some(unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn fields_do_not_touch_each_other() {
+        let (mut units, unit) = (Units::new(1), UnitId(0));
+        let class = Class::new(31).unwrap();
+        units.fill(unit, BLOCKS_MAX - 1, class, Pool::new(511).unwrap());
+        let rest = |units: &Units| (units.block(unit), units.class(unit), units.pool(unit));
+        for (stamp, flag, state) in
+            [(0, true, State::Wanted), (STAMPS - 1, false, State::Free), (512, true, State::InOrder)]
+        {
+            units.set_stamp(unit, stamp);
+            units.set_dirty(unit, flag);
+            units.set_again(unit, !flag);
+            units.set_state(unit, state);
+            assert_eq!((units.stamp(unit), units.state(unit)), (stamp, state));
+            assert_eq!((units.is_dirty(unit), units.is_again(unit)), (flag, !flag));
+            assert_eq!(rest(&units), (BLOCKS_MAX - 1, class, Pool(511)));
+        }
+        units.set_class(unit, Class::UNCLASSIFIED);
+        assert_eq!(rest(&units), (BLOCKS_MAX - 1, Class::UNCLASSIFIED, Pool(511)));
+        assert_eq!(size_of::<Record>(), 16);
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_a_queue_that_loses_members_from_its_middle(steps in prop::collection::vec((0u32..12, any::<bool>()), 0..200)) {
+            let (mut units, mut list, mut slow) = (Units::new(12), List::default(), VecDeque::new());
+            for (unit, is_pop) in steps {
+                if is_pop {
+                    prop_assert_eq!(list.pop(&mut units).map(|unit| unit.0), slow.pop_front());
+                } else if let Some(at) = slow.iter().position(|&other| other == unit) {
+                    list.remove(&mut units, UnitId(unit));
+                    slow.remove(at);
+                } else {
+                    list.push(&mut units, UnitId(unit));
+                    slow.push_back(unit);
+                }
+                prop_assert_eq!(list.oldest().map(|unit| unit.0), slow.front().copied());
+                prop_assert_eq!(list.len() as usize, slow.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The slow and obvious cache: a list of blocks, gone through for everything.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use plimsoll_cache::ghosts::Ghosts;
+use plimsoll_cache::{Access, CacheConfig, PolicyEntry, Pool, policies};
+use plimsoll_core::Class;
+use plimsoll_core::class::Admission;
+use std::collections::VecDeque;
+
+pub fn policy(name: &str) -> &'static PolicyEntry {
+    policies().iter().find(|policy| policy.name == name).unwrap()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    InOrder,
+    Cleaning,
+    Wanted,
+    Free,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub block: u64,
+    pub class: Class,
+    pub pool: Pool,
+    pub is_dirty: bool,
+    pub place: Place,
+    is_again: bool,
+    /// Units taken in when it was put in order, in whole steps.
+    stamp: u64,
+    /// When it was put where it is.
+    turn: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Hit,
+    Taken,
+    Refused,
+    Busy,
+    Full,
+}
+
+pub struct Slow {
+    name: &'static str,
+    config: CacheConfig,
+    pub entries: Vec<Entry>,
+    to_clean: VecDeque<u64>,
+    cleaning: u32,
+    /// Units whose block was trimmed while it was copied.
+    trimmed: u32,
+    taken: u64,
+    turn: u64,
+    pub is_awake: bool,
+    again_halves: i64,
+    ghosts: [Ghosts; 2],
+}
+
+impl Slow {
+    pub fn new(name: &'static str, config: &CacheConfig) -> Slow {
+        let ghosts = || Ghosts::new(config.units / 10, config.seed);
+        Slow {
+            name,
+            config: config.clone(),
+            entries: Vec::new(),
+            to_clean: VecDeque::new(),
+            cleaning: 0,
+            trimmed: 0,
+            taken: 0,
+            turn: 0,
+            is_awake: false,
+            again_halves: 0,
+            ghosts: [ghosts(), ghosts()],
+        }
+    }
+
+    fn step(&self) -> u64 {
+        u64::from((self.config.units / 128).max(1))
+    }
+
+    fn age(&self, entry: &Entry) -> u64 {
+        (self.taken / self.step() - entry.stamp) % 1024 * self.step()
+    }
+
+    fn credit(&self, entry: &Entry) -> i64 {
+        let (priority, size) = (i64::from(self.config.scheme.priority(entry.class)), i64::from(self.config.units));
+        match self.name {
+            "lru" => 0,
+            "selective" => -priority * (1 << 40),
+            _ => (15 - priority) * size / 10 + if entry.is_again { self.again_halves / 2 } else { 0 },
+        }
+    }
+
+    /// Of those with the same age and credit who leaves is a matter of the order of lists: by priority, then used again last,
+    /// then by group.
+    fn list(&self, entry: &Entry) -> (usize, u8, bool) {
+        let bounded: Vec<Class> =
+            self.config.scheme.entries().filter(|entry| entry.occupancy_max < 1.0).map(|entry| entry.number).collect();
+        let rank = bounded.iter().position(|&class| class == entry.class).map_or(0, |at| at + 1);
+        let pool = self.config.pools.iter().position(|(pool, _)| *pool == entry.pool).map_or(0, |at| at + 1);
+        let priority = if self.name == "lru" { 0 } else { self.config.scheme.priority(entry.class) };
+        let group = rank * (self.config.pools.len() + 1) + pool;
+        (group, priority, self.name == "credit" && entry.is_again)
+    }
+
+    pub fn count(&self, is_it: impl Fn(&Entry) -> bool) -> u32 {
+        self.entries.iter().filter(|entry| is_it(entry)).count() as u32
+    }
+
+    pub fn free_units(&self) -> u32 {
+        let empty = self.config.units - self.entries.len() as u32 - self.trimmed;
+        empty + self.count(|entry| entry.place == Place::Free)
+    }
+
+    fn max(&self, part: f64) -> u32 {
+        ((f64::from(self.config.units) * part) as u32).max(1)
+    }
+
+    fn class_max(&self, class: Class) -> u32 {
+        let part = self.config.scheme.entry(class).map_or(1.0, |entry| entry.occupancy_max);
+        if part < 1.0 { self.max(part) } else { u32::MAX }
+    }
+
+    fn in_order(&self, class: Class) -> u32 {
+        self.count(|entry| entry.place == Place::InOrder && entry.class == class)
+    }
+
+    fn put(&mut self, at: usize, place: Place) {
+        self.turn += 1;
+        let stamp = self.taken / self.step();
+        let entry = &mut self.entries[at];
+        (entry.place, entry.turn) = (place, self.turn);
+        if place == Place::InOrder {
+            entry.stamp = stamp;
+        }
+    }
+
+    fn expel(&mut self, is_among: impl Fn(&Entry) -> bool) -> bool {
+        let in_order = (0..self.entries.len()).filter(|&at| {
+            let entry = &self.entries[at];
+            entry.place == Place::InOrder && is_among(entry)
+        });
+        // The oldest of each list, and of those the one with the highest score; of equals that of the last list.
+        let lists = in_order.map(|at| (self.list(&self.entries[at]), self.entries[at].turn, at));
+        let oldest = lists.fold(std::collections::BTreeMap::new(), |mut oldest, (list, turn, at)| {
+            let first = oldest.entry(list).or_insert((turn, at));
+            *first = (*first).min((turn, at));
+            oldest
+        });
+        let victim = oldest.iter().max_by_key(|(list, (_, at))| {
+            let entry = &self.entries[*at];
+            (self.age(entry) as i64 - self.credit(entry), **list)
+        });
+        let Some((_, &(_, at))) = victim else { return false };
+        if self.entries[at].is_dirty {
+            self.put(at, Place::Cleaning);
+            self.to_clean.push_back(self.entries[at].block);
+        } else {
+            self.put(at, Place::Free);
+        }
+        true
+    }
+
+    fn refill(&mut self) {
+        self.is_awake |= self.free_units() < self.config.watermark_low;
+        if self.is_awake {
+            while self.free_units() + self.to_clean.len() as u32 + self.cleaning < self.config.watermark_high {
+                if !self.expel(|_| true) {
+                    break;
+                }
+            }
+            self.is_awake = self.free_units() < self.config.watermark_high;
+        }
+    }
+
+    fn make_room(&mut self, class: Class, pool: Pool) {
+        loop {
+            if self.in_order(class) >= self.class_max(class) {
+                self.expel(|entry| entry.class == class);
+                continue;
+            }
+            let part = self.config.pools.iter().find(|(bounded, _)| *bounded == pool);
+            let Some((_, part)) = part else { return };
+            if self.count(|entry| entry.place == Place::InOrder && entry.pool == pool) < self.max(*part) {
+                return;
+            }
+            self.expel(|entry| entry.pool == pool);
+        }
+    }
+
+    fn learn(&mut self, was_again: bool) {
+        let most = i64::from(self.config.units) * 6;
+        self.again_halves = (self.again_halves + if was_again { 1 } else { -1 }).clamp(0, most);
+    }
+
+    fn give_back(&mut self, at: usize) {
+        let Entry { class, pool, block, is_again, .. } = self.entries[at];
+        self.make_room(class, pool);
+        self.learn(is_again);
+        let at = self.entries.iter().position(|entry| entry.block == block).unwrap();
+        self.entries[at].is_again = true;
+        self.put(at, Place::InOrder);
+    }
+
+    fn hit(&mut self, at: usize, access: &Access) {
+        self.entries[at].is_dirty |= access.is_write;
+        let entry = self.entries[at];
+        match entry.place {
+            Place::InOrder => {
+                let is_second = entry.is_again || self.age(&entry) >= u64::from(self.config.units / 32);
+                if self.name != "credit" || is_second || entry.class != access.class {
+                    self.entries[at].is_again = is_second;
+                    self.entries[at].class = access.class;
+                    self.put(at, Place::InOrder);
+                }
+                while entry.class != access.class && self.in_order(access.class) > self.class_max(access.class) {
+                    self.expel(|entry| entry.class == access.class);
+                }
+            }
+            Place::Cleaning | Place::Wanted => {
+                self.entries[at].class = access.class;
+                self.entries[at].place = Place::Wanted;
+            }
+            Place::Free => {
+                self.entries[at].class = access.class;
+                // It is nowhere while room is made.
+                self.entries[at].place = Place::Wanted;
+                self.give_back(at);
+                self.refill();
+            }
+        }
+    }
+
+    pub fn access(&mut self, access: &Access) -> Answer {
+        if let Some(at) = self.entries.iter().position(|entry| entry.block == access.block) {
+            self.hit(at, access);
+            return Answer::Hit;
+        }
+        let entry = self.config.scheme.deciding(access.class);
+        let admission =
+            entry.map_or(Admission::Always, |entry| if access.is_write { entry.writes } else { entry.reads });
+        let admission = if self.name == "lru" { Admission::Always } else { admission };
+        if admission == Admission::Never || !access.is_write && !self.config.promotes_reads {
+            return Answer::Refused;
+        }
+        if admission == Admission::WhileIdle && self.is_awake {
+            return Answer::Busy;
+        }
+        if self.entries.len() as u32 + self.trimmed == self.config.units {
+            let free = (0..self.entries.len()).filter(|&at| self.entries[at].place == Place::Free);
+            let Some(at) = free.min_by_key(|&at| self.entries[at].turn) else { return Answer::Full };
+            let gone = self.entries.remove(at);
+            self.ghosts[usize::from(gone.is_again)].push(gone.block);
+        }
+        self.make_room(access.class, access.pool);
+        self.taken += 1;
+        let came_back = [false, true].into_iter().find(|&again| self.ghosts[usize::from(again)].take(access.block));
+        came_back.into_iter().for_each(|again| self.learn(again));
+        let Access { block, class, pool, is_write } = *access;
+        let is_again = came_back.is_some();
+        self.entries.push(Entry {
+            block,
+            class,
+            pool,
+            is_dirty: is_write,
+            place: Place::InOrder,
+            is_again,
+            stamp: 0,
+            turn: 0,
+        });
+        self.put(self.entries.len() - 1, Place::InOrder);
+        self.refill();
+        Answer::Taken
+    }
+
+    pub fn clean_next(&mut self) -> Option<u64> {
+        let block = self.to_clean.pop_front()?;
+        self.cleaning += 1;
+        self.entries.iter_mut().find(|entry| entry.block == block).unwrap().is_dirty = false;
+        Some(block)
+    }
+
+    /// `is_trimmed`: the block was trimmed after the job was handed out.
+    pub fn cleaned(&mut self, block: u64, is_trimmed: bool, succeeded: bool) {
+        self.cleaning -= 1;
+        if is_trimmed {
+            self.trimmed -= 1;
+        } else {
+            let at = self.entries.iter().position(|entry| entry.block == block).unwrap();
+            self.entries[at].is_dirty |= !succeeded;
+            let entry = self.entries[at];
+            if entry.is_dirty || entry.place == Place::Wanted { self.give_back(at) } else { self.put(at, Place::Free) }
+        }
+        self.refill();
+    }
+
+    /// Whether a job of the block is with the host, which must then be told apart from later ones.
+    pub fn trim(&mut self, block: u64) -> bool {
+        let Some(at) = self.entries.iter().position(|entry| entry.block == block) else { return false };
+        let entry = self.entries.remove(at);
+        let is_leaving = matches!(entry.place, Place::Cleaning | Place::Wanted);
+        let waiting = self.to_clean.len();
+        self.to_clean.retain(|&other| other != block);
+        let is_copied = is_leaving && waiting == self.to_clean.len();
+        self.trimmed += u32::from(is_copied);
+        is_copied
+    }
+}

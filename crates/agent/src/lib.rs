@@ -6,6 +6,7 @@
 //! | [`block_tags`] | the causes of a volume's blocks, for its engine |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | [`files`] | files by the number of their inode |
+//! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | [`members`] | who the bits of a cause mask are |
 //! | [`memory`] | how much memory there is, and how much may be dirty |
@@ -23,6 +24,7 @@ mod doorman;
 mod error;
 pub mod files;
 pub mod levels;
+pub mod limits;
 pub mod members;
 pub mod memory;
 pub mod metadata;

@@ -125,6 +125,12 @@ impl Disk {
         others.is_some_and(|mut others| others.next().is_some())
     }
 
+    /// The number of the whole disk, `8:0`, under which the kernel limits its partitions too.
+    pub fn number(&self) -> Option<String> {
+        let of_partition = self.described("partition").and_then(|_| self.described("../dev"));
+        of_partition.or_else(|| self.described("dev")).map(|text| text.trim().to_owned())
+    }
+
     /// Where the kernel describes it.
     fn directory(&self) -> Option<PathBuf> {
         let name = fs::canonicalize(&self.device).ok()?;

@@ -89,7 +89,13 @@ $XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.
 
 Nothing is unmounted or changed. Who caused which I/O is observed by BPF programs, and what is beyond a tenant's promises
 waits when its calls begin; the disk's requests are not reordered. It stays in the foreground; after Ctrl-C, SIGTERM or a
-kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).")]
+kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).
+
+  # plimsoll agent --wdt --mount /data --weight database=400 --weight batch=100
+
+holds cgroups to shares by weight: what each reads and writes is looked at ten times a second, and the kernel's own limits
+(io.max, blkio.throttle) are set once a second. It takes no BPF. What limits were is put back at the end, or by the next
+start after a kill -9.")]
     Agent(AgentArguments),
     /// What the running daemon does: rates, queues and latencies of each pool and session
     #[command(after_help = "Example:

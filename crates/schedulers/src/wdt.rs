@@ -24,6 +24,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use throttle::{Pocket, Throttle};
 
 pub mod governor;
+pub mod steward;
 pub mod throttle;
 
 const SECTOR_BYTES: u32 = 512;

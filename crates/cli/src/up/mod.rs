@@ -9,6 +9,7 @@ mod exports;
 mod observed;
 mod plan;
 mod preflight;
+mod steer;
 mod tenants;
 
 use crate::arguments::AgentArguments;
@@ -40,11 +41,14 @@ pub fn run(file: &Path) -> Outcome {
 /// # Errors
 /// An argument is wrong, or as of [`run`].
 pub fn agent(arguments: &AgentArguments) -> Outcome {
+    if arguments.wdt {
+        return steer::run(arguments);
+    }
     serve(agent_configuration(arguments)?)
 }
 
 fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Failure> {
-    let AgentArguments { mount, scheduler, profile, run_directory } = arguments;
+    let AgentArguments { mount, scheduler, profile, run_directory, .. } = arguments;
     let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let schedulers = plimsoll_schedulers::registry();
     if schedulers.iter().all(|entry| entry.name != scheduler) {

@@ -5,6 +5,7 @@ mod mount;
 mod nbd;
 mod record;
 mod sessions;
+mod steer;
 mod support;
 mod tenants;
 mod why;

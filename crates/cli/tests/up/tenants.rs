@@ -29,7 +29,7 @@ pub fn run(site: &Site, options: &[&str], command: &[&str]) -> Command {
     site.command(&[&["run", "--socket", "state/control.sock"], options, &["--"], command].concat())
 }
 
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     let has_come = (0..PATIENCE_LOOKS).any(|_| {
         let _ = rustix::thread::nanosleep(&pause);

@@ -77,6 +77,25 @@ impl Governor {
         self.total / CREDITS_PER_SECTOR as f64
     }
 
+    /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for who looks at
+    /// all of them anyway. In place at once.
+    pub fn measure(&mut self, container: Option<usize>, weight: u64, throttle: &Throttle) {
+        self.heaviest = container.map(|container| Heaviest { container, taken: throttle.taken(container) });
+        self.weight = weight;
+        throttle.end_windows(0, self.unit(throttle));
+    }
+
+    /// Whether the window that ended last was a period's last one too, so that budgets are new.
+    pub fn is_new_period(&self) -> bool {
+        self.samples_left == SAMPLES_PER_PERIOD
+    }
+
+    /// Makes TotalCredit so many sectors a window, for who sees more of the device than what was used. In place at once.
+    pub fn set_total(&mut self, sectors: f64, throttle: &Throttle) {
+        self.total = (sectors * CREDITS_PER_SECTOR as f64).clamp(TOTAL_MIN, TOTAL_MAX);
+        throttle.end_windows(0, self.unit(throttle));
+    }
+
     /// Ends the windows that are over at `now`; answers whether there were any.
     pub fn end_due(&mut self, now: Time, throttle: &Throttle) -> bool {
         if now < self.window_ends {
@@ -103,7 +122,7 @@ impl Governor {
 
     fn end(&mut self, now: Time, windows: u64, throttle: &Throttle) {
         if now.since(self.measured_since) >= SAMPLE_MIN {
-            self.measure(now, throttle);
+            self.sample(now, throttle);
         }
         if self.samples_left == 0 {
             self.predict(now, throttle);
@@ -122,7 +141,7 @@ impl Governor {
     }
 
     /// Notes what the heaviest used a millisecond.
-    fn measure(&mut self, now: Time, throttle: &Throttle) {
+    fn sample(&mut self, now: Time, throttle: &Throttle) {
         let milliseconds = now.since(self.measured_since).as_millis_f64();
         if let Some(Heaviest { container, taken }) = self.heaviest {
             let used = throttle.taken(container) - taken;

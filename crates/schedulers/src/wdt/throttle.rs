@@ -149,6 +149,13 @@ impl Throttle {
         self.purses[container].budget(f64::from_bits(self.pace.unit.load(Ordering::Relaxed)))
     }
 
+    /// Notes what a container used under a throttle that is not this one, whatever credits it has.
+    pub fn note_used(&self, container: usize, credits: i64) {
+        let taken = self.take(container, credits);
+        // Wraps where a handful more was taken.
+        self.purses[container].taken.fetch_add((credits - taken) as u64, Ordering::Relaxed);
+    }
+
     /// Takes what a thread lacks, and a handful more; answers with what it got. An empty purse gives nothing.
     fn take(&self, container: usize, lacking: i64) -> i64 {
         let purse = &self.purses[container];

@@ -1,0 +1,151 @@
+//! What limits cgroups had, written down before they are changed, so that a successor can put them back.
+//!
+//! A line a cgroup: the number of its folder, its limits, its folder. The kernel's numbers start anew when it does, so the
+//! first line says which start it was.
+
+use super::group::{Group, Limit};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const NONE: &str = "max";
+
+/// The note of a device. Removed when nothing is left in it.
+#[derive(Debug)]
+pub(super) struct Note {
+    path: PathBuf,
+    device: String,
+    entries: Vec<(Group, Limit)>,
+}
+
+impl Note {
+    /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what was.
+    pub(super) fn open(path: PathBuf, device: &str) -> io::Result<(Note, Vec<String>)> {
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        let mut note = Note { path, device: device.to_owned(), entries: read(&text, device, &boot_id()) };
+        let mut said = Vec::new();
+        for (group, _) in note.entries.clone() {
+            let folder = group.folder.display();
+            match note.put_back(&group) {
+                Ok(()) => said.push(format!("recovered from a predecessor: the limits of {folder}")),
+                Err(error) => said.push(format!("left by a predecessor: the limits of {folder}: {error}")),
+            }
+        }
+        note.write()?;
+        Ok((note, said))
+    }
+
+    /// Notes what a cgroup is limited to now, before that is changed.
+    pub(super) fn add(&mut self, group: &Group) -> io::Result<Limit> {
+        let limit = group.limit(&self.device)?;
+        self.entries.push((group.clone(), limit));
+        self.write().map(|()| limit)
+    }
+
+    /// Puts a cgroup's limits back, if it is still there, and forgets it.
+    pub(super) fn put_back(&mut self, group: &Group) -> io::Result<()> {
+        let Some(place) = self.entries.iter().position(|(noted, _)| noted == group) else { return Ok(()) };
+        let (group, limit) = self.entries.remove(place);
+        match group.set_limit(&self.device, limit) {
+            // Whoever removed it in this moment has removed its limits too.
+            Err(_) if !group.is_there() => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Writes down what is to be put back.
+    pub(super) fn write(&self) -> io::Result<()> {
+        if self.entries.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let value = |limit: Option<u64>| limit.map_or(NONE.to_owned(), |limit| limit.to_string());
+        let line = |(group, limit): &(Group, Limit)| {
+            let folder = group.folder.display();
+            format!("{} {} {} {folder}\n", group.inode, value(limit.read), value(limit.write))
+        };
+        let lines: String = self.entries.iter().map(line).collect();
+        let new = self.path.with_extension("new");
+        let mut file = fs::File::create(&new)?;
+        file.write_all(format!("{} {}\n{lines}", boot_id(), self.device).as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+fn boot_id() -> String {
+    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
+/// The cgroups of a note that are still there.
+fn read(text: &str, device: &str, boot_id: &str) -> Vec<(Group, Limit)> {
+    let mut lines = text.lines();
+    if lines.next() != Some(&format!("{boot_id} {device}")) {
+        return Vec::new();
+    }
+    let entry = |line: &str| -> Option<(Group, Limit)> {
+        let mut words = line.splitn(4, ' ');
+        let inode: u64 = words.next()?.parse().ok()?;
+        let mut value = || match words.next()? {
+            NONE => Some(None),
+            number => number.parse().ok().map(Some),
+        };
+        let limit = Limit { read: value()?, write: value()? };
+        let group = Group::open(Path::new(words.next()?)).ok()?;
+        (group.inode == inode).then_some((group, limit))
+    };
+    lines.filter_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_puts_back_what_is_noted_and_only_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("note");
+        let make = |name: &str, limits: &str| {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("io.max"), limits).unwrap();
+            Group::open(&folder.path().join(name)).unwrap()
+        };
+        let groups = [make("a b", ""), make("limited", "8:0 rbps=5 wbps=max\n"), make("gone", "")];
+        let (mut note, said) = Note::open(path.clone(), "8:0").unwrap();
+        assert_eq!(said, [""; 0]);
+        assert!(!path.exists(), "nothing is noted");
+        let changed = Limit { read: Some(77), write: Some(88) };
+        for group in &groups {
+            note.add(group).unwrap();
+            group.set_limit("8:0", changed).unwrap();
+        }
+        // Killed here. One cgroup goes, and another comes in its place.
+        drop(note);
+        fs::rename(folder.path().join("gone"), folder.path().join("elsewhere")).unwrap();
+        let other = make("gone", "8:0 rbps=77 wbps=88\n");
+        let (_, said) = Note::open(path.clone(), "8:0").unwrap();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("recovered from a predecessor: the limits of ") && said[0].ends_with("/a b"));
+        assert_eq!(groups[0].limit("8:0").unwrap(), Limit::default());
+        assert_eq!(groups[1].limit("8:0").unwrap(), Limit { read: Some(5), write: None });
+        assert_eq!(other.limit("8:0").unwrap(), changed, "is another one");
+        assert!(!path.exists(), "nothing is left to be put back");
+    }
+
+    #[test]
+    fn a_note_of_another_start_or_device_or_none_is_forgotten() {
+        let line = "1 max 5 /\n";
+        for text in ["", "x", "boot 8:0", &format!("other 8:0\n{line}"), &format!("boot 8:1\n{line}")] {
+            assert_eq!(read(text, "8:0", "boot"), [], "{text:?}");
+        }
+        for line in ["", "1", "x max max /", "1 max y /", "1 max max"] {
+            assert_eq!(read(&format!("boot 8:0\n{line}\n"), "8:0", "boot"), [], "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `plimsoll agent --wdt`: shares of a disk by weight, through the kernel's own limits of cgroups.
+//!
+//! There is no engine, no BPF and no control socket: what is seen are the kernel's counters, and what is done are its
+//! limits. So a failure of this process leaves limits that are a second old, until the next start puts them back.
+
+use super::observed;
+use crate::arguments::AgentArguments;
+use crate::config::Defaults;
+use crate::outcome::{Failure, Outcome};
+use plimsoll_agent::limits::{Limits, LimitsConfig, LimitsError, controller};
+use plimsoll_agent::mounts;
+use std::io::Write;
+use std::sync::mpsc::channel;
+
+/// Steers until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The disk or a cgroup is unknown; this user or this machine cannot limit cgroups; another agent does.
+pub(super) fn run(arguments: &AgentArguments) -> Outcome {
+    let (config, place) = config(arguments)?;
+    let (stop, stopped) = channel();
+    let told = ctrlc::set_handler(move || {
+        let _ = stop.send(());
+    });
+    told.map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
+    let device = config.device.clone();
+    let (limits, said) = Limits::begin(config).map_err(|error| match error {
+        LimitsError::Group { .. } => Failure::BadInput(error.to_string()),
+        LimitsError::Held { .. } | LimitsError::File { .. } => Failure::Failed(error.to_string()),
+    })?;
+    let mut out = std::io::stdout().lock();
+    // A reader that went away does not end the agent.
+    let mut say = |line: &str| drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+    say(&format!("{place}: shares by weight (wdt) of the disk {device}"));
+    said.iter().for_each(|line| say(line));
+    say("serving; Ctrl-C or SIGTERM ends it");
+    limits.serve(&stopped, say);
+    Ok(())
+}
+
+/// What is to be steered, and what the disk is called.
+fn config(arguments: &AgentArguments) -> Result<(LimitsConfig, String), Failure> {
+    let disk = mounts::Disk::of(&arguments.mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    if arguments.weight.is_empty() && arguments.containers.is_none() {
+        return Err(Failure::BadInput("--wdt: got no cgroups, allowed --weight GROUP=N and --containers GROUP".into()));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::NotRun("limiting cgroups takes root".into()));
+    }
+    let Some(controller) = arguments.cgroups.clone().or_else(controller) else {
+        return Err(Failure::NotRun(
+            "no controller of block I/O is mounted (blkio, or io of cgroups version 2)".into(),
+        ));
+    };
+    let place = disk.mounted.as_ref().map_or(&disk.device, |mounted| &mounted.mount_point);
+    let Some(device) = disk.number() else {
+        return Err(Failure::NotRun(format!("the kernel has no disk {}", disk.device.display())));
+    };
+    let defaults = match &arguments.run_directory {
+        Some(path) => Defaults { state_directory: std::path::absolute(path)? },
+        None => Defaults::of_this_user(),
+    };
+    std::fs::create_dir_all(&defaults.state_directory)?;
+    let note = defaults.state_directory.join(format!("limits-{}", device.replace(':', "-")));
+    let parent = arguments.containers.as_ref().map(|parent| parent.trim_matches('/').to_owned());
+    let name = observed::name_of(place);
+    Ok((LimitsConfig { device, controller, weights: arguments.weight.clone(), parent, note }, format!("device {name}")))
+}

@@ -1,0 +1,351 @@
+//! WDT where another throttle holds the requests: the kernel's, which knows caps and no weights.
+//!
+//! **Intuition.** What a container used is seen, and who is held is held by caps. So the same predictor and distributor as
+//! in the scheduler say how many credits a window brings, and a container's cap is what its windows of a second bring.
+//!
+//! **Rule.** A look ends a window: what containers used is noted. Each second budgets are predicted anew from what the
+//! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and wrote
+//! last; who turns from reading to writing is split anew at its next look.
+//!
+//! **Complication.** The device's queue is not seen, so no window can end early. Four things stand in for that.
+//! * Nobody has a cap while fewer than two are active; what two or more then use together is the first TotalCredit.
+//! * TotalCredit is never less than what all used together, and shrinks while nobody is held.
+//! * Every tenth second, and at once when all together do less than they once did, is a **trial** if anybody is held: caps
+//!   are a little higher for everybody. If some take what they are given and all together do more for it, the device has room:
+//!   TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far. If others lose what
+//!   these take, the device is full, and what the heaviest uses is what it can have.
+//! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
+//!   for the others however heavy it is.
+
+use super::governor::Governor;
+use super::throttle::{CREDITS_PER_SECTOR, Throttle};
+use plimsoll_core::{Span, Time};
+
+/// Caps that nobody reaches are none. Bytes a second.
+const CAP_NONE: f64 = 1e12;
+/// Never less, so that nothing waits for minutes: a page a second. Bytes a second.
+const CAP_MIN: f64 = 4096.0;
+/// Part of its share that who only reads may write, and the other way round, until it is split anew.
+const SPLIT_MIN: f64 = 1.0 / 8.0;
+/// Is split anew at once whose part of reads has changed by so much.
+const SPLIT_SHIFT: f64 = 1.0 / 4.0;
+/// Who uses this part of a cap is held by it: the kernel's throttle lets go in slices.
+const HELD_PART: f64 = 0.9;
+/// Who uses less than this part of its budget does not ask for its share.
+const ASKING_PART: f64 = 0.5;
+/// Seconds between trials of a device that was full.
+const TRIAL_EVERY: u32 = 10;
+/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; more where the device does less
+/// than it did, or has not been full yet; and at the most.
+const TRIAL_STEP: f64 = 1.0 / 32.0;
+const TRIAL_STEP_FAR: f64 = 1.0 / 4.0;
+const TRIAL_STEP_MAX: f64 = 1.0 / 2.0;
+/// Who uses this part of a step wants more than it had.
+const WANTING_PART: f64 = 1.0 / 2.0;
+/// The device has room if this part of what was taken was not lost by others.
+const ROOM_PART: f64 = 1.0 / 2.0;
+/// While nobody is held this part of TotalCredit is left each second: what the device can do is not known then.
+const FREE_PART: f64 = 0.8;
+/// A device does less than it did if so much is missing: more than a second's figures differ by.
+const FULL_MARGIN: f64 = 0.03;
+const SECTOR_BYTES: f64 = 512.0;
+
+/// What a container did between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Bytes.
+    pub read_bytes: u64,
+    /// Bytes.
+    pub written_bytes: u64,
+}
+
+/// What a container may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Bytes a second.
+    pub read_bytes_per_second: u64,
+    /// Bytes a second.
+    pub write_bytes_per_second: u64,
+}
+
+impl Used {
+    /// Bytes that were read or written.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+
+    fn add(&mut self, other: Used) {
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+
+    fn split(&self) -> Option<f64> {
+        (self.bytes() > 0).then(|| self.read_bytes as f64 / self.bytes() as f64)
+    }
+
+    fn is_held_by(&self, caps: Option<Caps>, span: Span) -> bool {
+        let reaches = |bytes: u64, cap: u64| bytes as f64 >= cap as f64 * span.as_secs_f64() * HELD_PART;
+        caps.is_some_and(|caps| {
+            reaches(self.read_bytes, caps.read_bytes_per_second)
+                || reaches(self.written_bytes, caps.write_bytes_per_second)
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    weight: u32,
+    /// The part of reads by which it is split.
+    split: f64,
+    caps: Option<Caps>,
+    /// In this period.
+    used: Used,
+    /// In the last period, bytes a second, if it was held then.
+    was_held_at: Option<f64>,
+    /// In this period.
+    has_asked: bool,
+}
+
+/// A second in which caps are higher, to see whether more is done for it.
+/// A second in which caps are higher, to see whether more is done for it.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    step: f64,
+    /// Bytes a second of all in the second before.
+    used: f64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Steward {
+    throttle: Throttle,
+    governor: Governor,
+    /// By container.
+    members: Vec<Option<Member>>,
+    /// Not yet, at first.
+    looked: Option<Time>,
+    period_began: Time,
+    trial: Option<Trial>,
+    /// The last trial showed that the device can do more.
+    has_room: bool,
+    until_trial: u32,
+    /// Bytes a second of all together when the device was full last.
+    full: Option<f64>,
+    anybody_is_held: bool,
+}
+
+impl Default for Steward {
+    fn default() -> Steward {
+        Steward {
+            throttle: Throttle::default(),
+            // Without an end until it is measured.
+            governor: Governor::new(f64::MAX),
+            members: Vec::new(),
+            looked: None,
+            period_began: Time::ZERO,
+            trial: None,
+            has_room: false,
+            until_trial: 0,
+            full: None,
+            anybody_is_held: false,
+        }
+    }
+}
+
+impl Steward {
+    /// A container comes, with a weight of 1 to 10,000. Answers with its number and what it may do until the next update.
+    pub fn join(&mut self, weight: u32) -> (usize, Option<Caps>) {
+        let free = self.members.iter().position(Option::is_none);
+        let container = free.unwrap_or(self.members.len());
+        self.throttle.open(container, weight);
+        if free.is_none() {
+            self.members.push(None);
+        }
+        let used = Used::default();
+        let mut member = Member { weight, split: 0.5, caps: None, used, was_held_at: None, has_asked: false };
+        member.caps = self.caps(container, member.split);
+        self.members[container] = Some(member);
+        (container, member.caps)
+    }
+
+    /// A container has gone; its number is free.
+    pub fn leave(&mut self, container: usize) {
+        self.throttle.set_weight(container, 0);
+        self.members[container] = None;
+    }
+
+    /// When to look next.
+    pub fn next_look(&self) -> Time {
+        self.governor.window_ends()
+    }
+
+    /// TotalCredit, bytes a second; `None` while nobody has a cap.
+    pub fn total_bytes_per_second(&self) -> Option<f64> {
+        let total = bytes_per_second(self.governor.total_sectors());
+        (total < CAP_NONE).then_some(total)
+    }
+
+    /// Takes what containers did since the last look; answers with caps that are new.
+    ///
+    /// # Panics
+    /// If a container is named that has not joined.
+    pub fn look(&mut self, now: Time, uses: &[(usize, Used)]) -> Vec<(usize, Option<Caps>)> {
+        let Some(looked) = self.looked.replace(now) else {
+            // The first look: what was done is of a time that nobody knows.
+            self.governor.end_due(now, &self.throttle);
+            self.period_began = now;
+            return Vec::new();
+        };
+        let span = now.since(looked);
+        let mut changed = Vec::new();
+        for &(container, used) in uses {
+            let asks = self.asks(container, used, span);
+            let member = self.members[container].as_mut().expect("who is looked at has joined");
+            member.used.add(used);
+            member.has_asked |= asks;
+            if used.bytes() > 0 {
+                self.throttle.note_used(container, if asks { credits(used.bytes()) } else { 0 });
+            }
+            let (caps, before) = (member.caps, member.split);
+            if let Some(split) = used.split().filter(|split| caps.is_some() && (split - before).abs() > SPLIT_SHIFT) {
+                changed.push((container, self.set_split(container, split)));
+            }
+        }
+        let total = bytes_per_second(self.governor.total_sectors());
+        if !self.governor.end_due(now, &self.throttle) || !self.governor.is_new_period() {
+            return changed;
+        }
+        self.end_period(now, total);
+        let containers: Vec<usize> = (0..self.members.len()).filter(|&one| self.members[one].is_some()).collect();
+        containers.into_iter().map(|container| (container, self.begin_period(container))).collect()
+    }
+
+    /// Whether a container asks for its share of a window.
+    fn asks(&self, container: usize, used: Used, span: Span) -> bool {
+        let budget = self.throttle.budget(container) as f64 * windows(span);
+        used.bytes() > 0 && (!self.anybody_is_held || credits(used.bytes()) as f64 >= budget * ASKING_PART)
+    }
+
+    /// What the device can do, seen from what happened in this period, in which containers had `total` bytes a second.
+    fn end_period(&mut self, now: Time, total: f64) {
+        let span = now.since(std::mem::replace(&mut self.period_began, now));
+        let rate = |member: &Member| member.used.bytes() as f64 / span.as_secs_f64();
+        let members = || self.members.iter().flatten();
+        let used: f64 = members().map(rate).sum();
+        let active = || members().filter(|member| member.used.bytes() > 0);
+        let (active, weight) = (active().count(), active().map(|member| u64::from(member.weight)).sum());
+        let step = self.trial.map_or(0.0, |trial| trial.step);
+        // What those took more who wanted more than they had.
+        let taken: f64 = members()
+            .filter_map(|member| Some((rate(member), member.was_held_at?)))
+            .filter(|(rate, before)| *rate >= before * (1.0 + step * WANTING_PART))
+            .map(|(rate, before)| rate - before)
+            .sum();
+        let asking = self.members.iter().enumerate().filter_map(|(container, member)| Some((container, (*member)?)));
+        let asking = asking.filter(|(_, member)| member.has_asked);
+        let heaviest = asking.max_by_key(|(container, member)| (member.weight, std::cmp::Reverse(*container)));
+        self.governor.measure(heaviest.map(|(container, _)| container), weight, &self.throttle);
+        for member in self.members.iter_mut().flatten() {
+            member.was_held_at = member.used.is_held_by(member.caps, span).then(|| rate(member));
+        }
+        self.anybody_is_held = self.members.iter().flatten().any(|member| member.was_held_at.is_some());
+        let total_min = if active < 2 {
+            (self.trial, self.has_room, self.until_trial) = (None, false, 0);
+            f64::MAX
+        } else if total >= CAP_NONE {
+            // Nobody was held, and what was given says nothing.
+            return self.set_total(used);
+        } else {
+            self.try_for_more(used, taken, total)
+        };
+        if bytes_per_second(self.governor.total_sectors()) < total_min {
+            self.set_total(total_min);
+        }
+    }
+
+    fn set_total(&mut self, total: f64) {
+        self.governor.set_total(sectors_per_window(total), &self.throttle);
+    }
+
+    /// Judges the trial that was, if any, and begins the next one if it is time. Answers with the least TotalCredit. All in bytes
+    /// a second: what all `used`, what those have `taken` in the trial who wanted more, and what there was in all.
+    fn try_for_more(&mut self, used: f64, taken: f64, total: f64) -> f64 {
+        let (mut total_min, mut step) = (used, TRIAL_STEP);
+        // By how much it could do more if it does what it did; nothing is known of what was never full.
+        let missing = self.full.map_or(TRIAL_STEP_FAR, |full| full / used.max(f64::MIN_POSITIVE) - 1.0);
+        let does_less = missing > FULL_MARGIN;
+        self.until_trial = self.until_trial.saturating_sub(1);
+        if let Some(trial) = self.trial.take() {
+            let part = (used - trial.used) / taken.max(f64::MIN_POSITIVE);
+            self.has_room = taken > 0.0 && part >= ROOM_PART;
+            // A second in which caps were higher is no measure of what the heaviest can have.
+            total_min = used.max(total);
+            if self.has_room {
+                let grown = total * (1.0 + trial.step * part.min(1.0));
+                (total_min, step) = (used.max(grown), (trial.step * 2.0).min(TRIAL_STEP_MAX));
+                if self.full.is_some() && missing > 0.0 {
+                    step = step.min(missing.max(TRIAL_STEP));
+                }
+            } else if taken > 0.0 {
+                self.full = Some(used);
+            }
+            // Where nobody wanted more, nothing is known of the device.
+            self.until_trial = if taken > 0.0 { TRIAL_EVERY - 1 } else { 1 };
+        } else if !self.anybody_is_held {
+            self.has_room = false;
+            total_min = used.max(total * FREE_PART);
+        } else if self.has_room || self.full.is_some() && does_less {
+            step = if self.has_room { TRIAL_STEP } else { missing.clamp(TRIAL_STEP, TRIAL_STEP_FAR) };
+            self.has_room = true;
+            total_min = used.max(total);
+        } else if does_less {
+            step = TRIAL_STEP_FAR;
+        }
+        if self.anybody_is_held && (self.has_room || self.until_trial == 0) {
+            self.trial = Some(Trial { step, used });
+        }
+        total_min
+    }
+
+    fn begin_period(&mut self, container: usize) -> Option<Caps> {
+        let member = self.members[container].as_mut()?;
+        member.has_asked = false;
+        let split = std::mem::take(&mut member.used).split().unwrap_or(member.split);
+        self.set_split(container, split)
+    }
+
+    fn set_split(&mut self, container: usize, split: f64) -> Option<Caps> {
+        let caps = self.caps(container, split);
+        self.members[container] = self.members[container].map(|member| Member { split, caps, ..member });
+        caps
+    }
+
+    /// What a container may do that is split so.
+    fn caps(&self, container: usize, split: f64) -> Option<Caps> {
+        let sectors = self.throttle.budget(container) as f64 / CREDITS_PER_SECTOR as f64;
+        let step = self.trial.map_or(0.0, |trial| trial.step);
+        let all = bytes_per_second(sectors) * (1.0 + step);
+        let part = |part: f64| (all * part.max(SPLIT_MIN)).max(CAP_MIN) as u64;
+        let caps = Caps { read_bytes_per_second: part(split), write_bytes_per_second: part(1.0 - split) };
+        self.total_bytes_per_second().map(|_| caps)
+    }
+}
+
+fn credits(bytes: u64) -> i64 {
+    (bytes as f64 / SECTOR_BYTES * CREDITS_PER_SECTOR as f64) as i64
+}
+
+fn windows(span: Span) -> f64 {
+    span.as_secs_f64() / super::governor::WINDOW.as_secs_f64()
+}
+
+fn sectors_per_window(bytes_per_second: f64) -> f64 {
+    bytes_per_second / SECTOR_BYTES * super::governor::WINDOW.as_secs_f64()
+}
+
+fn bytes_per_second(sectors_per_window: f64) -> f64 {
+    sectors_per_window * SECTOR_BYTES / super::governor::WINDOW.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! A steward above a device that is a number: so many bytes a second, shared by those whom their caps let go.
+//!
+
+use super::*;
+
+const MB: f64 = 1e6;
+const TICK: f64 = 0.1;
+/// How much what is used in a window is off, at the most.
+const NOISE: f64 = 0.02;
+
+/// Somebody with a weight, who asks for so many bytes a second.
+struct Tenant {
+    weight: u32,
+    wanted: f64,
+    /// Part of reads.
+    reads: f64,
+    used: f64,
+}
+
+impl Tenant {
+    fn new(weight: u32, wanted: f64) -> Tenant {
+        Tenant { weight, wanted, reads: 1.0, used: 0.0 }
+    }
+
+    /// What the kernel lets it do of what it wants, keeping its mixture.
+    fn allowed(&self, caps: Option<Caps>) -> f64 {
+        let Some(Caps { read_bytes_per_second, write_bytes_per_second }) = caps else { return self.wanted };
+        let of = |cap: u64, part: f64| if part > 0.0 { cap as f64 / part } else { f64::MAX };
+        self.wanted.min(of(read_bytes_per_second, self.reads)).min(of(write_bytes_per_second, 1.0 - self.reads))
+    }
+}
+
+struct Rig {
+    steward: Steward,
+    tenants: Vec<Tenant>,
+    caps: Vec<Option<Caps>>,
+    now: Time,
+    random: u64,
+}
+
+impl Rig {
+    fn new(tenants: Vec<Tenant>) -> Rig {
+        let mut steward = Steward::default();
+        let caps = tenants.iter().map(|tenant| steward.join(tenant.weight).1).collect();
+        // The first look is of a time without a beginning.
+        let now = Time::ZERO + Span::from_secs(1000);
+        let uses: Vec<_> = (0..tenants.len()).map(|one| (one, Used { read_bytes: 1, written_bytes: 1 })).collect();
+        assert_eq!(steward.look(now, &uses), []);
+        Rig { steward, tenants, caps, now, random: 1 }
+    }
+
+    fn noise(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        1.0 + NOISE * ((self.random >> 33) as f64 / f64::from(1u32 << 30) - 1.0)
+    }
+
+    /// What each gets of a device that does `speed`: all alike, and nobody more than it may.
+    fn served(&self, speed: f64) -> Vec<f64> {
+        let allowed: Vec<f64> = self.tenants.iter().zip(&self.caps).map(|(one, caps)| one.allowed(*caps)).collect();
+        let mut order: Vec<usize> = (0..allowed.len()).collect();
+        order.sort_by(|&a, &b| allowed[a].total_cmp(&allowed[b]));
+        let (mut left, mut served) = (speed, vec![0.0; allowed.len()]);
+        for (done, &one) in order.iter().enumerate() {
+            served[one] = allowed[one].min(left / (allowed.len() - done) as f64);
+            left -= served[one];
+        }
+        served
+    }
+
+    /// Lets `seconds` pass on a device of `speed` bytes a second; answers with what each used a second.
+    fn run(&mut self, seconds: u32, speed: f64) -> Vec<f64> {
+        self.tenants.iter_mut().for_each(|tenant| tenant.used = 0.0);
+        for _ in 0..seconds * 10 {
+            let mut uses = Vec::new();
+            for (container, rate) in self.served(speed).into_iter().enumerate() {
+                let bytes = rate * TICK * self.noise();
+                let tenant = &mut self.tenants[container];
+                tenant.used += bytes;
+                let read_bytes = (bytes * tenant.reads) as u64;
+                uses.push((container, Used { read_bytes, written_bytes: bytes as u64 - read_bytes }));
+            }
+            self.now = self.steward.next_look();
+            for (container, caps) in self.steward.look(self.now, &uses) {
+                self.caps[container] = caps;
+            }
+        }
+        self.tenants.iter().map(|tenant| tenant.used / f64::from(seconds)).collect()
+    }
+
+    /// By how much the worst ratio of two of these is off.
+    fn error(&self, containers: &[usize]) -> f64 {
+        let parts = containers.iter().map(|&one| self.tenants[one].used / f64::from(self.tenants[one].weight));
+        let (least, most) = parts.fold((f64::MAX, 0.0f64), |(least, most), part| (least.min(part), most.max(part)));
+        most / least - 1.0
+    }
+}
+
+fn four() -> Vec<Tenant> {
+    [400, 200, 100, 40].into_iter().map(|weight| Tenant::new(weight, 1000.0 * MB)).collect()
+}
+
+fn sum(rates: &[f64]) -> f64 {
+    rates.iter().sum()
+}
+
+#[test]
+fn shares_are_as_weights_and_the_device_is_used() {
+    let mut rig = Rig::new(four());
+    rig.run(4, 100.0 * MB);
+    for _ in 0..6 {
+        let used = rig.run(10, 100.0 * MB);
+        assert!(rig.error(&[0, 1, 2, 3]) < 0.02, "{used:?}");
+        assert!(sum(&used) > 98.0 * MB, "{used:?}");
+    }
+}
+
+#[test]
+fn who_is_alone_has_no_cap() {
+    let mut rig = Rig::new(vec![Tenant::new(40, 1000.0 * MB), Tenant::new(400, 0.0)]);
+    for _ in 0..8 {
+        rig.run(1, 100.0 * MB);
+        assert_eq!(rig.caps, [None, None]);
+    }
+    rig.tenants[1].wanted = 1000.0 * MB;
+    rig.run(3, 100.0 * MB);
+    assert!(rig.caps.iter().all(Option::is_some));
+    rig.tenants[1].wanted = 0.0;
+    rig.run(2, 100.0 * MB);
+    assert_eq!(rig.caps, [None, None]);
+}
+
+#[test]
+fn what_the_heaviest_does_not_want_goes_to_the_others() {
+    for part in [0.001, 0.1, 0.3] {
+        let mut rig = Rig::new(four());
+        rig.tenants[0].wanted = part * 54.0 * MB;
+        rig.run(20, 100.0 * MB);
+        let used = rig.run(10, 100.0 * MB);
+        assert!(sum(&used) > 96.0 * MB, "{part}: {used:?}");
+        assert!(used[0] > 0.95 * rig.tenants[0].wanted, "{part}: {used:?}");
+        assert!(rig.error(&[1, 2, 3]) < 0.05, "{part}: {used:?}");
+    }
+    // Between half of its share and all of it the others come near what is left.
+    let mut rig = Rig::new(four());
+    rig.tenants[0].wanted = 0.7 * 54.0 * MB;
+    rig.run(20, 100.0 * MB);
+    let used = rig.run(30, 100.0 * MB);
+    assert!(sum(&used) > 90.0 * MB && used[0] > 0.9 * rig.tenants[0].wanted, "{used:?}");
+}
+
+#[test]
+fn who_comes_after_a_light_load_is_not_held_to_its_measure() {
+    let mut rig = Rig::new(four());
+    let wanted = [0.2, 0.1, 0.0, 0.0];
+    rig.tenants.iter_mut().zip(wanted).for_each(|(tenant, part)| tenant.wanted = part * MB);
+    rig.run(10, 100.0 * MB);
+    rig.tenants[2].wanted = 1000.0 * MB;
+    rig.tenants[3].wanted = 1000.0 * MB;
+    rig.run(22, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(sum(&used) > 95.0 * MB, "{used:?}");
+    assert!(rig.error(&[2, 3]) < 0.3, "{used:?}");
+}
+
+#[test]
+fn shares_follow_when_the_heaviest_changes_and_when_the_device_does() {
+    let mut rig = Rig::new(four());
+    rig.run(10, 100.0 * MB);
+    rig.tenants[0].wanted = 0.0;
+    rig.run(4, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(rig.error(&[1, 2, 3]) < 0.03 && sum(&used) > 98.0 * MB, "it left: {used:?}");
+    rig.tenants[0].wanted = 1000.0 * MB;
+    rig.run(4, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(rig.error(&[0, 1, 2, 3]) < 0.03 && sum(&used) > 98.0 * MB, "it came back: {used:?}");
+    rig.run(10, 30.0 * MB);
+    let used = rig.run(10, 30.0 * MB);
+    assert!(rig.error(&[0, 1, 2, 3]) < 0.03 && sum(&used) > 29.4 * MB, "slower: {used:?}");
+    rig.run(16, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(rig.error(&[0, 1, 2, 3]) < 0.03 && sum(&used) > 98.0 * MB, "faster: {used:?}");
+}
+
+#[test]
+fn reads_and_writes_share_what_a_container_may_do() {
+    let mut rig = Rig::new(four());
+    rig.tenants.iter_mut().zip([0.9, 0.2, 0.6, 0.0]).for_each(|(tenant, reads)| tenant.reads = reads);
+    rig.run(4, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(rig.error(&[0, 1, 2, 3]) < 0.02 && sum(&used) > 98.0 * MB, "{used:?}");
+    // Who turns round has its share again after a window or two, and not only in the next second.
+    rig.tenants[0].reads = 0.0;
+    rig.tenants[3].reads = 1.0;
+    let used = rig.run(1, 100.0 * MB);
+    assert!(used[0] > 40.0 * MB && used[3] > 4.0 * MB, "{used:?}");
+}
+
+#[test]
+fn a_number_that_is_free_is_given_again() {
+    let mut rig = Rig::new(four());
+    rig.run(5, 100.0 * MB);
+    rig.steward.leave(1);
+    let (container, caps) = rig.steward.join(100);
+    assert_eq!(container, 1);
+    rig.tenants[1] = Tenant::new(100, 1000.0 * MB);
+    rig.caps[1] = caps;
+    assert!(caps.is_some_and(|caps| caps.read_bytes_per_second > 1_000_000), "{caps:?}");
+    rig.run(12, 100.0 * MB);
+    let used = rig.run(10, 100.0 * MB);
+    assert!(rig.error(&[0, 1, 2, 3]) < 0.02, "{used:?}");
+}
+
+#[test]
+fn caps_are_never_so_low_that_nothing_moves() {
+    let mut rig = Rig::new(four());
+    rig.run(5, 20_000.0);
+    for caps in &rig.caps {
+        let Caps { read_bytes_per_second, write_bytes_per_second } = caps.unwrap();
+        assert!(read_bytes_per_second >= 4096 && write_bytes_per_second >= 4096, "{caps:?}");
+    }
+}

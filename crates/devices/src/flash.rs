@@ -133,6 +133,26 @@ pub const NVME: FlashParameters = FlashParameters {
     outstanding_max: 256,
 };
 
+/// An eighth of [`NVME`] at an eighth of its pace: what a machine of two processors can emulate in real time. All times are
+/// eight times as long, and everything that there are several of is there an eighth as often, so what is limited by what is
+/// as on the whole drive.
+pub const NVME_64TH: FlashParameters = FlashParameters {
+    name: "nvme.64th",
+    capacity_bytes: NVME.capacity_bytes / 8,
+    dies: NVME.dies / 8,
+    // One controller, an eighth as wide and as fast.
+    command_ns: NVME.command_ns * 64,
+    page_read_ns: NVME.page_read_ns * 8,
+    link_bytes_per_second: NVME.link_bytes_per_second / 64,
+    sequential_write_bytes_per_second: NVME.sequential_write_bytes_per_second / 64,
+    random_writes_per_second: NVME.random_writes_per_second / 64,
+    write_buffer_bytes: NVME.write_buffer_bytes / 8,
+    is_buffer_durable: NVME.is_buffer_durable,
+    sequential_bytes_per_second: NVME.sequential_bytes_per_second / 64.0,
+    worst_case_runs_per_second: NVME.worst_case_runs_per_second / 64.0,
+    outstanding_max: NVME.outstanding_max / 8,
+};
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
     /// The reads it was given are done then.

@@ -188,6 +188,13 @@ static KNOWN: &[Known] = &[
         Workload::sequential(READ, 128 << 10, 32, 10_000),
     ),
     known(
+        "nvme.64th",
+        "random read, 32 outstanding",
+        740_000.0 / 64.0,
+        "a 64th of nvme",
+        Workload::random(READ, 4096, 32, 20_000),
+    ),
+    known(
         "raid1e-5",
         "random read, 50 outstanding",
         5.0 * 128.0,

@@ -53,24 +53,49 @@ fn admit_one(throttle: &Throttle, pocket: &mut Pocket, container: usize, request
     }
 }
 
+/// What `work` takes on so many threads that begin together.
 #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn threads(throttle: &Throttle, unit: f64, containers: &[usize], requests: u64) -> Duration {
+fn together(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let here = AtomicUsize::new(0);
     let one = |number: usize| {
-        let mut pocket = Pocket::new(containers.len());
         here.fetch_add(1, Ordering::SeqCst);
-        while here.load(Ordering::SeqCst) < containers.len() {
+        while here.load(Ordering::SeqCst) < threads {
             spin_loop();
         }
         let start = Instant::now();
-        admit_one(throttle, &mut pocket, containers[number], requests, unit);
+        work(number);
         start.elapsed()
     };
     std::thread::scope(|scope| {
         let one = &one;
-        let threads: Vec<_> = (0..containers.len()).map(|number| scope.spawn(move || one(number))).collect();
+        let threads: Vec<_> = (0..threads).map(|number| scope.spawn(move || one(number))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
     })
+}
+
+fn threads(throttle: &Throttle, unit: f64, containers: &[usize], requests: u64) -> Duration {
+    together(containers.len(), |number| {
+        let mut pocket = Pocket::new(containers.len());
+        admit_one(throttle, &mut pocket, containers[number], requests, unit);
+    })
+}
+
+/// A counter on a line of memory that no other thread can have.
+#[repr(align(128))]
+struct Private(i64);
+
+/// The control: as [`admit_one`], with nothing that threads could share, so that what two of them do less than twice is the
+/// machine's. A pocket is filled as often as it is there.
+fn count(requests: u64) {
+    let mut credits = Box::new(Private(0));
+    let handful = (WINDOW_REQUESTS as f64 * PLENTY) as i64 / 256;
+    for _ in 0..requests {
+        let credits = black_box(&mut credits.0);
+        if *credits < 1 {
+            *credits += handful;
+        }
+        *credits -= 1;
+    }
 }
 
 fn benches(criterion: &mut Criterion) {
@@ -93,6 +118,12 @@ fn benches(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(containers.len() as u64));
         group.bench_function(BenchmarkId::new("threads", name), |bencher| {
             bencher.iter_custom(|requests| threads(&throttle, unit, containers, requests));
+        });
+    }
+    for number in [1, 2] {
+        group.throughput(Throughput::Elements(number));
+        group.bench_function(BenchmarkId::new("control", number), |bencher| {
+            bencher.iter_custom(|requests| together(number as usize, |_| count(requests)));
         });
     }
     group.finish();

@@ -1,5 +1,7 @@
 //! A steward above a device that is a number: so many bytes a second, shared by those whom their caps let go.
 //!
+//! Planted breaks that turned a test red: no trials; trials without end; who hardly asks is the measure; TotalCredit not
+//! raised to what was used; a split that never changes; a split that changes with the second only; caps for who is alone.
 
 use super::*;
 

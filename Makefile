@@ -39,9 +39,10 @@ bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)
 	$(CARGO) bench --workspace $(FLAGS)
 	@if [ "$$(id -u)" = 0 ]; then bench/fuse-loop.sh; else echo "not run: bench/fuse-loop.sh needs root"; fi
 
-bench-peers: build ## Compares with nbdkit and qemu-nbd (about 5 minutes; installs them)
+bench-peers: build ## Compares with nbdkit, qemu-nbd and libCacheSim (about 8 minutes; installs them)
 	@scripts/setup.sh peers
 	bench-peers/run.sh
+	bench-peers/cache.sh || [ $$? = 3 ]
 
 fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
 	@for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do fuzz/run.sh $$target $(or $(SECONDS_EACH),60) || exit 1; done

@@ -55,6 +55,7 @@ pub struct PolicyConfig<'a> {
 }
 
 /// One line of the registry.
+#[derive(Clone, Copy, Debug)]
 pub struct PolicyEntry {
     /// The name in configurations.
     pub name: &'static str,

@@ -4,6 +4,7 @@ mod agent;
 mod container;
 mod measure;
 mod promises;
+mod replay;
 mod why;
 
 pub use agent::AgentArguments;
@@ -13,6 +14,7 @@ pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
     SessionCloseArguments, SessionCommand, SessionOpenArguments,
 };
+pub use replay::{CacheArguments, ReplayArguments};
 pub use why::WhyArguments;
 
 use clap::{Args, Parser, Subcommand};
@@ -159,14 +161,22 @@ counted; tenants never wait for a recording.")]
     /// Experiments with their claims: the papers' figures, measured and compared
     #[command(subcommand)]
     Scenario(ScenarioCommand),
-    /// Send a recorded block trace through a scheduler to a device model
-    #[command(after_help = "Example:
+    /// What blocks are to caches: schemes of classes
+    #[command(subcommand)]
+    Class(ClassCommand),
+    /// Send a recorded block trace through a scheduler to a device model, or through caches
+    #[command(after_help = "Examples:
   $ plimsoll replay msr.csv --device hdd.wd-aakx --scheduler zygaria
   session  requests  rate  runs/s  p50  p90  p99  p99.9  longest
 
+  $ plimsoll replay hplajw.csv.zst --cache=1%,10%,64MiB --classes hp-ux --out misses.svg
+  cache  of blocks  policy  hits  of reads  of writes  past it  syncer
+
 Each volume of the trace is a session; --config puts volumes into accounts with reserves and limits. Requests go by the
 trace's time stamps (--speed 2: twice as fast), or, with --closed N, N at a time as fast as they are served. Offsets beyond
-the device's end start again at its beginning. Formats: docs/traces.md.")]
+the device's end start again at its beginning. Formats: docs/traces.md.
+
+With --cache every policy of the SSD cache is compared at every size: docs/cache.md. Exit code 2 if the trace is wrong.")]
     Replay(ReplayArguments),
 }
 
@@ -384,29 +394,29 @@ pub struct ScenarioRunArguments {
     pub no_progress: bool,
 }
 
-/// Arguments of `plimsoll replay`.
+/// `plimsoll class ...`.
+#[derive(Debug, Subcommand)]
+pub enum ClassCommand {
+    /// List the schemes that are built in
+    #[command(after_help = "Example:
+  $ plimsoll class list
+  scheme  classes  summary
+  ext4         19  ext3 and ext4, as the paper has them")]
+    List(OutputArguments),
+    /// The classes of a scheme; of a file of your own, or what is wrong with it
+    #[command(after_help = "Examples:
+  $ plimsoll class show ext4
+  $ plimsoll class show mine.toml
+
+How to write one: docs/classes.md. Exit code 2 if it is wrong.")]
+    Show(ClassShowArguments),
+}
+
+/// Arguments of `plimsoll class show`.
 #[derive(Debug, Args)]
-pub struct ReplayArguments {
-    /// The trace, compressed or not
-    pub trace: PathBuf,
-    /// The device model
-    #[arg(long, value_name = "MODEL")]
-    pub device: String,
-    /// The scheduler
-    #[arg(long, value_name = "NAME")]
-    pub scheduler: String,
-    /// Accounts with their reserves and limits, and the volumes in them (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// So many requests at a time, as fast as they are served
-    #[arg(long, value_name = "DEPTH", conflicts_with = "speed", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub closed: Option<u32>,
-    /// By the time stamps, so many times as fast
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub speed: f64,
-    /// The trace's format [default: what its content shows]
-    #[arg(long, value_name = "F")]
-    pub format: Option<Format>,
+pub struct ClassShowArguments {
+    /// A scheme's name, or the path of a .toml file
+    pub name: String,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

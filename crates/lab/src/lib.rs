@@ -18,6 +18,7 @@
 //! | [`experiment`] | all runs of a scenario, in parallel, and what comes of them |
 //! | [`picture`], [`html`] | the figure and the page |
 //! | [`replay`] | a recorded trace through a scheduler and a device model |
+//! | [`replay_cache`] | a recorded trace through every policy of the cache |
 //!
 //! `docs/scenarios.md` has every key and function.
 
@@ -28,6 +29,7 @@ pub mod host;
 pub mod html;
 pub mod picture;
 pub mod replay;
+pub mod replay_cache;
 pub mod results;
 pub mod scenario;
 pub mod statistics;

@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod check;
+mod class;
 mod container_profile;
 mod demo;
 mod device;
@@ -8,6 +9,7 @@ mod measure;
 mod pool;
 mod record;
 mod replay;
+mod replay_cache;
 mod run;
 mod scenario;
 mod scheduler;
@@ -52,6 +54,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),
         Command::Scenario(command) => scenario::run(&command),
+        Command::Class(command) => class::run(&command),
         Command::Replay(arguments) => replay::run(&arguments),
     }
 }

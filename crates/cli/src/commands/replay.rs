@@ -14,13 +14,17 @@ impl From<ReplayError> for Failure {
 }
 
 pub(super) fn run(arguments: &ReplayArguments) -> Outcome {
+    let (Some(device), Some(scheduler)) = (&arguments.device, &arguments.scheduler) else {
+        // The command line has either both or `--cache`.
+        return super::replay_cache::run(arguments);
+    };
     if !(arguments.speed.is_finite() && arguments.speed > 0.0) {
         return Err(Failure::BadInput(format!("--speed: got {}, allowed more than 0", arguments.speed)));
     }
     let config = arguments.config.as_deref().map(ReplayConfig::load).transpose()?.unwrap_or_default();
     let options = ReplayOptions {
-        device: arguments.device.clone(),
-        scheduler: arguments.scheduler.clone(),
+        device: device.clone(),
+        scheduler: scheduler.clone(),
         pace: arguments.closed.map_or(Pace::Open { speed: arguments.speed }, |depth| Pace::Closed { depth }),
         config,
     };

@@ -97,6 +97,8 @@ pub struct MachineSetup {
     pub kernel_scheduler: Option<&'static str>,
     /// Whether the kernel is told limits and weights, through its cgroups; live host only.
     pub has_kernel_limits: bool,
+    /// Whether weights are kept above the kernel's limits as `plimsoll agent --wdt` does; then it has limits too.
+    pub has_kernel_wdt: bool,
     /// Over how many NUMA nodes the threads of tenants are spread.
     pub numa_nodes: u32,
     /// Which locks the requests of tenants pass.

@@ -97,7 +97,8 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
     let kernel_scheduler = section.choice("kernel_scheduler", KERNEL_SCHEDULERS, problems);
-    let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false);
+    let has_kernel_wdt = section.boolean("kernel_wdt", problems).unwrap_or(false);
+    let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false) || has_kernel_wdt;
     let numa_nodes = section.integer("numa_nodes", 1..=NODES_MAX as u64, problems).unwrap_or(1) as u32;
     let locks: Vec<&'static str> = THROTTLE_LOCKS.iter().map(|(name, _)| *name).collect();
     let lock = section.choice("throttle_lock", &locks, problems);
@@ -111,7 +112,8 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
             problems.push(place.problem("scheduler", quoted(scheduler), allowed));
         }
         (None, _) if has_kernel_limits && !place.has("kernel_scheduler") => {
-            problems.push(place.problem("kernel_limits", "true", "with a kernel_scheduler only"));
+            let key = if has_kernel_wdt { "kernel_wdt" } else { "kernel_limits" };
+            problems.push(place.problem(key, "true", "with a kernel_scheduler only"));
         }
         _ => {}
     }
@@ -122,6 +124,7 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         volume_bytes: volume.map(|size| size.0),
         kernel_scheduler,
         has_kernel_limits,
+        has_kernel_wdt,
         numa_nodes,
         throttle_lock: lock,
         config,

@@ -8,12 +8,17 @@
 
 use super::{HostError, failed};
 use crate::scenario::{AccountSetup, MachineSetup, Setup};
+use plimsoll_agent::limits::{Limits, LimitsConfig};
 use plimsoll_core::account::WEIGHT_DEFAULT;
 use plimsoll_core::{Rate, Span};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 
 /// Where the groups' folder is noted, beside the state directory.
 const NOTE: &str = "cgroups";
+/// Where limits are noted that are to be put back; they go with their groups.
+const LIMITS_NOTE: &str = "limits";
 /// The groups' folder, before the host's process number.
 const FOLDER: &str = "plimsoll-live-";
 const MOUNTS: &str = "/proc/self/mounts";
@@ -55,9 +60,10 @@ fn why_not_told(account: &AccountSetup, machine: &MachineSetup) -> Option<String
         return Some(format!("{name} is limited to a part of the device: the kernel knows bytes and requests only"));
     }
     let is_bfq = machine.kernel_scheduler == Some(BFQ);
-    if allocation.weight != WEIGHT_DEFAULT && (!is_bfq || allocation.weight > BFQ_WEIGHT_MAX) {
+    if allocation.weight != WEIGHT_DEFAULT && !machine.has_kernel_wdt && (!is_bfq || allocation.weight > BFQ_WEIGHT_MAX)
+    {
         return Some(format!(
-            "{name} has weight {}: only {BFQ} has weights, up to {BFQ_WEIGHT_MAX}",
+            "{name} has weight {}: only {BFQ} has weights, up to {BFQ_WEIGHT_MAX}, and kernel_wdt",
             allocation.weight
         ));
     }
@@ -87,12 +93,11 @@ impl Groups {
         let note = groups.folder.display().to_string();
         std::fs::write(&groups.note, note).map_err(|error| failed(groups.note.display(), error))?;
         make(&groups.folder)?;
-        let number = std::fs::read_to_string(format!("/sys/block/{device}/dev"));
-        let number = number.map_err(|error| failed(device, error))?;
+        let number = number_of(device)?;
         for account in setup.accounts.iter().filter(|account| !account.is_pool) {
             let group = groups.folder.join(&account.name);
             make(&group)?;
-            for (file, value) in settings(account, number.trim(), setup.machine.kernel_scheduler == Some(BFQ)) {
+            for (file, value) in settings(account, &number, setup.machine.kernel_scheduler == Some(BFQ)) {
                 let path = group.join(file);
                 std::fs::write(&path, value).map_err(|error| failed(path.display(), error))?;
             }
@@ -100,10 +105,49 @@ impl Groups {
         Ok(groups)
     }
 
+    /// Keeps the accounts' weights on the block device `device` from now on, as `plimsoll agent --wdt` does.
+    pub(super) fn steer(&self, setup: &Setup, device: &str) -> Result<Steering, HostError> {
+        let name = self.folder.file_name().expect("a folder of ours has a name").to_string_lossy();
+        let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
+        let config = LimitsConfig {
+            device: number_of(device)?,
+            controller: self.folder.parent().expect("it is in the controller").to_owned(),
+            weights: sessions.map(|one| (format!("{name}/{}", one.name), one.allocation.weight)).collect(),
+            parent: None,
+            note: self.note.with_file_name(LIMITS_NOTE),
+        };
+        let (limits, _) = Limits::begin(config).map_err(|error| failed("steer groups", error))?;
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || limits.serve(&stopped, |_| ()));
+        Ok(Steering { stop: Some(stop), thread: Some(thread) })
+    }
+
     /// Puts a process into the group of `account`.
     pub(super) fn join(&self, account: &str, process: u32) -> Result<(), HostError> {
         let path = self.folder.join(account).join(MEMBERS);
         std::fs::write(&path, process.to_string()).map_err(|error| failed(path.display(), error))
+    }
+}
+
+fn number_of(device: &str) -> Result<String, HostError> {
+    let number = std::fs::read_to_string(format!("/sys/block/{device}/dev"));
+    Ok(number.map_err(|error| failed(device, error))?.trim().to_owned())
+}
+
+/// A thread that keeps weights. Dropping it ends it, and puts limits back.
+pub(super) struct Steering {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            eprintln!("whoever kept the weights has failed");
+        }
     }
 }
 
@@ -129,6 +173,7 @@ impl Drop for Groups {
         if let Err(error) = remove(&self.folder) {
             return eprintln!("groups were not removed: {error}; {} names them", self.note.display());
         }
+        let _ = std::fs::remove_file(self.note.with_file_name(LIMITS_NOTE));
         let _ = std::fs::remove_file(&self.note);
     }
 }

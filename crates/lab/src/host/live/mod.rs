@@ -125,6 +125,9 @@ impl Host for LiveHost {
         if let Some(groups) = &groups {
             crew.join(groups, &setup.processes)?;
         }
+        let is_steered = setup.machine.has_kernel_wdt;
+        let steering = groups.as_ref().filter(|_| is_steered).map(|groups| groups.steer(setup, &disk.device()));
+        let _steering = steering.transpose()?;
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
         let before = disk.requests()?;
         let (result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;

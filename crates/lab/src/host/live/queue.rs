@@ -83,7 +83,9 @@ impl Queue {
             set(WRITE_THROTTLING, throttling)?;
         }
         if let Some(scheduler) = machine.kernel_scheduler {
-            set(REQUESTS, &DEVICE_REQUESTS.to_string())?;
+            if !machine.has_kernel_wdt {
+                set(REQUESTS, &DEVICE_REQUESTS.to_string())?;
+            }
             set(SCHEDULER, scheduler)?;
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! Whose key is the smallest, of many keys that change all the time.
 //!
-//! Keys sit in numbered slots, eight to a cache line; above stand, again eight to a line, the smallest of each line and
-//! whose it is, up to one line at the top. A slot never moves, so there is no position index to keep, as a heap would
-//! need; and the lines that a change may touch follow from the slot alone, so the processor loads them side by side.
+//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line, the
+//! smallest of each line and whose it is, up to one line at the top. A slot never moves, so there is no position index to
+//! keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the processor loads
+//! them side by side.
 //!
 //! ```text
 //!   first      (3, d)
-//!   top        [ 3d 5k . . . . . . ]
+//!   top        [ 3d 5k . . . ]
 //!                /   \
 //!   slots   [ 7c 3d 9e ..]  [ 8h 5k ..]
 //! ```
@@ -14,10 +15,10 @@
 //! Nobody ever walks down: each key has its owner beside it all the way up, and who comes first is known without a
 //! search.
 //!
-//! A slot has several keys, each with a tree of its own; their lines lie side by side, because who changes one key
-//! of a slot mostly changes the others too.
+//! A slot has several keys, each with a tree of its own, so that who changes one of them waits for one line a level, and
+//! who never has one of them for none; the lines of a slot's keys lie side by side, because they are mostly changed together.
 //!
-//! `set` is O(log8 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
+//! `set` is O(log5 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
 //! Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough that a slot
 //! pays for a handful of lines.
 
@@ -27,7 +28,11 @@ pub const ABSENT: u64 = u64::MAX;
 /// How many keys a slot has.
 pub const KEYS: usize = 3;
 
-const LINE_KEYS: usize = 8;
+/// As many keys of eight bytes, with owners of four, as go into a line of memory of 64 bytes.
+const LINE_KEYS: usize = 5;
+
+/// Slots are added by this part of those that there are.
+const GROWTH_PART: usize = 8;
 
 /// The smallest key, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,32 +43,33 @@ pub struct First {
     pub owner: u32,
 }
 
-/// Eight slots, or what stands first in each of eight lines below.
+/// One of the keys of five slots, or what stands first in each of five lines below.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct Line {
-    keys: [[u64; LINE_KEYS]; KEYS],
-    owners: [[u32; LINE_KEYS]; KEYS],
+    keys: [u64; LINE_KEYS],
+    owners: [u32; LINE_KEYS],
 }
 
+const _: () = assert!(size_of::<Line>() == 64);
+
 impl Line {
-    const EMPTY: Line = Line { keys: [[ABSENT; LINE_KEYS]; KEYS], owners: [[0; LINE_KEYS]; KEYS] };
+    const EMPTY: Line = Line { keys: [ABSENT; LINE_KEYS], owners: [0; LINE_KEYS] };
 
     /// The smallest key and its owner, in the lowest place on a tie. A knock-out without a branch to mispredict.
-    fn first(&self, which: usize) -> First {
-        let keys = &self.keys[which];
+    fn first(&self) -> First {
         let lower = |a: (u64, usize), b: (u64, usize)| if b.0 < a.0 { b } else { a };
-        let pair = |place: usize| lower((keys[place], place), (keys[place + 1], place + 1));
-        let (key, place) = lower(lower(pair(0), pair(2)), lower(pair(4), pair(6)));
-        First { key, owner: self.owners[which][place % LINE_KEYS] }
+        let pair = |place: usize| lower((self.keys[place], place), (self.keys[place + 1], place + 1));
+        let (key, place) = lower(lower(pair(0), pair(2)), (self.keys[4], 4));
+        First { key, owner: self.owners[place % LINE_KEYS] }
     }
 }
 
 /// Slots 0, 1, 2, … with [`KEYS`] keys each; see the module's text.
 pub struct MinTree {
     firsts: [First; KEYS],
-    /// The lines of the slots, then level by level what stands above them.
-    lines: Vec<Line>,
+    /// The lines of the slots, then level by level what stands above them: of each, one for each key.
+    lines: Vec<[Line; KEYS]>,
     /// How many of them are of slots.
     slot_lines: usize,
 }
@@ -85,18 +91,18 @@ impl MinTree {
         while slot / LINE_KEYS >= self.slot_lines {
             self.grow();
         }
-        self.lines[slot / LINE_KEYS].owners.iter_mut().for_each(|owners| owners[slot % LINE_KEYS] = owner);
+        self.lines[slot / LINE_KEYS].iter_mut().for_each(|line| line.owners[slot % LINE_KEYS] = owner);
     }
 
-    /// The lines that [`set`](MinTree::set) looks at for `slot`, for a caller who can have them loaded in advance.
-    pub(crate) fn lines_of(&self, slot: usize) -> impl Iterator<Item = &Line> {
+    /// The lines that [`set_one`](MinTree::set_one) looks at for `slot`, for a caller who can have them loaded in advance.
+    pub(crate) fn lines_of(&self, slot: usize, which: usize) -> impl Iterator<Item = &Line> {
         let (mut line, mut level_start, mut level_lines) = (slot / LINE_KEYS, 0, self.slot_lines);
         std::iter::from_fn(move || {
             let here = self.lines.get(level_start + line);
             level_start += level_lines;
             level_lines = level_lines.div_ceil(LINE_KEYS);
             line /= LINE_KEYS;
-            here
+            here.map(|lines| &lines[which])
         })
     }
 
@@ -107,16 +113,15 @@ impl MinTree {
         self.set_one::<2>(slot, keys[2]);
     }
 
-    /// Gives an assigned slot one of its keys. A function for each, so that where it stands in a line is known when
-    /// compiling.
+    /// Gives an assigned slot one of its keys. A function for each, so that where it stands is known when compiling.
     pub(crate) fn set_one<const WHICH: usize>(&mut self, slot: usize, key: u64) {
         let (mut line, place) = (slot / LINE_KEYS, slot % LINE_KEYS);
-        let changed = &mut self.lines[line];
-        if changed.keys[WHICH][place] == key {
+        let changed = &mut self.lines[line][WHICH];
+        if changed.keys[place] == key {
             return;
         }
-        changed.keys[WHICH][place] = key;
-        let owner = changed.owners[WHICH][place];
+        changed.keys[place] = key;
+        let owner = changed.owners[place];
         let (mut now, mut owner_before) = (First { key, owner }, owner);
         let (mut level_start, mut level_lines) = (0, self.slot_lines);
         loop {
@@ -126,14 +131,14 @@ impl MinTree {
             let place = line % LINE_KEYS;
             line /= LINE_KEYS;
             let before = match self.lines.get(level_start + line) {
-                Some(above) => First { key: above.keys[WHICH][place], owner: above.owners[WHICH][place] },
+                Some(above) => First { key: above[WHICH].keys[place], owner: above[WHICH].owners[place] },
                 None => self.firsts[WHICH],
             };
             if now.key >= before.key {
                 if now.key > before.key && before.owner != owner_before {
                     return;
                 }
-                now = self.lines[here].first(WHICH);
+                now = self.lines[here][WHICH].first();
                 if now == before {
                     return;
                 }
@@ -143,19 +148,19 @@ impl MinTree {
                 self.firsts[WHICH] = now;
                 return;
             };
-            above.keys[WHICH][place] = now.key;
-            above.owners[WHICH][place] = now.owner;
+            above[WHICH].keys[place] = now.key;
+            above[WHICH].owners[place] = now.owner;
         }
     }
 
     /// An eighth more slots.
     fn grow(&mut self) {
         self.lines.truncate(self.slot_lines);
-        self.slot_lines += (self.slot_lines / LINE_KEYS).max(1);
+        self.slot_lines += (self.slot_lines / GROWTH_PART).max(1);
         let levels =
             std::iter::successors(Some(self.slot_lines), |&level| (level > 1).then(|| level.div_ceil(LINE_KEYS)));
         self.lines.reserve_exact(levels.sum::<usize>() - self.lines.len());
-        self.lines.resize(self.slot_lines, Line::EMPTY);
+        self.lines.resize(self.slot_lines, [Line::EMPTY; KEYS]);
         self.build();
     }
 
@@ -165,12 +170,12 @@ impl MinTree {
         let mut below = 0..self.slot_lines;
         while below.len() > 1 {
             for first_line in below.clone().step_by(LINE_KEYS) {
-                let mut above = Line::EMPTY;
+                let mut above = [Line::EMPTY; KEYS];
                 for line in first_line..below.end.min(first_line + LINE_KEYS) {
-                    for which in 0..KEYS {
-                        let First { key, owner } = self.lines[line].first(which);
-                        above.keys[which][line - first_line] = key;
-                        above.owners[which][line - first_line] = owner;
+                    for (above, of_key) in above.iter_mut().zip(&self.lines[line]) {
+                        let First { key, owner } = of_key.first();
+                        above.keys[line - first_line] = key;
+                        above.owners[line - first_line] = owner;
                     }
                 }
                 self.lines.push(above);
@@ -178,7 +183,7 @@ impl MinTree {
             below = below.end..self.lines.len();
         }
         for which in 0..KEYS {
-            self.firsts[which] = self.lines[below.start].first(which);
+            self.firsts[which] = self.lines[below.start][which].first();
         }
     }
 }
@@ -219,13 +224,13 @@ mod tests {
             }
         }
 
-        /// What an account costs that becomes active or idle, counted in lines of memory: one for each factor of eight.
+        /// What an account costs that becomes active or idle, counted in lines of memory: one for each factor of five.
         #[test]
-        fn a_change_among_50_000_looks_at_six_lines(slot in 0usize..50_000, key in 0u64..50) {
+        fn a_change_among_50_000_looks_at_seven_lines(slot in 0usize..50_000, key in 0u64..50) {
             let mut tree = MinTree::default();
             tree.assign(49_999, 49_999);
             tree.set(slot, [key; KEYS]);
-            prop_assert_eq!(tree.lines_of(slot).count(), 6);
+            prop_assert_eq!(tree.lines_of(slot, 0).count(), 7);
         }
 
         #[test]
@@ -235,8 +240,10 @@ mod tests {
             for (slot, key) in steps {
                 let before = tree.lines.clone();
                 tree.set(slot, [key; KEYS]);
-                for (line, _) in tree.lines.iter().zip(before).filter(|(now, before)| **now != *before) {
-                    prop_assert!(tree.lines_of(slot).any(|of_slot| std::ptr::eq(of_slot, line)));
+                for (lines, before) in tree.lines.iter().zip(before) {
+                    for which in (0..KEYS).filter(|&which| lines[which] != before[which]) {
+                        prop_assert!(tree.lines_of(slot, which).any(|of_slot| std::ptr::eq(of_slot, &lines[which])));
+                    }
                 }
             }
         }

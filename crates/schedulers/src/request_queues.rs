@@ -4,7 +4,7 @@
 //! the request too, without another wait for memory. What comes behind it stands in one growing array that all queues
 //! share, linked by index; a hundred thousand buffers of their own would be mostly empty.
 
-use plimsoll_core::BlockRequest;
+use plimsoll_core::{BlockRequest, prefetch};
 
 const NONE: u32 = u32::MAX;
 
@@ -22,7 +22,7 @@ impl Queue {
 
     /// Whether nothing is queued.
     pub const fn is_empty(&self) -> bool {
-        self.front.is_none()
+        self.front.is_none() && self.second == NONE
     }
 
     /// The first request.
@@ -71,14 +71,28 @@ impl RequestQueues {
 
     /// Takes the first request out of `queue`.
     pub fn pop(&mut self, queue: &mut Queue) -> Option<BlockRequest> {
-        let request = queue.front.take();
+        let request = self.take(queue);
+        self.refill(queue);
+        request
+    }
+
+    /// As [`pop`](Self::pop), for a caller who has something else to do while the request behind it is loaded: until
+    /// [`refill`](Self::refill) the queue knows only whether it is empty.
+    pub fn take(&self, queue: &mut Queue) -> Option<BlockRequest> {
+        if let Some(second) = self.entries.get(queue.second as usize) {
+            prefetch(second);
+        }
+        queue.front.take()
+    }
+
+    /// Makes what is behind a request that was taken the first one.
+    pub fn refill(&mut self, queue: &mut Queue) {
         if queue.second != NONE {
             let (second, third) = &mut self.entries[queue.second as usize];
             queue.front = second.take();
             self.free.push(queue.second);
             queue.second = *third;
         }
-        request
     }
 }
 
@@ -103,7 +117,10 @@ mod tests {
                     oracle[queue].push_back(number as u64);
                 } else {
                     prop_assert_eq!(heads[queue].front().map(|r| r.id.0), oracle[queue].front().copied());
-                    prop_assert_eq!(queues.pop(&mut heads[queue]).map(|r| r.id.0), oracle[queue].pop_front());
+                    let taken = queues.take(&mut heads[queue]).map(|r| r.id.0);
+                    prop_assert_eq!(taken, oracle[queue].pop_front());
+                    prop_assert_eq!(heads[queue].is_empty(), oracle[queue].is_empty(), "between taking and refilling");
+                    queues.refill(&mut heads[queue]);
                 }
                 prop_assert_eq!(heads[queue].is_empty(), oracle[queue].is_empty());
             }

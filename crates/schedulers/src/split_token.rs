@@ -25,7 +25,7 @@
 //! *Who waits for two balances* keeps his place in the one line while he is in the other, and nobody who came later passes
 //! him: or those who are quick with the next call could starve him.
 //!
-//! Cost: O(depth of the account x causes) per event, and O(log8 accounts) where somebody waits. Requests that may go are
+//! Cost: O(depth of the account x causes) per event, and O(log5 accounts) where somebody waits. Requests that may go are
 //! given to the device in the order in which they came, as many as [`DeviceWindow`] allows.
 
 use crate::balance::Balance;

@@ -26,13 +26,13 @@
 //! [`overload`](Scheduler::overload) says by how much. As somebody is always due then, who reserved nothing would starve:
 //! one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
 //!
-//! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log8 members). Accounts that are
+//! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log5 members). Accounts that are
 //! not active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early
 //! what it, or the next one, is going to need (`load_...`).
 
 use crate::device_window::DeviceWindow;
 use crate::growth::reserve_sparingly;
-use crate::min_tree::ABSENT;
+use crate::min_tree::{ABSENT, KEYS};
 use crate::request_queues::{Queue, RequestQueues};
 use crate::token_bucket::{LimitBucket, RESERVE_HEADROOM, ReserveBucket};
 use crate::water_level::{Tide, WaterLevel};
@@ -135,11 +135,17 @@ impl Zygaria {
     /// Writes the keys of `id`, and of everyone above it, into the trees.
     fn refresh(&mut self, now: Time, mut id: AccountId) {
         while id != AccountId::ROOT {
-            let node = self.node(id);
-            let (parent, slot, keys) = (node.parent, node.slot, node.keys(now));
-            self.members_mut(parent).keys.set(slot as usize, keys);
+            let parent = self.node(id).parent;
+            self.write_keys(now, parent, id);
             id = parent;
         }
+    }
+
+    /// Writes the keys of `member` into the trees of its pool.
+    fn write_keys(&mut self, now: Time, pool: AccountId, member: AccountId) {
+        let node = self.node(member);
+        let (slot, present, keys) = (node.slot, node.present, node.keys(now));
+        self.node_mut(member).present = self.members_mut(pool).write(slot, present, keys);
     }
 
     /// Lets everyone in `pool` take part again whose waiting is over.
@@ -153,8 +159,7 @@ impl Zygaria {
             if matches!(self.node(member).below, Below::Members(_)) {
                 self.release_due(now, member);
             }
-            let (slot, keys) = (self.node(member).slot, self.node(member).keys(now));
-            self.members_mut(pool).keys.set(slot as usize, keys);
+            self.write_keys(now, pool, member);
         }
     }
 
@@ -215,7 +220,7 @@ impl Zygaria {
     fn dispatch(&mut self, now: Time, session: AccountId, is_due: bool) -> BlockRequest {
         self.load_keys(session);
         let request = match &mut self.nodes[session.index()].below {
-            Below::Requests(queue) => self.queues.pop(queue).expect("a session that takes part has a request"),
+            Below::Requests(queue) => self.queues.take(queue).expect("a session that takes part has a request"),
             _ => panic!("only sessions are chosen"),
         };
         let bytes = u64::from(request.length);
@@ -228,6 +233,9 @@ impl Zygaria {
         let batch_runs_left = stream.map_or(BATCH_RUNS_MAX, |run| run.batch_runs_left).saturating_sub(runs);
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left, batch_runs_left });
         self.charge(now, session, runs, bytes, is_due);
+        if let Below::Requests(queue) = &mut self.nodes[session.index()].below {
+            self.queues.refill(queue);
+        }
         self.window.dispatched(&request, is_due);
         self.due_in_a_row = if is_due { self.due_in_a_row + 1 } else { 0 };
         self.load_next_pool(now);
@@ -280,7 +288,10 @@ impl Zygaria {
     fn load_keys(&self, id: AccountId) {
         let node = self.node(id);
         if let Below::Members(Members { keys, .. }) = &self.node(node.parent).below {
-            keys.lines_of(node.slot as usize).for_each(prefetch);
+            let slot = node.slot as usize;
+            for which in (0..KEYS).filter(|which| node.present & 1 << which != 0) {
+                keys.lines_of(slot, which).for_each(prefetch);
+            }
         }
     }
 
@@ -338,7 +349,8 @@ impl Scheduler for Zygaria {
             parent: account.parent.unwrap_or(AccountId::ROOT),
             slot,
             active: 0,
-            weight: allocation.weight,
+            weight: allocation.weight as u16,
+            present: 0,
             reserve: ReserveBucket::new(reserve_runs_per_second, clock),
             limit: LimitBucket::new(allocation.limit, self.device_runs_per_second),
             level: WaterLevel::EMPTY,
@@ -363,7 +375,7 @@ impl Scheduler for Zygaria {
         let node = self.node_mut(account.id);
         node.reserve.change(account.allocation.reserve.runs_per_second(device_runs_per_second), clock);
         node.limit.change(account.allocation.limit, device_runs_per_second, now);
-        node.weight = account.allocation.weight;
+        node.weight = account.allocation.weight as u16;
         self.refresh(now, account.id);
     }
 

@@ -16,7 +16,7 @@
 //! | a level counts bytes; every request is a run | `nobody_gains_by_splitting_its_requests` |
 //! | writes count half; a limit is for reads only | `nobody_gains_by_mixing_reads_and_writes` |
 //!
-//! That a tenant more among 50,000 costs six lines of memory is `min_tree`'s own test; that a decision does not depend on
+//! That a tenant more among 50,000 costs seven lines of memory a key is `min_tree`'s own test; that a decision does not depend on
 //! how many requests wait is a benchmark (`benches/zygaria.rs`, `depth`).
 
 mod metronome;

@@ -9,6 +9,7 @@ use crate::min_tree::{ABSENT, KEYS, MinTree};
 use crate::request_queues::Queue;
 use crate::token_bucket::{LimitBucket, ReserveBucket};
 use crate::water_level::WaterLevel;
+use plimsoll_core::account::WEIGHT_MAX;
 use plimsoll_core::{AccountId, Time};
 
 /// The keys of an account in its pool's three trees: deadline, level, waiting.
@@ -34,6 +35,23 @@ impl Members {
         });
         self.keys.assign(slot as usize, account.0);
         slot
+    }
+
+    /// Writes the keys of the account in `slot`, of which those in `present` stood in the trees; answers with those that do now.
+    pub(super) fn write(&mut self, slot: u32, present: u8, keys: Keys) -> u8 {
+        let slot = slot as usize;
+        let now = (0..KEYS).filter(|&which| keys[which] != ABSENT).fold(0, |bits, which| bits | 1 << which);
+        let touched = present | now;
+        if touched & 1 << DEADLINE != 0 {
+            self.keys.set_one::<DEADLINE>(slot, keys[DEADLINE]);
+        }
+        if touched & 1 << LEVEL != 0 {
+            self.keys.set_one::<LEVEL>(slot, keys[LEVEL]);
+        }
+        if touched & 1 << WAITING != 0 {
+            self.keys.set_one::<WAITING>(slot, keys[WAITING]);
+        }
+        now
     }
 
     /// Takes the place back.
@@ -62,7 +80,9 @@ pub(super) struct Node {
     pub(super) slot: u32,
     /// Requests queued or at the device, here and below.
     pub(super) active: u32,
-    pub(super) weight: u32,
+    pub(super) weight: u16,
+    /// Which of its keys stand in the parent's trees, a bit each: one that neither stood there nor will is not looked for.
+    pub(super) present: u8,
     pub(super) reserve: ReserveBucket,
     pub(super) limit: LimitBucket,
     pub(super) level: WaterLevel,
@@ -72,6 +92,7 @@ pub(super) struct Node {
 }
 
 const LINE_BYTES: usize = 64;
+const _: () = assert!(WEIGHT_MAX <= u16::MAX as u32);
 const _: () = assert!(std::mem::offset_of!(Node, below) == LINE_BYTES && size_of::<Node>() == 3 * LINE_BYTES);
 
 impl Node {
@@ -81,6 +102,7 @@ impl Node {
         slot: 0,
         active: 0,
         weight: 1,
+        present: 0,
         reserve: ReserveBucket::EMPTY,
         limit: LimitBucket::EMPTY,
         level: WaterLevel::EMPTY,

@@ -68,6 +68,7 @@ fn device() -> DeviceProfile {
         worst_case_runs_per_second: RUNS_PER_SECOND,
         sequential_bytes_per_second: SEQUENTIAL_BYTES_PER_SECOND,
         sequential_write_bytes_per_second: SEQUENTIAL_BYTES_PER_SECOND,
+        write_settle: Span::ZERO,
         is_rotational: true,
         outstanding_max: 4,
     }
@@ -134,17 +135,23 @@ impl Host {
         self.scheduler.request_added(self.now, request);
     }
 
-    /// What a host does after each event: lets go whom the scheduler releases, hears when to come back.
+    /// What a host does after each event: lets go whom the scheduler releases, hears when to come back. That a call which
+    /// went on has returned is an event too.
     fn settle(&mut self) -> Result<(), TestCaseError> {
-        let mut released = Vec::new();
-        self.scheduler.released_calls(self.now, &mut released);
-        for id in released {
-            let call = self.held.remove(&id);
-            prop_assert!(call.is_some(), "{id:?} was released, but is not held");
-            let call = call.expect("checked");
-            let held_seconds = self.now.since(call.entered).as_secs_f64();
-            prop_assert!(held_seconds <= HELD_SECONDS_MAX, "{call:?} was held for {held_seconds} s");
-            self.go_on(call);
+        loop {
+            let mut released = Vec::new();
+            self.scheduler.released_calls(self.now, &mut released);
+            if released.is_empty() {
+                break;
+            }
+            for id in released {
+                let call = self.held.remove(&id);
+                prop_assert!(call.is_some(), "{id:?} was released, but is not held");
+                let call = call.expect("checked");
+                let held_seconds = self.now.since(call.entered).as_secs_f64();
+                prop_assert!(held_seconds <= HELD_SECONDS_MAX, "{call:?} was held for {held_seconds} s");
+                self.go_on(call);
+            }
         }
         let mut wishes = Vec::new();
         self.scheduler.wishes(self.now, &mut wishes);

@@ -7,8 +7,10 @@
 //! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that somebody waits for and writes
 //! that nobody waits for stand in location queues; the one with the nearest deadline goes: of reads the earliest of them
 //! all, of awaited writes that of the fsync that goes on above, of the others the time by which none of them should wait
-//! any more. **Complication.** What an fsync takes besides its data (its turn at the journal, the commit, the barrier)
-//! nobody knows: it is measured, mean and deviation as TCP does its round trips, and taken off every deadline.
+//! any more. While an fsync goes on, few writes go that nobody waits for; none to a drive without a head once the journal is
+//! written, since the last flush would wait for them too. **Complication.** What an fsync takes
+//! besides its data (its turn at the journal, the commit, the barrier) nobody knows: it is measured, mean and deviation
+//! as TCP does its round trips, and taken off every deadline.
 //!
 //! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's, and then writes are held so that it
 //! never has more to write than the shortest deadline can bear ([`Writeback::Flusher`]; the paper's Split-Pdflush).
@@ -23,6 +25,7 @@ use crate::deadline_book::{DeadlineBook, Promise};
 use crate::deadline_calls::{DeadlineCalls, Line};
 use crate::dirty_files::DirtyFiles;
 use crate::flush_queue::FlushQueue;
+use crate::joined_calls::writes_journal;
 use crate::location_queues::{LocationQueue, LocationQueues};
 use crate::mean_deviation::MeanDeviation;
 use plimsoll_core::account::Account;
@@ -111,6 +114,9 @@ pub struct SplitDeadline {
     flushes: FlushQueue,
     /// Writes that nobody waits for are noted.
     at_device: AtDevice<()>,
+    has_head: bool,
+    /// The journal has been written to since the last fsync returned.
+    is_committing: bool,
     at_device_max: usize,
 }
 
@@ -137,6 +143,8 @@ impl SplitDeadline {
             queued: LocationQueues::default(),
             flushes: FlushQueue::default(),
             at_device: AtDevice::default(),
+            has_head: device.is_rotational,
+            is_committing: false,
             at_device_max: device.outstanding_max.max(1) as usize,
         }
     }
@@ -248,12 +256,16 @@ impl SplitDeadline {
     }
 
     /// The kind of request with the nearest deadline.
-    fn kind(&self) -> Option<usize> {
+    fn kind(&self, now: Time) -> Option<usize> {
         let fsync_deadline = self.fsyncs.earliest(Line::UnderWay);
         let awaited = self.queues[AWAITED].since().map(|since| (since + WRITE_EXPIRE).min(fsync_deadline));
-        let part = if fsync_deadline < Time::MAX { UNAWAITED_PART } else { 1 };
-        let has_room = self.at_device.noted() < self.at_device_max.div_ceil(part);
-        let unawaited = self.queues[UNAWAITED].since().filter(|_| has_room).map(|since| since + WRITE_EXPIRE);
+        let room = match fsync_deadline {
+            Time::MAX => self.at_device_max,
+            _ if self.is_committing && !self.has_head => 0,
+            _ => self.at_device_max.div_ceil(UNAWAITED_PART),
+        };
+        let may_go = |since: &Time| self.at_device.noted() < room || (room == 0 && *since + WRITE_EXPIRE <= now);
+        let unawaited = self.queues[UNAWAITED].since().filter(may_go).map(|since| since + WRITE_EXPIRE);
         let deadlines = [awaited, self.queues[READS].earliest(), unawaited].into_iter().enumerate();
         deadlines.filter_map(|(kind, deadline)| Some((deadline?, kind))).min().map(|(_, kind)| kind)
     }
@@ -306,6 +318,7 @@ impl Scheduler for SplitDeadline {
         let Some(place) = self.fsyncs.find(call.id) else { return };
         let Fsync { since, data, .. } = self.fsyncs.get(place).note;
         self.commit.measured(now.since(since).saturating_sub(data));
+        self.is_committing = false;
         self.fsyncs.remove(place);
     }
 
@@ -349,6 +362,7 @@ impl Scheduler for SplitDeadline {
             }
             _ => (if request.is_sync { AWAITED } else { UNAWAITED }, Time::MAX),
         };
+        self.is_committing |= writes_journal(&request);
         if let Some(file) = request.file.filter(|_| request.operation.is_write()) {
             self.asked = self.asked.filter(|&(asked, _)| asked != file);
             self.files.request_added(&request);
@@ -361,11 +375,14 @@ impl Scheduler for SplitDeadline {
         if self.at_device.len() >= self.at_device_max {
             return Dispatch::Nothing;
         }
-        let kind = self.kind();
+        let kind = self.kind(now);
         let flush = self.flushes.pop(kind.is_some());
         let note = (flush.is_none() && kind == Some(UNAWAITED)).then_some(());
         let request = flush.or_else(|| self.queued.pop(now, &mut self.queues[kind?]));
-        let Some(request) = request else { return Dispatch::Nothing };
+        let Some(request) = request else {
+            let held_until = self.queues[UNAWAITED].since().map(|since| since + WRITE_EXPIRE).filter(|&at| at > now);
+            return held_until.map_or(Dispatch::Nothing, Dispatch::NotBefore);
+        };
         self.at_device.dispatched(request.id, note);
         Dispatch::Now(request)
     }

@@ -8,10 +8,11 @@
 //! | slices of any length | `a_slice_leaves_the_others_their_time` |
 //! | held calls have endless patience | `no_call_is_held_longer_than_the_bound` |
 //! | files are never too old | `old_pages_are_written_though_nobody_asks` |
+//! | writes that nobody waits for go during a commit | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit`, `decides_as_the_obvious_way_does` |
 //! | expired reads wait for the sweep | `decides_as_the_obvious_way_does` |
 
 use super::*;
-use plimsoll_core::{AccountKind, Allocation, CauseSet, RequestId, ThreadId};
+use plimsoll_core::{AccountKind, Allocation, CauseSet, Class, RequestId, ThreadId};
 use proptest::prelude::*;
 
 const A: AccountId = AccountId(1);
@@ -28,6 +29,7 @@ fn device() -> DeviceProfile {
         worst_case_runs_per_second: 115.0,
         sequential_bytes_per_second: 138e6,
         sequential_write_bytes_per_second: 138e6,
+        write_settle: Span::ZERO,
         is_rotational: true,
         outstanding_max: 10,
     }
@@ -322,6 +324,28 @@ fn books_that_are_wrong_are_put_right() {
     assert!(host.now.since(started) < Span::from_secs(1), "nothing of the file was dirty");
 }
 
+#[test]
+fn a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit() {
+    let mut scheduler = SplitDeadline::new(&DeviceProfile { is_rotational: false, ..device() }, Writeback::Own);
+    let mut now = Time::ZERO + Span::from_secs(1);
+    let deadline = now + Span::from_secs(5);
+    let fsync = Fsync { promise: Promise::Default, since: now, data: Span::ZERO };
+    let write = |id, now| BlockRequest::new(RequestId(id), B, Operation::Write, id << 20, PAGE_BYTES as u32, now);
+    let place = scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [deadline; 2], fsync);
+    let journal = BlockRequest { class: Class::JOURNAL, is_sync: true, ..write(0, now) };
+    scheduler.request_added(now, journal.clone());
+    assert_eq!(scheduler.next(now), Dispatch::Now(journal));
+    scheduler.request_added(now, write(1, now));
+    assert_eq!(scheduler.next(now), Dispatch::NotBefore(now + WRITE_EXPIRE), "or the fsync's flush would wait for it");
+    scheduler.fsyncs.remove(place);
+    assert_eq!(scheduler.next(now), Dispatch::Now(write(1, now)));
+    scheduler.fsyncs.insert(CallId(1), Line::UnderWay, LOG, [deadline; 2], fsync);
+    let second = write(2, now);
+    scheduler.request_added(now, second.clone());
+    now += WRITE_EXPIRE;
+    assert_eq!(scheduler.next(now), Dispatch::Now(second), "where one fsync follows the other, in time");
+}
+
 /// A request of the obvious way: place, arrival, deadline.
 type Entry = (u64, Time, Time);
 
@@ -331,6 +355,8 @@ struct Obvious {
     queued: [Vec<Entry>; 3],
     /// Of each, those that are of the sweep under way, and when the first of these came.
     sweeps: [(Vec<u64>, Time); 3],
+    /// A commit does not keep writes away that nobody waits for.
+    is_free: bool,
 }
 
 impl Obvious {
@@ -342,7 +368,8 @@ impl Obvious {
     fn next(&mut self, now: Time, fsync_deadline: Option<Time>) -> Option<u64> {
         let awaited = self.since(0).map(|since| (since + WRITE_EXPIRE).min(fsync_deadline.unwrap_or(Time::MAX)));
         let read = self.queued[1].iter().map(|one| one.2).min();
-        let unawaited = self.since(2).map(|since| since + WRITE_EXPIRE);
+        let may_go = |at: &Time| self.is_free || fsync_deadline.is_none() || *at <= now;
+        let unawaited = self.since(2).map(|since| since + WRITE_EXPIRE).filter(may_go);
         let kinds = [awaited, read, unawaited].into_iter().enumerate();
         let (_, kind) = kinds.filter_map(|(kind, at)| Some((at?, kind))).min()?;
         let expired = self.queued[kind].iter().filter(|one| kind == 1 && one.2 <= now);
@@ -362,10 +389,13 @@ proptest! {
     #[test]
     fn decides_as_the_obvious_way_does(
         steps in proptest::collection::vec((0..5u8, 0..1u64 << 20, 1..400u64, proptest::option::of(1..300u64)), 0..200),
+        has_head in any::<bool>(), is_committing in any::<bool>(),
     ) {
-        let device = DeviceProfile { outstanding_max: u32::MAX, ..device() };
+        let device = DeviceProfile { outstanding_max: u32::MAX, is_rotational: has_head, ..device() };
         let mut scheduler = SplitDeadline::new(&device, Writeback::Own);
-        let (mut obvious, mut now) = (Obvious::default(), Time::ZERO);
+        scheduler.is_committing = is_committing;
+        let is_free = has_head || !is_committing;
+        let (mut obvious, mut now) = (Obvious { is_free, ..Obvious::default() }, Time::ZERO);
         for (number, (what, place, milliseconds, fsync)) in steps.into_iter().enumerate() {
             // No two are equal in anything that decides.
             now += Span::from_millis(milliseconds) + Span::from_nanos(number as u64);

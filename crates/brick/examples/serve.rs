@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         worst_case_runs_per_second: 1e6,
         sequential_bytes_per_second: 1e10,
         sequential_write_bytes_per_second: 1e10,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 128,
     };

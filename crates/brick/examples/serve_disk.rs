@@ -60,6 +60,7 @@ fn profile(size_bytes: u64) -> DeviceProfile {
         worst_case_runs_per_second: 100_000.0,
         sequential_bytes_per_second: 1e9,
         sequential_write_bytes_per_second: 1e9,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 64,
     }

@@ -203,6 +203,7 @@ impl Flash {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_write_bytes_per_second as f64,
+                write_settle: Span::ZERO,
                 is_rotational: false,
                 outstanding_max: parameters.outstanding_max,
             },

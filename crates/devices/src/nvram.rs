@@ -61,6 +61,7 @@ impl Nvram {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.link_bytes_per_second as f64,
                 sequential_write_bytes_per_second: parameters.link_bytes_per_second as f64,
+                write_settle: Span::ZERO,
                 is_rotational: false,
                 outstanding_max: parameters.outstanding_max,
             },

@@ -20,7 +20,7 @@
 use crate::hdd::{Hdd, parameters::HddParameters};
 use crate::random::mix;
 use crate::{DeviceModel, DeviceRequest, Finished};
-use plimsoll_core::{DeviceProfile, Operation, Time};
+use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::collections::VecDeque;
 
 /// The figures of an array.
@@ -87,6 +87,7 @@ impl Raid1e {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
+                write_settle: Span::from_micros(parameters.disk.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

@@ -41,8 +41,8 @@ const FILES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Device {
     /// Bytes that a positioning costs: so many, and so many for each square root of the distance in bytes; divided by the
-    /// gain where the drive has a queue to choose from.
-    Disk { fixed_bytes: f64, bytes_per_root: f64, queue_gain: f64 },
+    /// gain where the drive has a queue to choose from. A write that somebody waits for, more by what the head settles longer.
+    Disk { fixed_bytes: f64, bytes_per_root: f64, queue_gain: f64, settle_bytes: f64 },
     /// What a byte costs that is written: how much longer the drive takes than to read it. Bytes that a write costs which
     /// continues nothing.
     Flash { write_amplification: f64, scattered_write_bytes: f64 },
@@ -64,6 +64,7 @@ impl Device {
             fixed_bytes: positioning_bytes * FIXED_PART,
             bytes_per_root: positioning_bytes * (1.0 - FIXED_PART) * MEAN_ROOT_INVERSE / root_max,
             queue_gain,
+            settle_bytes: profile.write_settle.as_secs_f64() * profile.sequential_bytes_per_second,
         }
     }
 
@@ -80,10 +81,14 @@ impl Device {
     /// may also just wait while a gap passes by.
     fn positioning(&self, from: u64, to: u64, is_write: bool, is_queued: bool) -> f64 {
         match *self {
-            Device::Disk { fixed_bytes, bytes_per_root, queue_gain } => {
+            Device::Disk { fixed_bytes, bytes_per_root, queue_gain, settle_bytes } => {
                 let distance = from.abs_diff(to) as f64;
                 let alone = fixed_bytes + bytes_per_root * distance.sqrt();
-                let moved = if is_queued { alone / queue_gain } else { alone };
+                let moved = match (is_queued, is_write) {
+                    (true, _) => alone / queue_gain,
+                    (false, true) => alone + settle_bytes,
+                    (false, false) => alone,
+                };
                 if to >= from { moved.min(distance) } else { moved }
             }
             Device::Flash { scattered_write_bytes, .. } if is_write && from != to => scattered_write_bytes,
@@ -246,6 +251,7 @@ mod tests {
             worst_case_runs_per_second: 100.0,
             sequential_bytes_per_second: 1e8,
             sequential_write_bytes_per_second: if is_rotational { 1e8 } else { 4e7 },
+            write_settle: Span::from_millis(1),
             is_rotational,
             outstanding_max: 1,
         }
@@ -315,7 +321,8 @@ mod tests {
         let distance = (to - head).abs() / profile.capacity_bytes as f64;
         let is_queued = is_write && !last.is_sync && !last.is_forced;
         let gain = if is_queued { f64::from(profile.outstanding_max).powf(0.2) } else { 1.0 };
-        let moved = mean * (0.45 + 0.55 * distance.sqrt() * 15.0 / 8.0) / gain;
+        let settled = if is_write && !is_queued { 1e5 } else { 0.0 };
+        let moved = mean * (0.45 + 0.55 * distance.sqrt() * 15.0 / 8.0) / gain + settled;
         let mut positioning = if to >= head { moved.min(to - head) } else { moved };
         if last.is_forced {
             positioning = positioning.max(0.45 * mean);

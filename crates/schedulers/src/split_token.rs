@@ -19,7 +19,8 @@
 //!
 //! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each account
 //! remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was charged.
-//! *Somebody's stream is interrupted.* Then the disk goes there and back again, and who interrupted pays for both.
+//! *Somebody's stream is interrupted.* Then the disk goes there and back again, and who interrupted pays for both. The stream
+//! goes on with one request: a drive that was given more would begin with what passes by first, and go round once more.
 //! *Metadata reads never wait*: who makes one may have a transaction open that others need committed.
 //!
 //! *Who waits for two balances* keeps his place in the one line while he is in the other, and nobody who came later passes
@@ -35,13 +36,14 @@ use crate::min_tree::{ABSENT, KEYS, MinTree};
 use crate::waiting_line::WaitingLine;
 use plimsoll_core::{
     Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, CauseSet, Completion, DeviceProfile,
+    RequestId,
 };
 use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Time, Wish};
 use std::collections::VecDeque;
 
 /// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
 /// is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as much to
-/// random reads as to writes that are charged alike.
+/// random reads as to writes that are charged alike. `tests/trips.rs` holds what a stream loses to awaited writes to a tenth.
 const WAY_BACK_PART: f64 = 2.0 / 3.0;
 
 /// Random requests whose cost may be saved up, whatever the limit: a journal's commit goes to two places and comes back from
@@ -129,6 +131,8 @@ pub struct SplitToken {
     window: DeviceWindow,
     /// Who caused what was dispatched last.
     last_causes: Vec<AccountId>,
+    /// The read at the device that goes on with a stream after others' requests, and where it ends.
+    resuming: Option<(RequestId, u64)>,
 }
 
 impl SplitToken {
@@ -145,6 +149,7 @@ impl SplitToken {
             arrived: VecDeque::new(),
             window: DeviceWindow::new(device),
             last_causes: Vec::new(),
+            resuming: None,
         }
     }
 
@@ -260,6 +265,9 @@ impl SplitToken {
         let share = (cost.transfer + cost.positioning) as f64 / causes.len() as f64;
         causes.iter().for_each(|cause| self.charge(now, cause, share));
         if cost.is_resumed {
+            if request.operation == Operation::Read {
+                self.resuming = Some((request.id, request.end()));
+            }
             let interrupters = std::mem::take(&mut self.last_causes);
             let share = cost.positioning as f64 * WAY_BACK_PART / interrupters.len() as f64;
             let others = interrupters.iter().filter(|&&other| !causes.contains(other));
@@ -277,7 +285,11 @@ impl SplitToken {
         if let Some(Waiter::Read(request)) = self.next_due(now, READS) {
             return Some(request);
         }
-        while let Some(request) = self.arrived.pop_front() {
+        let resuming = self.resuming;
+        let goes_on = |request: &BlockRequest| resuming.is_some_and(|(_, end)| end == request.offset);
+        while self.arrived.front().is_some_and(|request| !goes_on(request))
+            && let Some(request) = self.arrived.pop_front()
+        {
             let may_wait = request.operation == Operation::Read && request.file != Some(FileId::DEVICE);
             let place = self.new_place();
             match self.blocking(now, request.session, place).filter(|_| may_wait) {
@@ -378,6 +390,7 @@ impl Scheduler for SplitToken {
 
     fn request_completed(&mut self, _now: Time, completion: &Completion) {
         self.window.completed(completion);
+        self.resuming = self.resuming.filter(|&(id, _)| id != completion.id);
     }
 
     fn wishes(&mut self, now: Time, wishes: &mut Vec<Wish>) {

@@ -24,6 +24,7 @@ fn rotational(outstanding_max: u32, is_rotational: bool) -> DeviceProfile {
         worst_case_runs_per_second: DEVICE_RUNS_PER_SECOND,
         sequential_bytes_per_second: 1e8,
         sequential_write_bytes_per_second: 1e8,
+        write_settle: Span::ZERO,
         is_rotational,
         outstanding_max,
     }

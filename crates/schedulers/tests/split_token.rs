@@ -7,6 +7,7 @@
 //! - nothing is put right when a request is dispatched: `a_guess_is_put_right_when_the_request_is_dispatched`
 //! - writes wait at the block level: `only_reads_wait_at_the_block_level`
 //! - who interrupts a stream does not pay for its way back: `who_interrupts_a_stream_pays_for_its_way_back`
+//! - a stream that was interrupted goes on with all it has: `a_stream_goes_on_with_one_request_after_others_were_served`
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`
 //! - only the account's own balance holds: `a_pool_shares_its_limit`
 //! - reads that wait do not wait for each other's cost: `reads_that_wait_go_one_by_one`
@@ -89,6 +90,10 @@ impl Bench {
     fn dispatch(&mut self, request: BlockRequest) {
         self.scheduler.request_added(Time::ZERO, request.clone());
         assert_eq!(self.scheduler.next(Time::ZERO), Dispatch::Now(request.clone()));
+        self.complete(&request);
+    }
+
+    fn complete(&mut self, request: &BlockRequest) {
         let (id, session, runs) = (request.id, request.session, request.runs());
         let completion = Completion { id, session, runs, service: Span::ZERO, succeeded: true };
         self.scheduler.request_completed(Time::ZERO, &completion);
@@ -216,6 +221,24 @@ fn who_interrupts_a_stream_pays_for_its_way_back() {
     assert!((0.6..0.7).contains(&(way_back / way_there)), "{way_there} there, {way_back} back");
     stream(&mut bench, 4);
     assert_near(bench.debt(1), way_there + way_back);
+}
+
+#[test]
+fn a_stream_goes_on_with_one_request_after_others_were_served() {
+    let mut bench = Bench::new(None, &[None, None]);
+    (0..3).for_each(|n| {
+        let request = bench.request(Operation::Read, 0, n * MIB, MIB as u32, &[0]);
+        bench.dispatch(request);
+    });
+    let write = bench.request(Operation::Write, 1, GIB, 4096, &[1]);
+    bench.dispatch(write);
+    let [first, second, third] = [3, 4, 5].map(|n| bench.request(Operation::Read, 0, n * MIB, MIB as u32, &[0]));
+    [&first, &second, &third].into_iter().for_each(|read| bench.scheduler.request_added(Time::ZERO, read.clone()));
+    assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Now(first.clone()));
+    assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Nothing, "or the drive begins with the second");
+    bench.complete(&first);
+    assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Now(second), "the head is there");
+    assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Now(third));
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn accounts(allocations: &[Allocation]) -> (AccountTree, Vec<AccountId>) {
         worst_case_runs_per_second: DEVICE_RUNS_PER_SECOND,
         sequential_bytes_per_second: 1e8,
         sequential_write_bytes_per_second: 1e8,
+        write_settle: Span::ZERO,
         is_rotational: false, // and so keeps the order in which it is given requests, as the paper's driver did
         outstanding_max: OUTSTANDING_MAX,
     };

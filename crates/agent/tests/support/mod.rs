@@ -7,7 +7,7 @@ use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_core::{AccountId, Allocation, DeviceProfile};
+use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_gates::{Filter, GateClass, words};
 use plimsoll_tags::TagsError;
 use std::ffi::OsStr;
@@ -76,6 +76,7 @@ fn profile() -> DeviceProfile {
         worst_case_runs_per_second: 20_000.0,
         sequential_bytes_per_second: 1e9,
         sequential_write_bytes_per_second: 1e9,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 32,
     }

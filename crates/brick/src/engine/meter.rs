@@ -266,6 +266,7 @@ mod tests {
             worst_case_runs_per_second: 100.0,
             sequential_bytes_per_second: 1e8,
             sequential_write_bytes_per_second: 1e8,
+            write_settle: Span::ZERO,
             is_rotational: true,
             outstanding_max: 10,
         });

@@ -140,6 +140,7 @@ pub fn serve_with(scheduler: &str, backing: Backing) -> (EngineHandle, VolumeInf
         worst_case_runs_per_second: 100_000.0,
         sequential_bytes_per_second: 1e9,
         sequential_write_bytes_per_second: 1e9,
+        write_settle: plimsoll_core::Span::ZERO,
         is_rotational: false,
         outstanding_max: 64,
     };

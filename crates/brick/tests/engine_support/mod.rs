@@ -23,6 +23,7 @@ pub fn profile() -> DeviceProfile {
         worst_case_runs_per_second: 10_000.0,
         sequential_bytes_per_second: 1e9,
         sequential_write_bytes_per_second: 1e9,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 32,
     }

@@ -3,7 +3,7 @@
 use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::units::RUN_BYTES_MAX;
-use plimsoll_core::{Allocation, DeviceProfile};
+use plimsoll_core::{Allocation, DeviceProfile, Span};
 use plimsoll_settings::{Place, Problem};
 use std::fmt;
 use std::path::PathBuf;
@@ -79,6 +79,7 @@ impl Device {
             worst_case_runs_per_second,
             sequential_bytes_per_second: worst_case_runs_per_second * RUN_BYTES_MAX as f64,
             sequential_write_bytes_per_second: worst_case_runs_per_second * RUN_BYTES_MAX as f64,
+            write_settle: Span::ZERO,
             is_rotational: false,
             outstanding_max: OUTSTANDING_DEFAULT,
         }

@@ -232,6 +232,7 @@ mod tests {
             worst_case_runs_per_second: 112.0,
             sequential_bytes_per_second: 50e6,
             sequential_write_bytes_per_second: 50e6,
+            write_settle: Span::ZERO,
             is_rotational: true,
             outstanding_max: 10,
         }

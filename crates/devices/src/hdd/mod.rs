@@ -98,6 +98,7 @@ impl Hdd {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
+                write_settle: Span::from_micros(parameters.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

@@ -20,6 +20,7 @@ pub fn nvme() -> DeviceProfile {
         worst_case_runs_per_second: 200_000.0,
         sequential_bytes_per_second: 3e9,
         sequential_write_bytes_per_second: 3e9,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 64,
     }
@@ -32,6 +33,7 @@ pub fn disk() -> DeviceProfile {
         worst_case_runs_per_second: 114.5,
         sequential_bytes_per_second: 138e6,
         sequential_write_bytes_per_second: 138e6,
+        write_settle: Span::ZERO,
         is_rotational: true,
         outstanding_max: 10,
         ..nvme()

@@ -28,6 +28,7 @@ impl Metronome {
             worst_case_runs_per_second: requests_per_second,
             sequential_bytes_per_second: 1e8,
             sequential_write_bytes_per_second: 1e8,
+            write_settle: Span::ZERO,
             is_rotational: false,
             outstanding_max,
         };

@@ -1,6 +1,6 @@
 //! The disk of split_token's tests.
 
-use plimsoll_core::DeviceProfile;
+use plimsoll_core::{DeviceProfile, Span};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -13,6 +13,7 @@ pub fn device() -> DeviceProfile {
         worst_case_runs_per_second: 100.0,
         sequential_bytes_per_second: 1e8,
         sequential_write_bytes_per_second: 1e8,
+        write_settle: Span::ZERO,
         is_rotational: true,
         outstanding_max: 10,
     }

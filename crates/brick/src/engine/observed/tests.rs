@@ -61,6 +61,7 @@ impl World {
             worst_case_runs_per_second: 100.0,
             sequential_bytes_per_second: 1e8,
             sequential_write_bytes_per_second: 1e8,
+            write_settle: Span::ZERO,
             is_rotational: true,
             outstanding_max: 1,
         };

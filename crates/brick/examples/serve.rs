@@ -9,7 +9,7 @@ use plimsoll_brick::engine::{EngineConfig, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::listener::ListenerOptions;
 use plimsoll_brick::nbd::{Address, Listener, NbdConnection, SharedExports};
-use plimsoll_core::{Allocation, ByteCount, DeviceProfile};
+use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Span};
 use std::error::Error;
 use std::io::Read;
 

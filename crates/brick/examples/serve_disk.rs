@@ -11,7 +11,7 @@ use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EngineConfig, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_core::{Allocation, DeviceProfile};
+use plimsoll_core::{Allocation, DeviceProfile, Span};
 use std::error::Error;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_core::{Allocation, DeviceProfile};
+use plimsoll_core::{Allocation, DeviceProfile, Span};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -140,7 +140,7 @@ pub fn serve_with(scheduler: &str, backing: Backing) -> (EngineHandle, VolumeInf
         worst_case_runs_per_second: 100_000.0,
         sequential_bytes_per_second: 1e9,
         sequential_write_bytes_per_second: 1e9,
-        write_settle: plimsoll_core::Span::ZERO,
+        write_settle: Span::ZERO,
         is_rotational: false,
         outstanding_max: 64,
     };

@@ -247,4 +247,5 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     served.wait_until_all_have_gone();
     engine.remove_volume("v").unwrap();
     assert_eq!(said(engine.stop_volume("v", Span::ZERO)), "there is no volume \"v\"");
+    assert_eq!(said(engine.stop_pool("web", Span::ZERO)), "there is no pool \"web\"");
 }

@@ -165,6 +165,16 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_volume(&name, grace))?
     }
 
+    /// Asks everybody who is attached with a session in the pool at `path` to finish, and cuts them off after `grace`. Does
+    /// not wait for it, nor for sessions in pools of that pool. O(accounts).
+    ///
+    /// # Errors
+    /// There is no such pool.
+    pub fn stop_pool(&self, path: &str, grace: Span) -> Result<(), EngineError> {
+        let path = path.to_owned();
+        self.call(move |engine| engine.stop_pool(&path, grace))?
+    }
+
     /// Attaches a front end to a volume, with a session of its own in the volume's pool.
     ///
     /// # Errors

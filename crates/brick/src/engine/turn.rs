@@ -295,6 +295,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Asks everybody whose session is in the pool at `path` to finish within `grace`.
+    pub(super) fn stop_pool(&mut self, path: &str, grace: Span) -> Result<(), EngineError> {
+        let pool = Some(self.core.pool(path)?);
+        let members = self.core.tree.iter().filter(|account| account.parent == pool);
+        let members: Vec<_> = members.map(|account| account.id).collect();
+        self.stop_all(grace, |seat| members.contains(&seat.session));
+        Ok(())
+    }
+
     fn stop_all(&mut self, grace: Span, is_meant: impl Fn(&Seat) -> bool) {
         let meant = self.front_ends.iter().filter(|(_, attached)| is_meant(&attached.seat));
         let meant: Vec<u32> = meant.map(|(index, _)| index).collect();

@@ -49,7 +49,14 @@ pub enum SessionCommand {
   $ nbdinfo \"nbd+unix:///db/loader%231?socket=/run/plimsoll/nbd.sock\"
 
 What the session is promised is taken out of what the volume is; a reserve that does not fit is refused, and the message
-says by how much. All connections to that export share it. The session stays open until it is closed.")]
+says by how much. All connections to that export share it. The session stays open until it is closed.
+
+  $ plimsoll session open db loader --reserve \"20 runs/s\" -- sh -c \\
+      'qemu-img convert -n -O raw image.qcow2 nbd:unix:/run/plimsoll/nbd.sock:exportname=$PLIMSOLL_EXPORT'
+
+With a command, the session ends with the last process of it, however that ends; NBD clients that are still connected are
+cut off. The command takes the place of this process, so signals, terminal and exit code are its own, and finds the export
+in PLIMSOLL_EXPORT and the session's path in PLIMSOLL_SESSION.")]
     Open(SessionOpenArguments),
     /// Close a session that nobody is connected to
     #[command(after_help = "Example:
@@ -71,11 +78,14 @@ pub struct SessionOpenArguments {
     #[command(flatten)]
     pub change: ChangeArguments,
     /// Print path and export as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "command")]
     pub json: bool,
     /// Where the daemon is.
     #[command(flatten)]
     pub daemon: DaemonArguments,
+    /// The command that the session is for, and its arguments: it ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// Arguments of `plimsoll session close`.

@@ -1,21 +1,19 @@
 //! `plimsoll session open|close`.
+//!
+//! A session that is opened for a command ends with the connection that asked for it. This process keeps that connection and
+//! becomes the command, as `plimsoll run` does: whatever ends the command, the kernel then closes the connection.
 
 use super::{connect, print, print_json, unexpected};
-use crate::arguments::SessionCommand;
+use crate::arguments::{SessionCommand, SessionOpenArguments};
 use crate::control::protocol::{Request, Response};
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
+use rustix::io::FdFlags;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 pub(super) fn run(command: &SessionCommand) -> Outcome {
     match command {
-        SessionCommand::Open(arguments) => {
-            let (volume, name) = (arguments.volume.clone(), arguments.name.clone());
-            let request = Request::SessionOpen { volume, name, change: arguments.change.change() };
-            match connect(&arguments.daemon)?.ask(&request)? {
-                Response::Session(session) if arguments.json => print_json(&session),
-                Response::Session(session) => print(session.export),
-                _ => Err(unexpected()),
-            }
-        }
+        SessionCommand::Open(arguments) => open(arguments),
         SessionCommand::Close(arguments) => {
             let request = Request::SessionClose { session: arguments.session.clone() };
             match connect(&arguments.daemon)?.ask(&request)? {
@@ -24,4 +22,21 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
             }
         }
     }
+}
+
+fn open(arguments: &SessionOpenArguments) -> Outcome {
+    let (volume, name, change) = (arguments.volume.clone(), arguments.name.clone(), arguments.change.change());
+    let command = arguments.command.split_first();
+    let mut client = connect(&arguments.daemon)?;
+    let answer = client.ask(&Request::SessionOpen { volume, name, change, tied: command.is_some() })?;
+    let Response::Session(session) = answer else { return Err(unexpected()) };
+    let Some((program, rest)) = command else {
+        return if arguments.json { print_json(&session) } else { print(session.export) };
+    };
+    let failed = |error: std::io::Error| Failure::Failed(format!("cannot run {program}: {error}"));
+    let connection = client.ending().map_err(failed)?;
+    rustix::io::fcntl_setfd(&connection, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+    let mut command = Command::new(program);
+    command.args(rest).env("PLIMSOLL_EXPORT", session.export).env("PLIMSOLL_SESSION", session.path);
+    Err(failed(command.exec()))
 }

@@ -55,7 +55,7 @@ impl Client {
         self.understand(line)
     }
 
-    /// The same connection, for telling the daemon that nothing more will be asked.
+    /// The same connection, for telling the daemon that nothing more will be asked, or for keeping it.
     ///
     /// # Errors
     /// The system has no descriptor for it.

@@ -42,7 +42,7 @@ pub enum Request {
         pool: String,
     },
     /// Opens a session for NBD clients of a volume; answered with [`Response::Session`]. It is open until
-    /// [`Request::SessionClose`].
+    /// [`Request::SessionClose`], or until the connection ends.
     SessionOpen {
         /// The volume, which is exported.
         volume: String,
@@ -51,6 +51,9 @@ pub enum Request {
         /// What it is promised out of what the volume is; what is left out is as for the volume's connections.
         #[serde(default)]
         change: Change,
+        /// Whether it ends with the connection that asks for it.
+        #[serde(default)]
+        tied: bool,
     },
     /// Closes a session that nobody is connected to; answered with [`Response::Done`].
     SessionClose {
@@ -387,6 +390,9 @@ mod tests {
         assert_eq!(record, Ok(Request::Record { device: Some("disk0".into()) }));
         let add = parse(r#"{"command":"pool_add","pool":"web/new"}"#).unwrap();
         assert_eq!(add, Request::PoolAdd { pool: "web/new".into(), device: None, change: Change::default() });
+        let open = parse(r#"{"command":"session_open","volume":"db","name":"loader"}"#).unwrap();
+        let (volume, name) = ("db".to_owned(), "loader".to_owned());
+        assert_eq!(open, Request::SessionOpen { volume, name, change: Change::default(), tied: false });
         for bad in [
             "",
             "{}",

@@ -3,6 +3,10 @@
 //! Clients are the daemon's own user, since nobody else may open the socket. Still nothing that one sends may harm the
 //! daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a request is
 //! answered with an error and the end of the connection.
+//!
+//! What an answer ties to a connection lives as long as it does. The kernel closes the connection of a process that ends,
+//! however it ends, so nothing has to be asked or counted to know that it is gone. Such a client may say nothing as long as it
+//! likes, and takes no place from those who ask.
 
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
@@ -26,8 +30,12 @@ use tracing::warn;
 pub const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 /// Clients at once: a few people watching and a script.
 pub const CLIENTS_MAX: usize = 16;
+/// Clients at once that something is tied to: a thread and a descriptor each.
+pub const HOLDERS_MAX: usize = 256;
 /// A client that says nothing, or does not take its answer, for so long is sent away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(60) };
+/// How long to wait before what was tied to a connection is asked again to end.
+const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after the system had no descriptor or memory for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted.
@@ -58,10 +66,15 @@ pub enum ControlError {
     },
 }
 
+/// Ends what is tied to a connection; answers whether it has ended, and is called again until it has.
+pub type Ending = Box<dyn FnMut() -> bool + Send>;
+
 /// What a handler answers.
 pub enum Answer {
     /// One line.
     Line(Response),
+    /// One line, and what is to be done when the connection is over, unless because the server stops.
+    Tied(Response, Ending),
     /// Lines until the client has enough.
     Recording(RecordingAnswer),
 }
@@ -100,7 +113,7 @@ impl ControlSocket {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop_seen = stop.clone();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            let clients = AtomicUsize::new(0);
+            let clients = Clients::default();
             std::thread::scope(|scope| {
                 while let Ok(true) = wait(&self.listener, PollFlags::IN, &stop_seen, None) {
                     match self.listener.accept() {
@@ -174,11 +187,13 @@ fn wait(socket: &impl AsFd, wanted: PollFlags, stop: &OwnedFd, patience: Option<
 pub(super) struct Conversation<'server> {
     pub(super) stream: UnixStream,
     pub(super) stop: &'server OwnedFd,
+    /// How long the client may say nothing; `None` for as long as it likes.
+    patience: Option<Duration>,
 }
 
 impl Read for Conversation<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match wait(&self.stream, PollFlags::IN, self.stop, Some(PATIENCE))? {
+        match wait(&self.stream, PollFlags::IN, self.stop, self.patience)? {
             true => self.stream.read(buffer),
             false => Ok(0),
         }
@@ -211,40 +226,90 @@ impl Conversation<'_> {
 fn admit<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     stream: UnixStream,
-    clients: &'scope AtomicUsize,
+    clients: &'scope Clients,
     handler: &'scope (impl Fn(Request) -> Answer + Sync),
     stop: &'scope OwnedFd,
 ) {
-    let mut conversation = Conversation { stream, stop };
-    if clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+    let mut conversation = Conversation { stream, stop, patience: Some(PATIENCE) };
+    let Some(place) = Place::take(&clients.asking, CLIENTS_MAX) else {
         // The line fits the socket's buffer; a client that is gone need not hear it.
         let _ = conversation.send(&Response::error(ErrorKind::Busy, format!("{CLIENTS_MAX} clients are connected")));
         return;
-    }
-    clients.fetch_add(1, Ordering::Relaxed);
-    let guard = ClientGuard(clients);
+    };
     let thread = std::thread::Builder::new().name("control-client".into());
     let spawned = thread.spawn_scoped(scope, move || {
-        let _guard = guard;
-        if let Err(error) = converse(conversation, handler) {
+        let mut tied = Tied { endings: Vec::new(), place, clients };
+        if let Err(error) = converse(conversation, handler, &mut tied) {
             tracing::debug!("control client: {error}");
         }
+        tied.end(stop);
     });
     if let Err(error) = spawned {
         warn!("no thread for a control client: {error}");
     }
 }
 
-/// Counts a client for as long as it lives, also through a panic.
-struct ClientGuard<'counter>(&'counter AtomicUsize);
+/// How many clients there are.
+#[derive(Default)]
+struct Clients {
+    /// Nothing is tied to them.
+    asking: AtomicUsize,
+    /// Something is.
+    holding: AtomicUsize,
+}
 
-impl Drop for ClientGuard<'_> {
+/// A client's place among a bounded number, for as long as it lives, also through a panic.
+struct Place<'counter>(&'counter AtomicUsize);
+
+impl<'counter> Place<'counter> {
+    fn take(taken: &'counter AtomicUsize, places: usize) -> Option<Place<'counter>> {
+        let place = Place(taken);
+        // Dropping it takes back what is too much.
+        (taken.fetch_add(1, Ordering::Relaxed) < places).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Answer) -> io::Result<()> {
+/// What is tied to a client's connection.
+struct Tied<'counter> {
+    endings: Vec<Ending>,
+    place: Place<'counter>,
+    clients: &'counter Clients,
+}
+
+impl Tied<'_> {
+    /// Ties one thing more; false if too many clients hold something.
+    fn tie(&mut self, ending: Ending) -> bool {
+        let is_first = self.endings.is_empty();
+        self.endings.push(ending);
+        if is_first {
+            let Some(place) = Place::take(&self.clients.holding, HOLDERS_MAX) else { return false };
+            self.place = place;
+        }
+        true
+    }
+
+    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything in
+    /// an order of its own.
+    fn end(mut self, stop: &OwnedFd) {
+        let mut pause = Duration::ZERO;
+        while !self.endings.is_empty() && wait(stop, PollFlags::IN, stop, Some(pause)).is_err() {
+            self.endings.retain_mut(|end| !end());
+            pause = ENDING_PAUSE;
+        }
+    }
+}
+
+fn converse(
+    conversation: Conversation<'_>,
+    handler: &impl Fn(Request) -> Answer,
+    tied: &mut Tied<'_>,
+) -> io::Result<()> {
     conversation.stream.set_nonblocking(true)?;
     let mut conversation = BufReader::new(conversation);
     loop {
@@ -259,6 +324,14 @@ fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Answer
         match request {
             Ok(request) => match handler(request) {
                 Answer::Line(response) => conversation.get_mut().send(&response)?,
+                Answer::Tied(response, ending) => {
+                    if !tied.tie(ending) {
+                        let message = format!("{HOLDERS_MAX} clients hold sessions");
+                        return conversation.get_mut().send(&Response::error(ErrorKind::Busy, message));
+                    }
+                    conversation.get_mut().patience = None;
+                    conversation.get_mut().send(&response)?;
+                }
                 Answer::Recording(recording) => {
                     // Whatever a client sends after such a request ends the recording.
                     let is_over = !conversation.buffer().is_empty();
@@ -267,5 +340,86 @@ fn converse(conversation: Conversation<'_>, handler: &impl Fn(Request) -> Answer
             },
             Err(refusal) => return conversation.get_mut().send(&refusal),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead;
+    use std::sync::Mutex;
+
+    /// A server that ties something to whoever asks for a session; and how often each was asked to end, of which the first
+    /// time it is not done.
+    fn serve(folder: &Path) -> (ControlServer, Arc<Mutex<Vec<u32>>>) {
+        let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let seen = asked.clone();
+        let handler = move |request| match request {
+            Request::SessionOpen { .. } => {
+                let number = seen.lock().unwrap().len();
+                seen.lock().unwrap().push(0);
+                let seen = seen.clone();
+                let ending = move || {
+                    seen.lock().unwrap()[number] += 1;
+                    seen.lock().unwrap()[number] == 2
+                };
+                Answer::Tied(Response::Done("tied".into()), Box::new(ending))
+            }
+            _ => Answer::Line(Response::Done("answered".into())),
+        };
+        (ControlSocket::bind(&folder.join("socket")).unwrap().serve(handler).unwrap(), asked)
+    }
+
+    fn ask(stream: &UnixStream, request: &str) -> String {
+        // Nobody hears it where the server has closed already.
+        let _ = (&*stream).write_all(format!("{request}\n").as_bytes());
+        let mut answer = String::new();
+        let _ = BufReader::new(stream).read_line(&mut answer);
+        answer
+    }
+
+    const OPEN: &str = r#"{"command":"session_open","volume":"db","name":"a","tied":true}"#;
+    const TIED: &str = "{\"done\":\"tied\"}\n";
+    const ANSWERED: &str = "{\"done\":\"answered\"}\n";
+
+    #[test]
+    fn whoever_holds_something_may_be_silent_and_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_server, asked) = serve(folder.path());
+        let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
+        let holder = connect();
+        assert_eq!(ask(&holder, OPEN), TIED);
+        let mut silent = connect();
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "sent away");
+        assert_eq!(
+            (ask(&holder, r#"{"command":"status"}"#).as_str(), &asked.lock().unwrap()[..]),
+            (ANSWERED, &[0][..])
+        );
+    }
+
+    #[test]
+    fn holders_are_bounded_and_take_no_place_from_those_who_ask() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, asked) = serve(folder.path());
+        let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
+        let wait_until = |ended: &dyn Fn(&[u32]) -> bool| {
+            while !ended(&asked.lock().unwrap()) {
+                std::thread::yield_now();
+            }
+        };
+        let open = |_| {
+            let holder = connect();
+            assert_eq!(ask(&holder, OPEN), TIED);
+            holder
+        };
+        let mut holders: Vec<UnixStream> = (0..HOLDERS_MAX).map(open).collect();
+        assert_eq!(ask(&connect(), r#"{"command":"status"}"#), ANSWERED);
+        assert!(ask(&connect(), OPEN).contains("256 clients hold sessions"));
+        wait_until(&|asked| asked[HOLDERS_MAX] == 2);
+        assert!(asked.lock().unwrap()[..HOLDERS_MAX].iter().all(|&count| count == 0));
+        holders.remove(7);
+        wait_until(&|asked| asked[7] == 2);
+        drop(server);
+        assert_eq!(asked.lock().unwrap().iter().sum::<u32>(), 4, "who stops the server ends the rest");
     }
 }

@@ -95,7 +95,10 @@ impl Administration {
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
-            Request::SessionOpen { volume, name, change } => self.session_open(&volume, &name, change),
+            Request::SessionOpen { volume, name, change, tied } => match self.session_open(&volume, &name, change) {
+                Ok(session) if tied => return self.tied(session),
+                opened => opened.map(Response::Session),
+            },
             Request::SessionClose { session } => self.session_close(&session),
             Request::Record { device } => match self.record(device.as_deref()) {
                 Ok(recording) => return Answer::Recording(recording),
@@ -232,7 +235,7 @@ impl Administration {
         Ok(Response::Done(format!("pool {path} changed")))
     }
 
-    fn session_open(&self, volume: &str, name: &str, change: Change) -> Result<Response, Refusal> {
+    fn session_open(&self, volume: &str, name: &str, change: Change) -> Result<SessionEntry, Refusal> {
         if let Some(allowed) = crate::config::name_problem(name) {
             return Err(Refusal::Failed(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
         }
@@ -241,13 +244,19 @@ impl Administration {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
         })?;
         let export = section.export.as_ref().ok_or_else(|| {
-            Refusal::Failed(format!(
-                "{volume} is not exported: a session is for NBD clients, plimsoll run for processes"
+            Refusal::NotFound(format!(
+                "volume {volume} has no NBD export for a session, allowed are volumes with nbd; plimsoll run is for processes"
             ))
         })?;
         check_percentages(self.device(Some(&section.device))?, &change.apply(Allocation::default()))?;
         let (path, export) = self.exports.open_session(&export.name, name, &change)?;
-        Ok(Response::Session(SessionEntry { path, export }))
+        Ok(SessionEntry { path, export })
+    }
+
+    /// The session ends with the connection that asked for it.
+    fn tied(&self, session: SessionEntry) -> Answer {
+        let (exports, path) = (self.exports.clone(), session.path.clone());
+        Answer::Tied(Response::Session(session), Box::new(move || exports.end_session(&path)))
     }
 
     fn session_close(&self, path: &str) -> Result<Response, Refusal> {

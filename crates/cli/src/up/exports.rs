@@ -3,13 +3,17 @@
 //! Each connection to a volume's export is a session by itself, with what the volume says. Who wants to be promised something
 //! opens a session over the control socket first, and connects to the name that it gets: then all its connections share what
 //! the session was promised. Such a name is told to nobody else, and a client that names no export does not get it.
+//!
+//! Whoever opened a session closes it when nobody is connected to it any more. Where that is left to us, because the opener is
+//! gone, its export goes first, so that nobody comes any more, then those who are there, then the session.
 
 use crate::control::protocol::Change;
-use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
+use plimsoll_brick::engine::{self, EngineError, EngineHandle, SessionConfig};
 use plimsoll_brick::nbd::export::ExportError;
 use plimsoll_brick::nbd::listener::Peer;
 use plimsoll_brick::nbd::{ExportInfo, NbdConnection, Negotiated, SharedExports};
 use plimsoll_core::Allocation;
+use plimsoll_core::account::AccountError;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,5 +123,24 @@ impl Exports {
         known.targets.remove(&export);
         known.sessions.remove(path);
         Ok(true)
+    }
+
+    /// Ends a session whose opener is gone: nobody connects to it any more, and whoever is connected is asked to finish and cut
+    /// off after [`engine::GRACE_DEFAULT`]. True once it is closed; until then, it has to be called again.
+    pub(super) fn end_session(&self, path: &str) -> bool {
+        let engine = {
+            let known = self.known();
+            let Some(export) = known.sessions.get(path) else { return true };
+            self.list.remove(export);
+            known.targets[export].1.engine.clone()
+        };
+        // Each time, for those who had agreed on the export before it went.
+        let closed = engine.stop_pool(path, engine::GRACE_DEFAULT).and_then(|()| self.close_session(path));
+        match closed {
+            Err(EngineError::Account(AccountError::Tree { .. })) => return false,
+            Err(error) => tracing::warn!("session {path}: {error}"),
+            Ok(_) => tracing::info!("session {path} closed: who opened it is gone"),
+        }
+        true
     }
 }

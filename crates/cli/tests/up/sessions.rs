@@ -1,12 +1,17 @@
 //! Sessions that applications open over the control socket, for their NBD connections.
 //!
 //! Planted breaks that were seen red: sessions count where a client names no export; what is closed stays exported; connections
-//! open in the volume's account.
+//! open in the volume's account; with a session that is tied all clients of the volume are cut off; a command does not keep the
+//! connection; a volume without an export is a failure like any.
 
-use crate::support::{Site, text};
+use crate::support::{Site, text, why_no_mounts};
 use crate::tenants::wait_until;
 use plimsoll_brick::nbd::Address;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 const ONE_VOLUME: &str = r#"
 [nbd]
@@ -101,5 +106,119 @@ fn what_cannot_have_a_session_is_told() {
     }
     let (message, code) = asked(&site, &["session", "open", "db", "a/b"]);
     assert!(message.starts_with("got the name \"a/b\", allowed ") && code == Some(1), "{message}");
+    daemon.stop();
+}
+
+#[test]
+fn a_volume_without_an_nbd_export_has_no_sessions() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let mount = "mount = { path = \"{folder}/mnt\", filesystem = \"ext4\", format = \"if-empty\" }";
+    let without_nbd = ONE_VOLUME.replace("nbd = {}", mount).replace("[nbd]\nlisten = [\"unix:state/nbd.sock\"]\n", "");
+    let site = Site::new("");
+    let text = without_nbd.replace("{folder}", site.folder.path().to_str().unwrap());
+    std::fs::write(site.path("plimsoll.toml"), format!("[daemon]\nstate_directory = \"state\"\n{text}")).unwrap();
+    let daemon = site.up();
+    let expected =
+        "volume db has no NBD export for a session, allowed are volumes with nbd; plimsoll run is for processes";
+    assert_eq!(asked(&site, &["session", "open", "db", "loader"]), (expected.into(), Some(2)));
+    let reserved = ["session", "open", "db", "loader", "--reserve", "150 runs/s"];
+    assert_eq!(asked(&site, &reserved), (expected.into(), Some(2)));
+    assert_eq!(sessions(&site).len(), 1, "the mount's");
+    daemon.stop();
+}
+
+/// Asks over a connection of the control socket.
+fn say(stream: &UnixStream, request: &str) -> serde_json::Value {
+    let mut stream = stream;
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+const TIED: &str =
+    r#"{"command":"session_open","volume":"db","name":"tied","change":{"reserve":"150 runs/s"},"tied":true}"#;
+
+#[test]
+fn a_session_that_is_tied_ends_with_the_connection_that_opened_it() {
+    let site = Site::of_normal_user(ONE_VOLUME);
+    let daemon = site.up();
+    let opener = UnixStream::connect(site.path("state/control.sock")).unwrap();
+    assert_eq!(say(&opener, TIED)["session"]["export"], "db/tied#1");
+    let second = say(&opener, &TIED.replace("150", "10"));
+    assert_eq!(second["session"]["path"], "web/db/tied#2", "one connection may open several");
+    assert_eq!(say(&opener, r#"{"command":"pool_list"}"#)["pools"].as_array().unwrap().len(), 4);
+    let closed = say(&opener, r#"{"command":"session_close","session":"web/db/tied#2"}"#);
+    assert_eq!(closed["done"], "session web/db/tied#2 closed");
+
+    let mut tied = connect(&site, "db/tied#1").unwrap();
+    let mut other = connect(&site, "").unwrap();
+    let mut read = [0; 4096];
+    tied.read(0, &mut read).unwrap();
+    assert_eq!(asked(&site, &["session", "open", "db", "late", "--reserve", "100 runs/s"]).1, Some(1), "does not fit");
+    drop(opener);
+    wait_until("the end of the session", || sessions(&site).iter().all(|(path, _)| path == "web/db/nbd#2"));
+    assert!(tied.read(0, &mut read).is_err(), "cut off");
+    assert!(connect(&site, "db/tied#1").is_none());
+    other.read(0, &mut read).unwrap();
+    let late = asked(&site, &["session", "open", "db", "late", "--reserve", "100 runs/s"]);
+    assert_eq!(late, ("db/late#4".into(), Some(0)), "what the session was promised is free");
+    other.disconnect().unwrap();
+    let again = UnixStream::connect(site.path("state/control.sock")).unwrap();
+    assert_eq!(say(&again, &TIED.replace("150", "10"))["session"]["export"], "db/tied#5");
+    let log = daemon.stop();
+    assert!(log.contains("session web/db/tied#1 closed: who opened it is gone"), "{log}");
+    assert!(!log.contains("tied#5"), "a stop ends everything in its own order: {log}");
+}
+
+/// A process that dropping this kills, also when a test fails.
+struct Killed(Pid);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
+/// `plimsoll session open`, for a command of the shell.
+fn open_for(site: &Site, script: &str) -> Command {
+    let open = ["session", "open", "db", "loader", "--reserve", "150 runs/s", "--socket", "state/control.sock"];
+    site.command(&[&open[..], &["--", "sh", "-c", script]].concat())
+}
+
+#[test]
+fn a_session_for_a_command_ends_with_the_last_of_its_processes_also_by_kill_9() {
+    let site = Site::of_normal_user(ONE_VOLUME);
+    let daemon = site.up();
+    let named = |name: &str| std::fs::read_to_string(site.path(name)).unwrap_or_default().trim().to_owned();
+    let script = "echo $PLIMSOLL_EXPORT $PLIMSOLL_SESSION >name; echo told >told; exec sleep 1000";
+    let mut opener = open_for(&site, script).spawn().unwrap();
+    let killed = Killed(Pid::from_child(&opener));
+    wait_until("the command", || named("told") == "told");
+    assert_eq!(named("name"), "db/loader#1 web/db/loader#1");
+    let mut client = connect(&site, "db/loader#1").unwrap();
+    client.write(0, &[7; 4096], false).unwrap();
+    assert_eq!(sessions(&site)[0], ("web/db/loader#1".into(), "150 runs/s".into()));
+    drop(killed);
+    opener.wait().unwrap();
+    wait_until("the end of the session", || sessions(&site).is_empty());
+    assert!(client.read(0, &mut [0; 4096]).is_err() && connect(&site, "db/loader#1").is_none());
+
+    let left = open_for(&site, "sleep 1000 >left 2>left & echo $!; exit 7").output().unwrap();
+    let killed = Killed(Pid::from_raw(text(&left.stdout).trim().parse().unwrap()).unwrap());
+    assert_eq!(left.status.code(), Some(7), "{}", text(&left.stderr));
+    assert_eq!(asked(&site, &["session", "close", "web/db/other#2"]).1, Some(2));
+    assert_eq!(sessions(&site).len(), 1, "a process of the command lives");
+    drop(killed);
+    wait_until("the end of the second", || sessions(&site).is_empty());
+
+    let mut missing =
+        site.command(&["session", "open", "db", "a", "--socket", "state/control.sock", "--", "no-such-command"]);
+    let missing = missing.output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("cannot run no-such-command"), "{}", text(&missing.stderr));
+    wait_until("the end of the third", || sessions(&site).is_empty());
     daemon.stop();
 }

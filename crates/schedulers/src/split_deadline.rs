@@ -7,8 +7,8 @@
 //! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that somebody waits for and writes
 //! that nobody waits for stand in location queues; the one with the nearest deadline goes: of reads the earliest of them
 //! all, of awaited writes that of the fsync that goes on above, of the others the time by which none of them should wait
-//! any more. While an fsync goes on, few writes go that nobody waits for; none to a drive without a head once the journal is
-//! written, since the last flush would wait for them too. **Complication.** What an fsync takes
+//! any more. While an fsync goes on, few writes go that nobody waits for; to a drive without a head none that comes once the
+//! journal is being written, since the last flush would wait for it too. **Complication.** What an fsync takes
 //! besides its data (its turn at the journal, the commit, the barrier) nobody knows: it is measured, mean and deviation
 //! as TCP does its round trips, and taken off every deadline.
 //!
@@ -56,6 +56,8 @@ const WRITE_EXPIRE: Span = Span::from_millis(500);
 /// While an fsync goes on, the device has this part of its requests, one over so many, from writes that nobody waits for.
 /// Ours: a drive's own queue knows no deadlines.
 const UNAWAITED_PART: usize = 4;
+/// How long a write that nobody waits for is kept away from a commit. Ours: longer than one takes a drive without a head.
+const HELD_FOR_COMMIT_MAX: Span = Span::from_millis(5);
 /// How long is waited for the requests of a slice. Ours: longer than a file system thinks.
 const UNANSWERED_MAX: Span = Span::from_millis(100);
 /// Of what may be dirty, the part from which on the oldest is written (Linux: background ratio over dirty ratio), and the
@@ -115,8 +117,8 @@ pub struct SplitDeadline {
     /// Writes that nobody waits for are noted.
     at_device: AtDevice<()>,
     has_head: bool,
-    /// The journal has been written to since the last fsync returned.
-    is_committing: bool,
+    /// When the journal was first written to since the last fsync returned, on a drive without a head.
+    committing_since: Option<Time>,
     at_device_max: usize,
 }
 
@@ -144,7 +146,7 @@ impl SplitDeadline {
             flushes: FlushQueue::default(),
             at_device: AtDevice::default(),
             has_head: device.is_rotational,
-            is_committing: false,
+            committing_since: None,
             at_device_max: device.outstanding_max.max(1) as usize,
         }
     }
@@ -259,12 +261,13 @@ impl SplitDeadline {
     fn kind(&self, now: Time) -> Option<usize> {
         let fsync_deadline = self.fsyncs.earliest(Line::UnderWay);
         let awaited = self.queues[AWAITED].since().map(|since| (since + WRITE_EXPIRE).min(fsync_deadline));
-        let room = match fsync_deadline {
-            Time::MAX => self.at_device_max,
-            _ if self.is_committing && !self.has_head => 0,
-            _ => self.at_device_max.div_ceil(UNAWAITED_PART),
+        let part = if fsync_deadline < Time::MAX { UNAWAITED_PART } else { 1 };
+        let has_room = self.at_device.noted() < self.at_device_max.div_ceil(part);
+        // A commit may wait for what came before it.
+        let is_held = |since: Time| {
+            part > 1 && self.committing_since.is_some_and(|commit| commit < since) && now < since + HELD_FOR_COMMIT_MAX
         };
-        let may_go = |since: &Time| self.at_device.noted() < room || (room == 0 && *since + WRITE_EXPIRE <= now);
+        let may_go = |since: &Time| has_room && !is_held(*since);
         let unawaited = self.queues[UNAWAITED].since().filter(may_go).map(|since| since + WRITE_EXPIRE);
         let deadlines = [awaited, self.queues[READS].earliest(), unawaited].into_iter().enumerate();
         deadlines.filter_map(|(kind, deadline)| Some((deadline?, kind))).min().map(|(_, kind)| kind)
@@ -318,7 +321,7 @@ impl Scheduler for SplitDeadline {
         let Some(place) = self.fsyncs.find(call.id) else { return };
         let Fsync { since, data, .. } = self.fsyncs.get(place).note;
         self.commit.measured(now.since(since).saturating_sub(data));
-        self.is_committing = false;
+        self.committing_since = None;
         self.fsyncs.remove(place);
     }
 
@@ -362,7 +365,9 @@ impl Scheduler for SplitDeadline {
             }
             _ => (if request.is_sync { AWAITED } else { UNAWAITED }, Time::MAX),
         };
-        self.is_committing |= writes_journal(&request);
+        if !self.has_head && writes_journal(&request) {
+            self.committing_since = self.committing_since.or(Some(now));
+        }
         if let Some(file) = request.file.filter(|_| request.operation.is_write()) {
             self.asked = self.asked.filter(|&(asked, _)| asked != file);
             self.files.request_added(&request);
@@ -380,7 +385,8 @@ impl Scheduler for SplitDeadline {
         let note = (flush.is_none() && kind == Some(UNAWAITED)).then_some(());
         let request = flush.or_else(|| self.queued.pop(now, &mut self.queues[kind?]));
         let Some(request) = request else {
-            let held_until = self.queues[UNAWAITED].since().map(|since| since + WRITE_EXPIRE).filter(|&at| at > now);
+            let held_until =
+                self.queues[UNAWAITED].since().map(|since| since + HELD_FOR_COMMIT_MAX).filter(|&at| at > now);
             return held_until.map_or(Dispatch::Nothing, Dispatch::NotBefore);
         };
         self.at_device.dispatched(request.id, note);

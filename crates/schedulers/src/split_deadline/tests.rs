@@ -328,22 +328,24 @@ fn books_that_are_wrong_are_put_right() {
 fn a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit() {
     let mut scheduler = SplitDeadline::new(&DeviceProfile { is_rotational: false, ..device() }, Writeback::Own);
     let mut now = Time::ZERO + Span::from_secs(1);
-    let deadline = now + Span::from_secs(5);
     let fsync = Fsync { promise: Promise::Default, since: now, data: Span::ZERO };
+    let place = scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [now + Span::from_millis(3); 2], fsync);
     let write = |id, now| BlockRequest::new(RequestId(id), B, Operation::Write, id << 20, PAGE_BYTES as u32, now);
-    let place = scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [deadline; 2], fsync);
-    let journal = BlockRequest { class: Class::JOURNAL, is_sync: true, ..write(0, now) };
+    let before = write(0, now);
+    scheduler.request_added(now, before.clone());
+    now += Span::from_micros(100);
+    let journal = BlockRequest { class: Class::JOURNAL, is_sync: true, ..write(1, now) };
     scheduler.request_added(now, journal.clone());
-    assert_eq!(scheduler.next(now), Dispatch::Now(journal));
-    scheduler.request_added(now, write(1, now));
-    assert_eq!(scheduler.next(now), Dispatch::NotBefore(now + WRITE_EXPIRE), "or the fsync's flush would wait for it");
+    let mut next = || scheduler.next(now);
+    assert_eq!([next(), next()], [Dispatch::Now(journal), Dispatch::Now(before)], "the commit may wait for it");
+    now += Span::from_micros(100);
+    let [held, late] = [2, 3].map(|id| write(id, now));
+    scheduler.request_added(now, held.clone());
+    assert_eq!(scheduler.next(now), Dispatch::NotBefore(now + HELD_FOR_COMMIT_MAX), "the flush would wait for it");
+    scheduler.request_added(now, late.clone());
+    assert_eq!(scheduler.next(now + HELD_FOR_COMMIT_MAX), Dispatch::Now(held), "not for ever");
     scheduler.fsyncs.remove(place);
-    assert_eq!(scheduler.next(now), Dispatch::Now(write(1, now)));
-    scheduler.fsyncs.insert(CallId(1), Line::UnderWay, LOG, [deadline; 2], fsync);
-    let second = write(2, now);
-    scheduler.request_added(now, second.clone());
-    now += WRITE_EXPIRE;
-    assert_eq!(scheduler.next(now), Dispatch::Now(second), "where one fsync follows the other, in time");
+    assert_eq!(scheduler.next(now), Dispatch::Now(late), "the fsync is done");
 }
 
 /// A request of the obvious way: place, arrival, deadline.
@@ -355,8 +357,8 @@ struct Obvious {
     queued: [Vec<Entry>; 3],
     /// Of each, those that are of the sweep under way, and when the first of these came.
     sweeps: [(Vec<u64>, Time); 3],
-    /// A commit does not keep writes away that nobody waits for.
-    is_free: bool,
+    /// The journal is being written since then, on a drive without a head.
+    commit: Option<Time>,
 }
 
 impl Obvious {
@@ -368,8 +370,9 @@ impl Obvious {
     fn next(&mut self, now: Time, fsync_deadline: Option<Time>) -> Option<u64> {
         let awaited = self.since(0).map(|since| (since + WRITE_EXPIRE).min(fsync_deadline.unwrap_or(Time::MAX)));
         let read = self.queued[1].iter().map(|one| one.2).min();
-        let may_go = |at: &Time| self.is_free || fsync_deadline.is_none() || *at <= now;
-        let unawaited = self.since(2).map(|since| since + WRITE_EXPIRE).filter(may_go);
+        let came_later = |since| self.commit.is_some_and(|commit| since > commit);
+        let is_held = |since| fsync_deadline.is_some() && came_later(since) && now < since + HELD_FOR_COMMIT_MAX;
+        let unawaited = self.since(2).filter(|&since| !is_held(since)).map(|since| since + WRITE_EXPIRE);
         let kinds = [awaited, read, unawaited].into_iter().enumerate();
         let (_, kind) = kinds.filter_map(|(kind, at)| Some((at?, kind))).min()?;
         let expired = self.queued[kind].iter().filter(|one| kind == 1 && one.2 <= now);
@@ -389,13 +392,13 @@ proptest! {
     #[test]
     fn decides_as_the_obvious_way_does(
         steps in proptest::collection::vec((0..5u8, 0..1u64 << 20, 1..400u64, proptest::option::of(1..300u64)), 0..200),
-        has_head in any::<bool>(), is_committing in any::<bool>(),
+        has_head in any::<bool>(), commit in proptest::option::of(0..20_000u64),
     ) {
         let device = DeviceProfile { outstanding_max: u32::MAX, is_rotational: has_head, ..device() };
         let mut scheduler = SplitDeadline::new(&device, Writeback::Own);
-        scheduler.is_committing = is_committing;
-        let is_free = has_head || !is_committing;
-        let (mut obvious, mut now) = (Obvious { is_free, ..Obvious::default() }, Time::ZERO);
+        let commit = commit.filter(|_| !has_head).map(|milliseconds| Time::ZERO + Span::from_millis(milliseconds));
+        scheduler.committing_since = commit;
+        let (mut obvious, mut now) = (Obvious { commit, ..Obvious::default() }, Time::ZERO);
         for (number, (what, place, milliseconds, fsync)) in steps.into_iter().enumerate() {
             // No two are equal in anything that decides.
             now += Span::from_millis(milliseconds) + Span::from_nanos(number as u64);

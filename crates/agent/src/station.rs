@@ -23,7 +23,7 @@ use crate::metadata;
 use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
-use plimsoll_tags::{Coverage, Options, Tags};
+use plimsoll_tags::{Coverage, Options, Tags, TagsError};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -69,6 +69,9 @@ pub enum Disk {
     Observed {
         /// The pool of the session of everybody who is no tenant; empty: the device's own.
         pool: String,
+        /// Whether tenants are charged for what their processes submit though causes could be told. Where they cannot, it
+        /// is so in any case.
+        is_by_submitter: bool,
     },
 }
 
@@ -129,8 +132,8 @@ impl Station {
     /// Loads the tags, makes the gates, and puts both above the engine.
     ///
     /// # Errors
-    /// BPF is not permitted ([`TagsError::NotRun`](plimsoll_tags::TagsError::NotRun)), a directory cannot be used, or the
-    /// engine has stopped.
+    /// BPF is not permitted and the disk is a volume, whose requests must have causes ([`TagsError::NotRun`]); a directory
+    /// cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
         let options = Options {
             event_bytes: Some(EVENT_BYTES),
@@ -138,7 +141,7 @@ impl Station {
             dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
             ..Options::default()
         };
-        let tags = Tags::load(&config.device, &options)?;
+        let tags = load_tags(&config, &options)?;
         let (table, coverage) = (tags.table(), tags.coverage().clone());
         let programs = Programs::install(&config.program_directory)?;
         let words = GateWords::create(&config.run_directory)?;
@@ -148,7 +151,7 @@ impl Station {
         let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
         let others = match &config.disk {
             Disk::Volume(_) => None,
-            Disk::Observed { pool } => Some(engine.open_session(pool, others_session())?),
+            Disk::Observed { pool, .. } => Some(engine.open_session(pool, others_session())?),
         };
         let parts = Parts {
             tags,
@@ -174,7 +177,7 @@ impl Station {
             members,
             pool: match &config.disk {
                 Disk::Volume(volume) => pool_of(engine, volume)?,
-                Disk::Observed { pool } => pool.clone(),
+                Disk::Observed { pool, .. } => pool.clone(),
             },
             containers: BTreeMap::new(),
             awaited: matches!(config.disk, Disk::Observed { .. }).then(|| config.device.clone()),
@@ -311,6 +314,20 @@ impl Drop for Station {
         if let Some(others) = self.others {
             let _ = self.engine.close_session(others);
         }
+    }
+}
+
+/// The tags of the disk; those of submitters, where it is observed and there are no better ones.
+fn load_tags(config: &StationConfig, options: &Options) -> Result<Tags, TagsError> {
+    match &config.disk {
+        Disk::Volume(_) => Tags::load(&config.device, options),
+        Disk::Observed { is_by_submitter: true, .. } => {
+            Tags::of_submitters(&config.device, options, "submitters were asked for")
+        }
+        Disk::Observed { is_by_submitter: false, .. } => match Tags::load(&config.device, options) {
+            Err(TagsError::NotRun(why)) => Tags::of_submitters(&config.device, options, &why),
+            outcome => outcome,
+        },
     }
 }
 

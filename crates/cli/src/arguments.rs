@@ -89,9 +89,9 @@ $XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.
   # plimsoll pool add backup --limit 10MB/s
   # plimsoll run --pool backup -- tar cf /data/backup.tar /data/db
 
-Nothing is unmounted or changed. Who caused which I/O is observed by BPF programs, and what is beyond a tenant's promises
-waits when its calls begin; the disk's requests are not reordered. It stays in the foreground; after Ctrl-C, SIGTERM or a
-kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).
+Nothing is unmounted or changed. Who caused which I/O is observed by BPF programs (without BPF, who submits it), and what is
+beyond a tenant's promises waits when its calls begin; the disk's requests are not reordered. It stays in the foreground;
+after Ctrl-C, SIGTERM or a kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).
 
   # plimsoll agent --wdt --mount /data --weight database=400 --weight batch=100
 

@@ -11,8 +11,8 @@
 
 use crate::Counters;
 use crate::error::TagsError;
-use crate::kernel::{Kernel, Table};
 use crate::shared::{ACCOUNT_OTHERS, ACCOUNTS, COUNTERS_UNKNOWN, Group, Owner, Plain, Registration, State};
+use crate::source::{Source, Table};
 use plimsoll_core::{AccountId, Span, Time};
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,7 +58,7 @@ impl Accounts {
 /// The accounts of a device's tags, to be changed: [`Tags::accounts`](crate::Tags::accounts).
 pub struct AccountsOf<'a> {
     pub(crate) accounts: &'a mut Accounts,
-    pub(crate) kernel: &'a Kernel,
+    pub(crate) source: &'a mut dyn Source,
 }
 
 impl AccountsOf<'_> {
@@ -113,7 +113,7 @@ impl AccountsOf<'_> {
             return Err(TagsError::Nobody { what: format!("process {process}") });
         }
         let key = process.bytes();
-        let before = self.kernel.lookup(Table::Processes, &key)?;
+        let before = self.source.lookup(Table::Processes, &key)?;
         self.register(Table::Processes, account, &key)?;
         if let Some(before) =
             before.and_then(|bytes| Registration::take(&mut &bytes[..])).filter(|it| it.is_automatic != 0)
@@ -130,7 +130,7 @@ impl AccountsOf<'_> {
     /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such account.
     pub fn register_cgroup(&mut self, account: AccountId, path: &Path) -> Result<(), TagsError> {
         let key = Group::of(path)?.bytes();
-        let is_new = self.kernel.lookup(Table::Cgroups, &key)?.is_none();
+        let is_new = self.source.lookup(Table::Cgroups, &key)?.is_none();
         if is_new {
             self.word(offset_of!(State, cgroups)).fetch_add(1, Ordering::SeqCst);
         }
@@ -142,7 +142,7 @@ impl AccountsOf<'_> {
             return Err(TagsError::NotOpen { account: account.0 });
         }
         let registration = Registration { account: account.0, is_automatic: 0 };
-        self.kernel.update(table, key, &registration.bytes())?;
+        self.source.update(table, key, &registration.bytes())?;
         self.forget();
         Ok(())
     }
@@ -162,9 +162,9 @@ impl AccountsOf<'_> {
             return Err(TagsError::NotOpen { account: account.0 });
         }
         for table in [Table::Threads, Table::Processes, Table::Cgroups] {
-            for (key, value) in self.kernel.entries(table)? {
+            for (key, value) in self.source.entries(table)? {
                 if Registration::take(&mut &value[..]).is_some_and(|it| it.account == account.0) {
-                    let is_gone = self.kernel.delete(table, &key)?;
+                    let is_gone = self.source.delete(table, &key)?;
                     if is_gone && table == Table::Cgroups {
                         self.word(offset_of!(State, cgroups)).fetch_sub(1, Ordering::SeqCst);
                     }
@@ -194,13 +194,13 @@ impl AccountsOf<'_> {
         if due == 0 {
             return Ok(Vec::new());
         }
-        let free = due & !self.kernel.sweep(due)?;
+        let free = due & !self.source.sweep(due)?;
         let mut gone = Vec::new();
         for account in bits(free) {
-            let (info, counters) = (self.info(account)?, self.kernel.counters(account)?);
+            let (info, counters) = (self.info(account)?, self.source.counters(account)?);
             gone.push(Ended { info, counters });
-            self.kernel.reset_counters(account)?;
-            self.kernel.update(
+            self.source.reset_counters(account)?;
+            self.source.update(
                 Table::Owners,
                 &account.bytes(),
                 &Owner { process: 0, spare: 0, name: [0; 16] }.bytes(),
@@ -231,7 +231,7 @@ impl AccountsOf<'_> {
         if let Some(name) = self.accounts.names.get(&account) {
             return Ok(AccountInfo { account: AccountId(account), name: name.clone(), process: None });
         }
-        let owner = self.kernel.lookup(Table::Owners, &account.bytes())?;
+        let owner = self.source.lookup(Table::Owners, &account.bytes())?;
         let owner = owner.and_then(|bytes| Owner::take(&mut &bytes[..]));
         let name = owner.map_or(Vec::new(), |owner| owner.name.into_iter().take_while(|byte| *byte != 0).collect());
         let name = String::from_utf8_lossy(&name).into_owned();
@@ -249,7 +249,7 @@ impl AccountsOf<'_> {
             let is_its = |value: &Vec<u8>| {
                 Registration::take(&mut &value[..]).is_some_and(|registration| registration.account == account.0)
             };
-            let its = self.kernel.entries(table)?.into_iter().filter(|(_, value)| is_its(value));
+            let its = self.source.entries(table)?.into_iter().filter(|(_, value)| is_its(value));
             registered.extend(its.filter_map(|(key, _)| u32::take(&mut &key[..])));
         }
         Ok(registered)
@@ -260,7 +260,7 @@ impl AccountsOf<'_> {
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
     pub fn counters(&self, account: AccountId) -> Result<Counters, TagsError> {
-        self.kernel.counters(account.0)
+        self.source.counters(account.0)
     }
 
     /// What nobody is known to have caused.
@@ -268,11 +268,11 @@ impl AccountsOf<'_> {
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
     pub fn unknown(&self) -> Result<Counters, TagsError> {
-        self.kernel.counters(COUNTERS_UNKNOWN)
+        self.source.counters(COUNTERS_UNKNOWN)
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
-        self.kernel.state().word(offset)
+        self.source.state().word(offset)
     }
 }
 

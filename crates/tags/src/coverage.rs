@@ -8,6 +8,9 @@ use std::fmt;
 pub struct Coverage {
     /// The file system that was found when the tags were loaded.
     pub file_system: FileSystem,
+    /// Whether it is known who caused a block. Otherwise only who submits I/O or makes pages dirty, of whatever disk
+    /// ([`Tags::of_submitters`](crate::Tags::of_submitters)).
+    pub has_causes: bool,
     /// Whether the causes of metadata and journal are known; those of data always are.
     pub has_metadata: bool,
     /// Whether a page that is dirty already and is written by another account has both as causes. Otherwise the first
@@ -56,14 +59,29 @@ impl Coverage {
             let why = "/proc/kallsyms shows no addresses (kernel.kptr_restrict)";
             warnings.push(format!("journal, XFS buffers and direct I/O are not told apart: {why}"));
         }
-        Coverage { file_system, has_metadata, has_repeated_dirtying, warnings }
+        let has_causes = true;
+        Coverage { file_system, has_causes, has_metadata, has_repeated_dirtying, warnings }
+    }
+
+    /// What is known without the programs, which do not run for the reason `why`.
+    pub(crate) fn of_submitters(file_system: FileSystem, why: &str) -> Coverage {
+        let warnings = [
+            why,
+            "I/O on other disks is charged too, journal and metadata to nobody, and all of it as sequential",
+            "what a child moves that loses its parent at once is nobody's, unless its cgroup is a tenant",
+        ];
+        let warnings = warnings.map(str::to_owned).to_vec();
+        Coverage { file_system, has_causes: false, has_metadata: false, has_repeated_dirtying: false, warnings }
     }
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.has_metadata { "data, metadata and journal" } else { "data only" };
-        write!(out, "{what} of {:?}", self.file_system)?;
+        match (self.has_causes, self.has_metadata) {
+            (true, true) => write!(out, "data, metadata and journal of {:?}", self.file_system)?,
+            (true, false) => write!(out, "data only of {:?}", self.file_system)?,
+            (false, _) => out.write_str("nothing, tenants are charged for what their processes submit")?,
+        }
         self.warnings.iter().try_for_each(|warning| write!(out, "; {warning}"))
     }
 }

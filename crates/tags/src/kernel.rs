@@ -10,8 +10,9 @@ mod words;
 use crate::device::Device;
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
-use crate::shared::{self, ACCOUNT_OTHERS, ACCOUNTS, CLASSES, COUNTERS, ENTRY_BYTES, Plain, State};
-use crate::{Counters, Coverage, Options};
+use crate::shared::{self, ACCOUNTS, CLASSES, COUNTERS, ENTRY_BYTES, Plain, State};
+use crate::source::{self, Entry, Source, Table};
+use crate::{Counters, Coverage, Event, Options};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput};
 use ring::Ring;
 use settings::Plan;
@@ -38,18 +39,6 @@ const EVENT_BYTES_MIN: u32 = 4096;
 /// The program that user space runs; it belongs to no tracepoint.
 const SWEEP: &str = "sweep_accounts";
 
-/// Tables of the programs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Table {
-    Threads,
-    Processes,
-    Cgroups,
-    Owners,
-}
-
-/// Key and value.
-type Entry = (Vec<u8>, Vec<u8>);
-
 /// Programs that are loaded and attached.
 pub(crate) struct Kernel {
     /// Detached first: before the object whose programs they are.
@@ -68,56 +57,48 @@ pub(crate) struct Kernel {
     slot_shift: u32,
 }
 
-impl Kernel {
-    pub(crate) fn load(path: &Path, options: &Options) -> Result<(Kernel, Coverage), TagsError> {
-        settings::check_machine()?;
-        let device = Device::open(path)?;
-        let plan = Plan::new(path, &device, options)?;
-        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("open the programs"))?;
-        let missing = plan.select_programs(&mut open)?;
-        prepare(&mut open, &plan, options)?;
-        let loaded = words::told(|| open.load());
-        let object = loaded.map_err(|(error, words)| refused_with("load the programs", &error, &words))?;
-        let state = Arc::new(shared_memory(&object, ".data.state", size_of::<State>(), true)?);
-        initialize(&state, &device);
-        plan.tell_layout(&object)?;
-        let entries = Arc::new(shared_memory(&object, "tags", ENTRY_BYTES << plan.slot_shift, false)?);
-        let handle = |name| map(&object, name);
-        let events = handle("events")?;
-        let ring = Ring::new(&events, events.max_entries() as usize).map_err(unmappable)?;
-        let mut kernel = Kernel {
-            _links: Vec::new(),
-            threads: handle("threads")?,
-            processes: handle("processes")?,
-            cgroups: handle("cgroups")?,
-            owners: handle("owners")?,
-            counts: handle("counts")?,
-            flows: handle("flows")?,
-            events,
-            ring,
-            state,
-            entries,
-            slot_shift: plan.slot_shift,
-            object,
-        };
-        kernel.attach()?;
-        Ok((kernel, plan.coverage(&device, &missing)))
-    }
+/// Loads and attaches the programs for the block device at `path`.
+pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, Coverage), TagsError> {
+    settings::check_machine()?;
+    let device = Device::open(path)?;
+    let plan = Plan::new(path, &device, options)?;
+    let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("open the programs"))?;
+    let missing = plan.select_programs(&mut open)?;
+    prepare(&mut open, &plan, options)?;
+    let loaded = words::told(|| open.load());
+    let object = loaded.map_err(|(error, words)| refused_with("load the programs", &error, &words))?;
+    let state = Arc::new(shared_memory(&object, ".data.state", size_of::<State>(), true)?);
+    source::initialize(&state, &device);
+    plan.tell_layout(&object)?;
+    let entries = Arc::new(shared_memory(&object, "tags", ENTRY_BYTES << plan.slot_shift, false)?);
+    let handle = |name| map(&object, name);
+    let events = handle("events")?;
+    let ring = Ring::new(&events, events.max_entries() as usize).map_err(unmappable)?;
+    let mut kernel = Kernel {
+        _links: Vec::new(),
+        threads: handle("threads")?,
+        processes: handle("processes")?,
+        cgroups: handle("cgroups")?,
+        owners: handle("owners")?,
+        counts: handle("counts")?,
+        flows: handle("flows")?,
+        events,
+        ring,
+        state,
+        entries,
+        slot_shift: plan.slot_shift,
+        object,
+    };
+    kernel.attach()?;
+    Ok((Box::new(kernel), plan.coverage(&device, &missing)))
+}
 
+impl Kernel {
     fn attach(&mut self) -> Result<(), TagsError> {
         for program in self.object.progs_mut().filter(|program| program.autoload() && program.name() != SWEEP) {
             self._links.push(program.attach().map_err(refused("attach a program"))?);
         }
         Ok(())
-    }
-
-    pub(crate) fn state(&self) -> &Arc<SharedMemory> {
-        &self.state
-    }
-
-    /// The entries of the tag table, and the logarithm of their number.
-    pub(crate) fn entries_of_tags(&self) -> (&Arc<SharedMemory>, u32) {
-        (&self.entries, self.slot_shift)
     }
 
     fn table(&self, table: Table) -> &MapHandle {
@@ -128,24 +109,32 @@ impl Kernel {
             Table::Owners => &self.owners,
         }
     }
+}
 
-    pub(crate) fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError> {
+impl Source for Kernel {
+    fn state(&self) -> &Arc<SharedMemory> {
+        &self.state
+    }
+
+    fn entries_of_tags(&self) -> (&Arc<SharedMemory>, u32) {
+        (&self.entries, self.slot_shift)
+    }
+
+    fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError> {
         self.table(table).lookup(key, MapFlags::ANY).map_err(refused("look up an account"))
     }
 
-    /// All keys and values of a table, as they are at different moments.
-    pub(crate) fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
+    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
         let keys: Vec<_> = self.table(table).keys().collect();
         let entries = keys.into_iter().map(|key| Ok(self.lookup(table, &key)?.map(|value| (key, value))));
         entries.filter_map(Result::transpose).collect()
     }
 
-    pub(crate) fn update(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError> {
+    fn update(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError> {
         self.table(table).update(key, value, MapFlags::ANY).map_err(refused("register an account"))
     }
 
-    /// Whether there was something under the key.
-    pub(crate) fn delete(&self, table: Table, key: &[u8]) -> Result<bool, TagsError> {
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TagsError> {
         match self.table(table).delete(key) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -153,7 +142,7 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn counters(&self, account: u32) -> Result<Counters, TagsError> {
+    fn counters(&self, account: u32) -> Result<Counters, TagsError> {
         let parts = self.counts.lookup_percpu(&account.bytes(), MapFlags::ANY).map_err(refused("read counters"))?;
         let mut sum = Counters::default();
         for part in parts.into_iter().flatten() {
@@ -162,7 +151,7 @@ impl Kernel {
         Ok(sum)
     }
 
-    pub(crate) fn reset_counters(&self, account: u32) -> Result<(), TagsError> {
+    fn reset_counters(&mut self, account: u32) -> Result<(), TagsError> {
         const ZERO: shared::Counters = shared::Counters {
             read: 0,
             data: 0,
@@ -177,8 +166,7 @@ impl Kernel {
         self.counts.update_percpu(&account.bytes(), &values, MapFlags::ANY).map_err(refused("reset counters"))
     }
 
-    /// Takes out all flows with their bytes.
-    pub(crate) fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError> {
+    fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError> {
         let keys: Vec<_> = self.flows.keys().collect();
         let taken = keys.into_iter().map(|key| {
             let value = self.flows.lookup_and_delete(&key).map_err(refused("take counted I/O"))?;
@@ -187,8 +175,7 @@ impl Kernel {
         taken.filter_map(Result::transpose).collect()
     }
 
-    /// Which of the accounts in `ended` are still carried.
-    pub(crate) fn sweep(&self, ended: u64) -> Result<u64, TagsError> {
+    fn sweep(&self, ended: u64) -> Result<u64, TagsError> {
         let mut context = [ended.to_ne_bytes(), [0; 8]].concat();
         let program = self.object.progs_mut().find(|program| program.name() == SWEEP).expect("it is compiled in");
         let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
@@ -197,23 +184,20 @@ impl Kernel {
         Ok(u64::from_ne_bytes(*carried))
     }
 
-    /// Takes all records out of the ring.
-    pub(crate) fn records(&self, each: &mut dyn FnMut(&[u8])) {
-        self.ring.drain(each);
+    fn events(&mut self, each: &mut dyn FnMut(Event)) {
+        self.ring.drain(&mut |record| Event::parse(record).into_iter().for_each(&mut *each));
     }
 
-    /// The ring's descriptor: readable once something has come since [`wake`](Self::wake).
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+    fn descriptor(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 
-    /// Has the next event wake whoever waits for the descriptor.
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         self.state.word(offset_of!(State, wants_waking)).store(1, Ordering::SeqCst);
     }
 
     /// How often the kernel left a program out because it was running already.
-    pub(crate) fn missed(&self) -> Result<u64, TagsError> {
+    fn missed(&self) -> Result<u64, TagsError> {
         let mut missed = 0;
         for program in self.object.progs().filter(|program| program.autoload()) {
             missed += described(program.as_fd().as_raw_fd(), "recursion_misses:")?;
@@ -222,7 +206,7 @@ impl Kernel {
     }
 
     /// Bytes that the kernel says its maps take.
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         self.object.maps().filter_map(|map| described(map.as_fd().as_raw_fd(), "memlock:").ok()).sum()
     }
 }
@@ -260,12 +244,6 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
         map.set_max_entries(entries).map_err(refused("size a map"))?;
     }
     Ok(())
-}
-
-fn initialize(state: &SharedMemory, device: &Device) {
-    let accounts = ((1u64 << ACCOUNTS) - 1) & !(1 << ACCOUNT_OTHERS);
-    state.word(offset_of!(State, free_accounts)).store(accounts, Ordering::SeqCst);
-    state.half_word(offset_of!(State, other_device)).store(device.other_number().unwrap_or(0), Ordering::SeqCst);
 }
 
 fn map(object: &Object, name: &str) -> Result<MapHandle, TagsError> {

@@ -36,6 +36,8 @@ mod layout;
 mod memory;
 #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
 mod shared;
+mod source;
+mod submitters;
 mod table;
 mod tag;
 
@@ -50,9 +52,9 @@ pub use group::cgroups_of;
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
 
-use kernel::Kernel;
 use plimsoll_core::{Span, Time};
 use shared::State;
+use source::Source;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -116,7 +118,7 @@ pub struct Health {
 
 /// The tags of one device. Dropping it detaches the programs.
 pub struct Tags {
-    kernel: Kernel,
+    source: Box<dyn Source>,
     accounts: Accounts,
     coverage: Coverage,
 }
@@ -129,8 +131,18 @@ impl Tags {
     /// [`TagsError::NotRun`] where BPF is not permitted, not built in, or the kernel is too old;
     /// [`TagsError::Device`] if it is not a block device; [`TagsError::Kernel`] if the kernel refuses a program.
     pub fn load(device: &Path, options: &Options) -> Result<Tags, TagsError> {
-        let (kernel, coverage) = Kernel::load(device, options)?;
-        Ok(Tags { kernel, accounts: Accounts::new(options.recycle_after), coverage })
+        let (source, coverage) = kernel::load(device, options)?;
+        Ok(Tags { source, accounts: Accounts::new(options.recycle_after), coverage })
+    }
+
+    /// Without the programs, for whatever reason `why`: events tell what the processes of accounts read from disks and
+    /// make dirty, as the kernel counts it for each, and no block has a tag. It takes root and `CONFIG_TASK_IO_ACCOUNTING`.
+    ///
+    /// # Errors
+    /// [`TagsError::NotRun`] without those; [`TagsError::Device`] if it is not a block device.
+    pub fn of_submitters(device: &Path, options: &Options, why: &str) -> Result<Tags, TagsError> {
+        let (source, coverage) = submitters::begin(device, options, why)?;
+        Ok(Tags { source, accounts: Accounts::new(options.recycle_after), coverage })
     }
 
     /// What is covered, and what is not.
@@ -140,25 +152,25 @@ impl Tags {
 
     /// The table of tags.
     pub fn table(&self) -> TagTable {
-        let (entries, slot_shift) = self.kernel.entries_of_tags();
-        TagTable::new(Arc::clone(entries), Arc::clone(self.kernel.state()), slot_shift)
+        let (entries, slot_shift) = self.source.entries_of_tags();
+        TagTable::new(Arc::clone(entries), Arc::clone(self.source.state()), slot_shift)
     }
 
     /// The accounts.
     pub fn accounts(&mut self) -> AccountsOf<'_> {
-        AccountsOf { accounts: &mut self.accounts, kernel: &self.kernel }
+        AccountsOf { accounts: &mut self.accounts, source: &mut *self.source }
     }
 
     /// Takes all events out of the ring, in the order in which they were begun. It makes no system call, and nobody is woken
     /// when there are some, unless that was [asked for](Self::wake): call it as often as the ring is large.
     pub fn events(&mut self, mut each: impl FnMut(Event)) {
-        self.kernel.records(&mut |record| Event::parse(record).into_iter().for_each(&mut each));
+        self.source.events(&mut each);
     }
 
     /// Has the next event make the descriptor of these tags readable, once. An event may have come just before: look once
     /// more before you wait.
     pub fn wake(&self) {
-        self.kernel.wake();
+        self.source.wake();
     }
 
     /// Takes what was counted in detail since the last time, if that was [asked for](Options::flows_max). What is counted
@@ -167,8 +179,8 @@ impl Tags {
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
     pub fn take_flows(&self) -> Result<Flows, TagsError> {
-        let lost = self.kernel.state().word(offset_of!(State, flow_bytes_lost));
-        let flows = self.kernel.take_flows()?.into_iter();
+        let lost = self.source.state().word(offset_of!(State, flow_bytes_lost));
+        let flows = self.source.take_flows()?.into_iter();
         let flows = flows.filter_map(|(key, bytes)| Flow::parse(&key, bytes)).collect();
         Ok(Flows { flows, untold_bytes: lost.swap(0, Ordering::Relaxed) })
     }
@@ -178,26 +190,26 @@ impl Tags {
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
     pub fn health(&self) -> Result<Health, TagsError> {
-        let word = |offset| self.kernel.state().word(offset).load(Ordering::Relaxed);
+        let word = |offset| self.source.state().word(offset).load(Ordering::Relaxed);
         Ok(Health {
             entries_lost: word(offset_of!(State, entries_lost)),
             blocks_guessed: word(offset_of!(State, inodes_guessed)),
             events_lost: word(offset_of!(State, events_lost)),
             accounts_refused: word(offset_of!(State, accounts_refused)),
-            runs_missed: self.kernel.missed()?,
+            runs_missed: self.source.missed()?,
         })
     }
 
     /// Bytes of kernel memory that the maps take, as the kernel counts them.
     pub fn memory_bytes(&self) -> u64 {
-        self.kernel.memory_bytes()
+        self.source.memory_bytes()
     }
 }
 
 impl AsFd for Tags {
     /// Becomes readable as [`wake`](Self::wake) says.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.kernel.descriptor()
+        self.source.descriptor()
     }
 }
 

@@ -3,7 +3,7 @@
 //! The kernel's side may write at any time, so nothing in it is ever borrowed as a plain value: every access is an atomic
 //! one to an aligned word, checked against the end.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -22,6 +22,15 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
+    /// New memory of zeroes that nobody else has.
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<SharedMemory> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)? };
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(SharedMemory { start, bytes })
+    }
+
     /// Maps the first `bytes` of `map`, which must be an array of that size made with `BPF_F_MMAPABLE`.
     pub(crate) fn new(map: impl AsFd, bytes: usize, is_writable: bool) -> io::Result<SharedMemory> {
         SharedMemory::at(map, 0, bytes, is_writable)

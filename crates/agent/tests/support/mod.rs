@@ -90,7 +90,12 @@ impl Rig {
 
     /// On a loop device that was mounted before, under `scheduler`; `None`, with the reason printed, where it cannot be.
     pub fn observing(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
-        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler))
+        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler, false))
+    }
+
+    /// The same, where tenants are charged for what their processes submit.
+    pub fn observing_submitters(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
+        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler, true))
     }
 
     fn unless_impossible(make: impl FnOnce() -> Result<Rig, AgentError>) -> Option<Rig> {
@@ -128,7 +133,7 @@ impl Rig {
         }
     }
 
-    fn on_loop(kind: FileSystemKind, scheduler: &str) -> Result<Rig, AgentError> {
+    fn on_loop(kind: FileSystemKind, scheduler: &str, is_by_submitter: bool) -> Result<Rig, AgentError> {
         let (directory, run_directory) = Rig::directories();
         let (image, target) = (directory.path().join("image"), directory.path().join("mounted"));
         std::fs::File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
@@ -144,7 +149,7 @@ impl Rig {
         let mounted = Mounted::Loop(target.clone());
         let engine = spawn(EngineConfig::new(profile(), scheduler)).unwrap();
         let device = MountedDisk::of(&target)?.device;
-        let disk = Disk::Observed { pool: POOL.to_owned() };
+        let disk = Disk::Observed { pool: POOL.to_owned(), is_by_submitter };
         let config = Rig::config(disk, device, &directory, &run_directory);
         let mut rig = Rig { station: None, mounted, engine, config, directory, run_directory };
         rig.engine.open_pool(POOL, Allocation::default()).unwrap();

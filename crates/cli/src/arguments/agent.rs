@@ -1,6 +1,6 @@
 //! Arguments of `plimsoll agent`.
 
-use crate::config::SCHEDULER_OF_OBSERVED_DEFAULT;
+use crate::config::{SCHEDULER_OF_OBSERVED_DEFAULT, TAGS};
 use clap::Args;
 use plimsoll_agent::limits::parse_weight;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct AgentArguments {
     #[arg(long, value_name = "PATH")]
     pub mount: PathBuf,
     /// Steer the kernel's own limits of cgroups instead of holding calls: shares of the disk by weight (docs/agent.md)
-    #[arg(long, conflicts_with_all = ["scheduler", "profile"])]
+    #[arg(long, conflicts_with_all = ["scheduler", "tags", "profile"])]
     pub wdt: bool,
     /// A cgroup below the controller, and its weight, 1 to 10000; for each that shares the disk
     #[arg(long, value_name = "GROUP=N", requires = "wdt", value_parser = parse_weight)]
@@ -26,6 +26,9 @@ pub struct AgentArguments {
     /// The scheduler; one that works at the calls: split_token, afq, split_deadline_flusher
     #[arg(long, value_name = "NAME", default_value = SCHEDULER_OF_OBSERVED_DEFAULT)]
     pub scheduler: String,
+    /// What tenants are charged for: what they cause, told by BPF, or what their processes submit, as the kernel counts it
+    #[arg(long, value_name = "WHAT", default_value = TAGS[0], value_parser = TAGS)]
+    pub tags: String,
     /// What the disk can do: a file that plimsoll device measure wrote [default: not known; limits count bytes]
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,

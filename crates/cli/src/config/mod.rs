@@ -25,6 +25,10 @@ use std::path::{Path, PathBuf};
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
 /// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
 pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
+/// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes submit.
+pub const TAGS: [&str; 2] = ["causes", TAGS_OF_SUBMITTERS];
+/// The second of [`TAGS`].
+pub const TAGS_OF_SUBMITTERS: &str = "submitters";
 /// The control socket in the state directory, if nobody says otherwise.
 const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.

@@ -59,6 +59,8 @@ pub struct Device {
     /// The mount point of the file system whose disk it is: one that is not ours, whose requests are only seen. `None` for
     /// a device of volumes.
     pub observe: Option<PathBuf>,
+    /// With `observe`: tenants are charged for what their processes submit, not for what they cause.
+    pub is_by_submitter: bool,
     /// The scheduler, from the registry.
     pub scheduler: String,
     /// Decides what the emulation leaves to chance.

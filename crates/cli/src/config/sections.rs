@@ -2,7 +2,7 @@
 //! exist, do the reserves fit) is left to [`super::check`].
 
 use super::model::*;
-use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile};
+use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
@@ -213,6 +213,7 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let observe = section.read("observe", "the path of a mount point", problems, |text| path(text, directory));
     let default = if observe.is_some() { super::SCHEDULER_OF_OBSERVED_DEFAULT } else { super::SCHEDULER_DEFAULT };
     let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(default);
+    let tags = section.choice("tags", &TAGS, problems);
     let measured = section.read("profile", "the path of a file", problems, |text| measured(text, directory));
     let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
     let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
@@ -220,6 +221,9 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let place = section.finish(problems);
     if emulate.is_some() && observe.is_some() {
         problems.push(place.problem("emulate", "a model for a disk that is there", "only without observe"));
+    }
+    if tags.is_some() && observe.is_none() {
+        problems.push(place.problem("tags", "tags of a device of volumes", "only with observe"));
     }
     if problems.len() > before {
         return None;
@@ -239,7 +243,8 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         profile.outstanding_max = outstanding_max as u32;
     }
     let (emulate, scheduler) = (emulate.map(str::to_owned), scheduler.to_owned());
-    Some(Device { name, emulate, observe, scheduler, seed, profile, place })
+    let is_by_submitter = tags == Some(TAGS_OF_SUBMITTERS);
+    Some(Device { name, emulate, observe, is_by_submitter, scheduler, seed, profile, place })
 }
 
 fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<PoolSection> {

@@ -13,7 +13,7 @@ mod steer;
 mod tenants;
 
 use crate::arguments::AgentArguments;
-use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, load};
+use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{Failure, Outcome};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
@@ -48,7 +48,7 @@ pub fn agent(arguments: &AgentArguments) -> Outcome {
 }
 
 fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Failure> {
-    let AgentArguments { mount, scheduler, profile, run_directory, .. } = arguments;
+    let AgentArguments { mount, scheduler, tags, profile, run_directory, .. } = arguments;
     let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let schedulers = plimsoll_schedulers::registry();
     if schedulers.iter().all(|entry| entry.name != scheduler) {
@@ -69,6 +69,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         name,
         emulate: None,
         observe: Some(place),
+        is_by_submitter: tags == TAGS_OF_SUBMITTERS,
         scheduler: scheduler.clone(),
         seed: 1,
         profile: known,

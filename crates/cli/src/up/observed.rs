@@ -30,7 +30,7 @@ pub(super) fn observe(
     device: &Device,
     disk: &mounts::Disk,
 ) -> Result<(StationedVolume, Vec<String>), AgentError> {
-    let observed = Disk::Observed { pool: POOL.to_owned() };
+    let observed = Disk::Observed { pool: POOL.to_owned(), is_by_submitter: device.is_by_submitter };
     let station = StationedVolume::open(engine, configuration, &device.name, POOL, observed, &disk.device)?;
     let (name, path) = (&device.name, disk.device.display());
     let observed = match &disk.mounted {

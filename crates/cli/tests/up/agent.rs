@@ -82,9 +82,15 @@ fn ask(site: &Site, arguments: &[&str]) -> Output {
 
 /// A tenant with a limit far below what it wants, held at its gate.
 fn held_writer(site: &Site, disk: &Disk<'_>) -> std::process::Child {
+    held_writer_of(site, disk, 64)
+}
+
+/// The same, who wants so many MiB.
+fn held_writer_of(site: &Site, disk: &Disk<'_>, mib: u64) -> std::process::Child {
     ask(site, &["pool", "add", "backup", "--limit", "64kB/s"]);
     let of = format!("of={}", disk.path("b").display());
-    let mut writer = run(site, &["--pool", "backup"], &["dd", "if=/dev/zero", &of, "bs=64k", "count=1024"]);
+    let count = format!("count={}", mib * 16);
+    let mut writer = run(site, &["--pool", "backup"], &["dd", "if=/dev/zero", &of, "bs=64k", &count]);
     let writer = writer.stderr(std::process::Stdio::null()).spawn().unwrap();
     wait_until("its session", || accounts(site).iter().any(|path| path.starts_with("backup/dd#")));
     wait_until("what it wrote", || std::fs::metadata(disk.path("b")).is_ok_and(|file| file.len() > 0));
@@ -145,6 +151,33 @@ fn a_disk_may_be_mounted_when_the_agent_serves() {
     assert!(writer.wait().unwrap().success());
     let log = daemon.stop();
     assert!(log.contains(&format!("{device} is mounted on ")), "{log}");
+}
+
+/// What BPF takes; who has the rest of root's privileges may do all else.
+#[test]
+fn where_bpf_is_not_permitted_tenants_are_charged_for_what_they_submit_and_the_agent_says_so() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    let command = site.command(&AGENT);
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set", "-sys_admin,-bpf,-perfmon"]).arg(command.get_program()).args(command.get_args());
+    without.current_dir(site.folder.path());
+    let daemon = site.start_command(without);
+    let said = daemon.served.join("\n");
+    assert!(
+        said.contains("causes are known of nothing, tenants are charged for what their processes submit"),
+        "{said}"
+    );
+    assert!(said.contains("BPF is not permitted here"), "{said}");
+    // So much that it is looked at before it is through.
+    let mut writer = held_writer_of(&site, &disk, 384);
+    disk.use_it();
+    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+    assert!(writer.wait().unwrap().success());
+    wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
 }
 
 #[test]

@@ -88,7 +88,11 @@ impl Site {
 
     /// Starts a daemon with these arguments and waits until it serves.
     pub fn start(&self, arguments: &[&str]) -> Daemon<'_> {
-        let mut command = self.command(arguments);
+        self.start_command(self.command(arguments))
+    }
+
+    /// The same, of a command that becomes the daemon.
+    pub fn start_command(&self, mut command: Command) -> Daemon<'_> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut daemon = Daemon { site: self, child, stdout, served: Vec::new() };

@@ -1,0 +1,75 @@
+//! Where causes come from: programs in the kernel ([`crate::kernel`]), or what it counts of each process
+//! ([`crate::submitters`]).
+
+use crate::device::Device;
+use crate::error::TagsError;
+use crate::memory::SharedMemory;
+use crate::shared::{ACCOUNT_OTHERS, ACCOUNTS, State};
+use crate::{Counters, Event};
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Tables of registrations, and of the processes that accounts were opened for by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    Threads,
+    Processes,
+    Cgroups,
+    Owners,
+}
+
+/// Key and value.
+pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
+/// What accounts, tags and events are read from. Keys and values are the bytes of `shared`'s structures.
+pub(crate) trait Source: Send {
+    /// The words of [`State`](crate::shared::State).
+    fn state(&self) -> &Arc<SharedMemory>;
+
+    /// The entries of the tag table, and the logarithm of their number.
+    fn entries_of_tags(&self) -> (&Arc<SharedMemory>, u32);
+
+    fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError>;
+
+    /// All keys and values of a table, as they are at different moments.
+    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError>;
+
+    fn update(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError>;
+
+    /// Whether there was something under the key.
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TagsError>;
+
+    fn counters(&self, account: u32) -> Result<Counters, TagsError>;
+
+    fn reset_counters(&mut self, account: u32) -> Result<(), TagsError>;
+
+    /// Takes out all flows with their bytes.
+    fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError>;
+
+    /// Which of the accounts in `ended` are still carried.
+    fn sweep(&self, ended: u64) -> Result<u64, TagsError>;
+
+    /// Takes all events out, in the order in which they were begun.
+    fn events(&mut self, each: &mut dyn FnMut(Event));
+
+    /// Readable once something has come since [`wake`](Self::wake).
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Has the next event wake whoever waits for the descriptor.
+    fn wake(&self);
+
+    /// How often something was not counted that should have been.
+    fn missed(&self) -> Result<u64, TagsError>;
+
+    /// Bytes of the kernel's memory that it takes.
+    fn memory_bytes(&self) -> u64;
+}
+
+/// The words as they are before anybody has an account.
+pub(crate) fn initialize(state: &SharedMemory, device: &Device) {
+    let accounts = ((1u64 << ACCOUNTS) - 1) & !(1 << ACCOUNT_OTHERS);
+    state.word(offset_of!(State, free_accounts)).store(accounts, Ordering::SeqCst);
+    state.half_word(offset_of!(State, other_device)).store(device.other_number().unwrap_or(0), Ordering::SeqCst);
+}

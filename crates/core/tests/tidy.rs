@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("schedulers", 1),
     ("devices", 1),
     ("cache", 1),
+    ("executor", 1),
     ("traces", 1),
     ("workloads", 1),
     ("sim", 2),

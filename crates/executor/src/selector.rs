@@ -69,7 +69,7 @@ impl Selector {
 
     fn winner(&self, sum: u32, depths: [u32; QUEUES], chance: u32) -> Queue {
         // A number below `sum`: multiplied and shifted, so that no ticket is likelier by more than 2^-32.
-        let mut ticket = (u64::from(chance) * u64::from(sum) >> 32) as u32;
+        let mut ticket = ((u64::from(chance) * u64::from(sum)) >> 32) as u32;
         for queue in Queue::ALL {
             let weight = self.weights[queue.index()];
             if depths[queue.index()] == 0 {
@@ -92,7 +92,7 @@ mod tests {
     use rand_pcg::Pcg64;
 
     fn count(selector: &mut Selector, depths: [u32; QUEUES], turns: u32, seed: u128) -> [u32; QUEUES] {
-        let mut random = Pcg64::new(seed, 0xa02b_dbf7_bb3c_0a7a_c28f_a16a_64ab_f96);
+        let mut random = Pcg64::new(seed, 0xa02b_dbf7_bb3c_0a7a_c28f_a16a_64ab_f960);
         let mut drawn = [0; QUEUES];
         for _ in 0..turns {
             drawn[selector.draw(depths, random.next_u32()).unwrap().index()] += 1;

@@ -5,7 +5,7 @@ CARGO ?= cargo
 # What this machine cannot build is left out, and the script says so; asked when it is needed, after the setup.
 FLAGS = $(shell scripts/build-flags.sh)
 
-.PHONY: help setup build demo test lint unit acceptance scenarios bench bench-peers fuzz soak clean
+.PHONY: help setup build demo test lint unit acceptance scenarios bench bench-peers guest-tests fuzz soak clean
 
 help: ## Lists the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ bench-peers: build ## Compares with nbdkit, qemu-nbd and libCacheSim (about 8 mi
 	@scripts/setup.sh peers
 	bench-peers/run.sh
 	bench-peers/cache.sh || [ $$? = 3 ]
+
+guest-tests: setup ## Tests of what depends on the kernel, on Debian 12's in QEMU (about 30 minutes; installs QEMU, downloads 70 MB)
+	@scripts/setup.sh guest
+	scripts/guest-tests.sh || [ $$? = 3 ]
 
 fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
 	@for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do fuzz/run.sh $$target $(or $(SECONDS_EACH),60) || exit 1; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the demo need, and says what it installs. Running it again does nothing.
-#   scripts/setup.sh [peers]     peers: also the servers that bench-peers/ compares with
+#   scripts/setup.sh [peers | guest]     peers: also the servers that bench-peers/ compares with
+#                                        guest: also QEMU, and what the tests on another kernel take
 # Without root it installs nothing and names what is missing; what cannot run without it says "not run: why" later.
 set -euo pipefail
 
@@ -12,9 +13,11 @@ part_packages=(e2fsprogs xfsprogs util-linux fuse3 fio qemu-utils libnbd-bin run
 # Needed to compile the BPF programs of `tags`; without them those are left out.
 bpf_packages=(clang libelf-dev zlib1g-dev)
 peer_packages=(nbdkit)
+guest_packages=(qemu-system-x86 busybox btrfs-progs dmsetup)
 
 packages=("${build_packages[@]}" "${part_packages[@]}" "${bpf_packages[@]}")
 [ "${1:-}" = peers ] && packages+=("${peer_packages[@]}")
+[ "${1:-}" = guest ] && packages+=("${guest_packages[@]}")
 
 missing=()
 for package in "${packages[@]}"; do

@@ -280,7 +280,7 @@ static __always_inline void is_all(struct bio_walk *walk, __u64 causes, __u32 bl
 	walk->block_class = block_class;
 }
 
-/* What can be said of the whole bio by whom it calls when it ends. */
+/* What can be said of the whole bio by whom it calls when it ends. A module's types are there when it is loaded. */
 static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 {
 	__u64 end = (__u64)bio->bi_end_io;
@@ -293,9 +293,9 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 			is_all(walk, state.committing, CLASS_JOURNAL);
 		else if (end_of_buffer && end_of_buffer == settings.end_of_fast_commit)
 			is_all(walk, state.fast_committing, CLASS_JOURNAL);
-	} else if (end == settings.end_of_xfs_log) {
+	} else if (bpf_core_type_exists(struct xlog_in_core) && end == settings.end_of_xfs_log) {
 		is_all(walk, causes_of_log(private), CLASS_JOURNAL);
-	} else if (end == settings.end_of_xfs_buffer) {
+	} else if (bpf_core_type_exists(struct xfs_buf) && end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
 		__u64 block = (__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
 		struct block *known = walk->flags & TAG_WRITE ? bpf_map_lookup_elem(&metadata, &block) : 0;

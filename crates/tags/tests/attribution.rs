@@ -247,14 +247,19 @@ fn io_uring_workers() {
 #[test]
 fn writeback_that_reclaim_drives() {
     const LIMIT: &str = "8388608";
-    let version_1 = Path::new("/sys/fs/cgroup/memory");
-    if !version_1.join("memory.limit_in_bytes").exists() {
-        println!("not run: no memory controller of cgroup version 1 at {}", version_1.display());
+    // Version 1, or version 2 where its controller is on.
+    let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    let is_on = |folder: &str, file: &str| {
+        let text = std::fs::read_to_string(Path::new(folder).join("cgroup.subtree_control")).unwrap_or_default();
+        Path::new(folder).join(file).exists() || text.split_whitespace().any(|name| name == "memory")
+    };
+    let Some((folder, file)) = places.into_iter().find(|(folder, file)| is_on(folder, file)) else {
+        println!("not run: no memory controller of cgroups at {}", places.map(|(folder, _)| folder).join(" or "));
         return;
-    }
+    };
     on_each(|mut case| {
-        let group = support::Cgroup::new(version_1);
-        std::fs::write(group.path().join("memory.limit_in_bytes"), LIMIT).unwrap();
+        let group = support::Cgroup::new(Path::new(folder));
+        std::fs::write(group.path().join(file), LIMIT).unwrap();
         let (f, a, b) = (case.path("f"), case.a, case.b);
         let works = [write(a, &f, (0, 2, PAGES)), write(b, &f, (1, 2, PAGES))];
         let writers: Vec<_> = works.iter().map(|work| case.prepare(work)).collect();

@@ -245,3 +245,72 @@ fn what_cannot_be_observed_is_refused_before_anything_starts() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).starts_with("not run: observing / takes root"), "{}", text(&output.stderr));
 }
+
+/// A disk as LVM and dm-crypt make them: dm-linear on a loop device, with a file system that is mounted.
+struct Mapped<'site> {
+    site: &'site Site,
+}
+
+impl<'site> Mapped<'site> {
+    /// Unless this machine has no device mapper.
+    fn new(site: &'site Site) -> Option<Mapped<'site>> {
+        if !Command::new("dmsetup").arg("version").output().is_ok_and(|output| output.status.success()) {
+            println!("not run: dmsetup is missing, or the kernel has no device mapper");
+            return None;
+        }
+        File::create(site.path("image")).unwrap().set_len(SIZE_BYTES).unwrap();
+        let mapped = Mapped { site };
+        let sectors = SIZE_BYTES / 512;
+        let name = mapped.name();
+        do_it(site, "mkdir disk && losetup --find --show image > device");
+        // Without udev dmsetup makes the node itself.
+        do_it(site, &format!("DM_DISABLE_UDEV=1 dmsetup create {name} --table \"0 {sectors} linear $(cat device) 0\""));
+        do_it(site, &format!("mkfs.ext4 -q /dev/mapper/{name} && mount -o noatime /dev/mapper/{name} disk"));
+        Some(mapped)
+    }
+
+    fn name(&self) -> String {
+        format!("plimsoll-test-{}", std::process::id())
+    }
+}
+
+impl Drop for Mapped<'_> {
+    fn drop(&mut self) {
+        let script = format!(
+            "umount disk; DM_DISABLE_UDEV=1 dmsetup remove --retry {}; losetup --detach $(cat device)",
+            self.name()
+        );
+        do_it(self.site, &script);
+    }
+}
+
+/// It has no requests of its own that could be seen: the agent says so, reads are not held, and writes are, as pages become
+/// dirty.
+#[test]
+fn a_disk_that_is_made_of_others_is_said_to_be() {
+    let Some(site) = site() else { return };
+    let Some(_mapped) = Mapped::new(&site) else { return };
+    std::fs::write(site.path("disk").join("cold"), vec![7; 8 << 20]).unwrap();
+    do_it(&site, "sync disk/cold && dd of=disk/cold oflag=nocache conv=notrunc,fdatasync count=0 status=none");
+    let daemon = start(&site);
+    let said = daemon.served.join("\n");
+    let words =
+        "is made of other disks, so its requests are not seen: reads are not charged, and writes only when pages";
+    assert!(said.lines().any(|line| line.starts_with("device disk: /dev/") && line.contains(words)), "{said}");
+    ask(&site, &["pool", "add", "backup", "--limit", "64kB/s"]);
+    let command = |words: &[&str]| {
+        let mut command = run(&site, &["--pool", "backup"], words);
+        command.stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let cold = format!("if={}", site.path("disk/cold").display());
+    let mut reader = command(&["dd", &cold, "of=/dev/null", "bs=64k"]);
+    assert!(reader.wait().unwrap().success(), "at the limit it would take two minutes");
+    let of = format!("of={}", site.path("disk/b").display());
+    let mut writer = command(&["dd", "if=/dev/zero", &of, "bs=64k", "count=1024"]);
+    wait_until("what it wrote", || std::fs::metadata(site.path("disk/b")).is_ok_and(|file| file.len() > 0));
+    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+    assert!(writer.wait().unwrap().success());
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
+}

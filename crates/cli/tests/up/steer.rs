@@ -1,5 +1,5 @@
 //! `plimsoll agent --wdt`: cgroups that read a loop device past the page cache, and the limits that they are given. Root and
-//! a mounted blkio controller only; version 2 is tried on files that look like its.
+//! a controller of block I/O only, of either version; the format of version 2 is tried everywhere, on files that look like its.
 //!
 //! Planted breaks that turned a test red: limits that are not put back at the end; a note that is not read; equal weights for
 //! all; a limit above the one that the administrator had set; cgroups that come later not taken up.
@@ -14,8 +14,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const MB: u64 = 1_000_000;
-const READ: &str = "blkio.throttle.read_bps_device";
-const WRITE: &str = "blkio.throttle.write_bps_device";
+
+/// A cgroup's limit: its files in versions 1 and 2, and what stands before the number in them.
+struct Kind {
+    files: [&'static str; 2],
+    keys: [&'static str; 2],
+}
+
+const READ: Kind = Kind { files: ["blkio.throttle.read_bps_device", "io.max"], keys: ["", "rbps="] };
+const WRITE: Kind = Kind { files: ["blkio.throttle.write_bps_device", "io.max"], keys: ["", "wbps="] };
+
+/// Where block I/O is controlled, and whether by version 1 (0) or 2 (1); or why it cannot be tried.
+fn controller() -> Result<(PathBuf, usize), &'static str> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts: Vec<Vec<&str>> = mounts.lines().map(|line| line.split(' ').collect()).collect();
+    let has = |text: &str, at: char, word: &str| text.trim().split(at).any(|one| one == word);
+    let first = mounts.iter().find(|words| words[2] == "cgroup" && has(words[3], ',', "blkio"));
+    let is_on = |folder: &str| {
+        fs::read_to_string(Path::new(folder).join("cgroup.subtree_control")).is_ok_and(|text| has(&text, ' ', "io"))
+    };
+    let second = mounts.iter().find(|words| words[2] == "cgroup2" && is_on(words[1]));
+    match (first, second) {
+        _ if !rustix::process::geteuid().is_root() => Err("takes root"),
+        _ if !Path::new("/dev/loop-control").exists() => Err("/dev/loop-control is missing"),
+        (Some(words), _) => Ok((words[1].into(), 0)),
+        (_, Some(words)) => Ok((words[1].into(), 1)),
+        _ => Err("neither cgroups' blkio controller is mounted nor their io controller on (cgroup.subtree_control)"),
+    }
+}
 
 /// A loop device on a file, and a cgroup of our own for the containers. Gone with everybody in it when dropped.
 struct Rig {
@@ -23,6 +49,7 @@ struct Rig {
     device: String,
     number: String,
     controller: PathBuf,
+    version: usize,
     /// Below the controller.
     parent: String,
     readers: RefCell<Vec<Child>>,
@@ -30,28 +57,24 @@ struct Rig {
 
 impl Rig {
     fn new(name: &str) -> Option<Rig> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let blkio = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let blkio =
-            blkio.into_iter().find(|words| words[2] == "cgroup" && words[3].split(',').any(|one| one == "blkio"));
-        let why = match (rustix::process::geteuid().is_root(), &blkio) {
-            (false, _) => Some("takes root"),
-            (_, None) => Some("the blkio controller of cgroups version 1 is not mounted"),
-            _ => (!Path::new("/dev/loop-control").exists()).then_some("/dev/loop-control is missing"),
+        let (controller, version) = match controller() {
+            Ok(found) => found,
+            Err(why) => {
+                println!("not run: {why}");
+                return None;
+            }
         };
-        if let Some(why) = why {
-            println!("not run: {why}");
-            return None;
-        }
-        let controller = PathBuf::from(blkio.unwrap()[1]);
         let parent = format!("plimsoll-test-{}-{name}", std::process::id());
         fs::create_dir(controller.join(&parent)).unwrap();
+        if version == 1 {
+            fs::write(controller.join(&parent).join("cgroup.subtree_control"), "+io").unwrap();
+        }
         let site = Site::new("");
         fs::File::create(site.path("image")).unwrap().set_len(64 << 20).unwrap();
         do_it(&site, "losetup --find --show image > device");
         let device = fs::read_to_string(site.path("device")).unwrap().trim().to_owned();
         let number = fs::read_to_string(format!("/sys/block/{}/dev", &device[5..])).unwrap().trim().to_owned();
-        Some(Rig { site, device, number, controller, parent, readers: RefCell::default() })
+        Some(Rig { site, device, number, controller, version, parent, readers: RefCell::default() })
     }
 
     fn group(&self, name: &str) -> PathBuf {
@@ -85,9 +108,16 @@ impl Rig {
         fixed.iter().chain(more).map(|&argument| argument.to_owned()).collect()
     }
 
-    fn limit(&self, name: &str, file: &str) -> Option<u64> {
-        let text = fs::read_to_string(self.group(name).join(file)).unwrap();
-        text.lines().find_map(|line| line.strip_prefix(&format!("{} ", self.number))?.parse().ok())
+    fn limit(&self, name: &str, kind: Kind) -> Option<u64> {
+        let text = fs::read_to_string(self.group(name).join(kind.files[self.version])).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{} ", self.number)))?;
+        line.split(' ').find_map(|word| word.strip_prefix(kind.keys[self.version])?.parse().ok())
+    }
+
+    /// As the administrator does.
+    fn set_limit(&self, name: &str, kind: Kind, bytes: u64) {
+        let text = format!("{} {}{bytes}", self.number, kind.keys[self.version]);
+        fs::write(self.group(name).join(kind.files[self.version]), text).unwrap();
     }
 
     /// Waits until a may read four times as much as b, and answers with what a may.
@@ -139,7 +169,7 @@ fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
     let Some(rig) = Rig::new("shares") else { return };
     ["a", "b"].iter().for_each(|name| rig.make(name));
     // The administrator's own: what is lower holds, and all of it is there again afterwards.
-    fs::write(rig.group("a").join(WRITE), format!("{} {}", rig.number, 5 * MB)).unwrap();
+    rig.set_limit("a", WRITE, 5 * MB);
     rig.start_reading("a");
     rig.start_reading("b");
     let (a, b) = (format!("{}=400", rig.named("a")), format!("{}=100", rig.named("b")));
@@ -162,7 +192,7 @@ fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
     let log = daemon.stop();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
     let put_back = |rig: &Rig| {
-        let limits = ["a", "b"].map(|name| [READ, WRITE].map(|file| rig.limit(name, file)));
+        let limits = ["a", "b"].map(|name| [READ, WRITE].map(|kind| rig.limit(name, kind)));
         assert_eq!(limits, [[None, Some(5 * MB)], [None, None]]);
     };
     put_back(&rig);
@@ -231,7 +261,7 @@ fn what_is_unknown_is_told_in_a_line() {
     assert_eq!(rig.limit("a", READ), None);
 }
 
-/// This kernel has no controller of version 2: files with its names and formats, and counters that grow.
+/// Where there is no controller of version 2, too: files with its names and formats, and counters that grow.
 #[test]
 fn version_2_is_told_in_its_own_files() {
     let Some(rig) = Rig::new("second") else { return };

@@ -9,6 +9,7 @@ use crate::shared::{CALL_WORDS, ENTRY_BYTES, Layout, Plain, Settings};
 use crate::tag::BLOCK_BYTES;
 use crate::{Coverage, Options};
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
+use rustix::mount::FsOpenFlags;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -63,6 +64,7 @@ impl Plan {
             },
             _ => (StaticLayout::default(), None),
         };
+        load_module(device.file_system);
         let symbols = Symbols::read()?;
         let slot_shift = slot_shift(device.sectors, options.tag_bytes_max);
         let mut left_out = options.left_out.clone();
@@ -148,6 +150,17 @@ fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
     let slots_allowed = (tag_bytes_max / ENTRY_BYTES as u64).max(1);
     let needed = blocks.next_power_of_two().trailing_zeros();
     needed.min(slots_allowed.ilog2()).clamp(*SLOT_SHIFTS.start(), *SLOT_SHIFTS.end())
+}
+
+/// A file system that is a module of the kernel is loaded by its first mount, and has no tracepoints before. Asking for a
+/// context to mount it loads it too; if there is none, its programs are left out, and `Coverage` says so.
+fn load_module(file_system: FileSystem) {
+    let name = match file_system {
+        FileSystem::Ext4 => "ext4",
+        FileSystem::Xfs => "xfs",
+        FileSystem::Btrfs | FileSystem::Other => return,
+    };
+    let _ = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC);
 }
 
 /// The names of all tracepoints that programs can be attached to.

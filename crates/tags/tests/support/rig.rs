@@ -63,6 +63,15 @@ fn run_well(program: &str, arguments: &[&str]) -> String {
     text
 }
 
+/// A loop device on the file, past the page cache where its file system can do that (tmpfs: from 6.6 on).
+fn attach(image: &Path) -> String {
+    let image = image.to_string_lossy();
+    match run("losetup", &["-f", "--show", "--direct-io=on", &image]) {
+        (true, device) => device.trim().to_owned(),
+        (false, _) => run_well("losetup", &["-f", "--show", &image]).trim().to_owned(),
+    }
+}
+
 /// Unmounts, detaches and deletes what is in `directory`, which is one of ours. Never panics.
 fn clean(directory: &Path) {
     let mounted = directory.join("mounted");
@@ -107,7 +116,7 @@ impl Drop for Cleaner {
 }
 
 impl Rig {
-    /// `options` are mkfs's, after "ext4" or "xfs"; `mount` are those of mount.
+    /// `options` are mkfs's, after "ext4", "xfs" or "btrfs"; `mount` are those of mount.
     pub fn new(file_system: &str, mkfs: &[&str], mount: &str) -> Rig {
         Rig::with(file_system, mkfs, mount, &Options::default())
     }
@@ -121,11 +130,11 @@ impl Rig {
         let (image, mounted) = (directory.join(IMAGE), directory.join("mounted"));
         fs::create_dir_all(&mounted).unwrap();
         File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
-        let device =
-            run_well("losetup", &["-f", "--show", "--direct-io=on", &image.to_string_lossy()]).trim().to_owned();
+        let device = attach(&image);
         let arguments: &[&str] = match file_system {
             "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             "xfs" => &["-q", "-f", "-s", "size=4096"],
+            "btrfs" => &["-q", "-f"],
             other => panic!("{other}"),
         };
         run_well(&format!("mkfs.{file_system}"), &[arguments, mkfs, &[&device]].concat());

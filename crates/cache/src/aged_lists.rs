@@ -62,6 +62,11 @@ impl AgedLists {
         self.lists[group * self.per_group + list].remove(units, unit);
     }
 
+    /// Puts `to` where `from` is in that list.
+    pub fn replace(&mut self, units: &mut Units, group: usize, list: usize, from: UnitId, to: UnitId) {
+        self.lists[group * self.per_group + list].replace(units, from, to);
+    }
+
     /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its list; of
     /// equals the one of the last list.
     pub fn pop(

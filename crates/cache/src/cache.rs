@@ -11,74 +11,13 @@
 //!
 //! A block that is in the cache is read and written there, whatever its class: admission is about coming in.
 
-use crate::index::{Index, UNITS_MAX};
-use crate::partition::{Among, GROUPS_MAX, Partition};
-use crate::policy::{CachePolicy, PolicyConfig, PolicyEntry};
+use crate::config::{CacheConfig, ConfigError, Rules};
+use crate::index::Index;
+use crate::partition::{Among, Partition};
+use crate::policy::{CachePolicy, PolicyEntry};
 use crate::units::{BLOCKS_MAX, List, Pool, State, UnitId, Units};
 use plimsoll_core::Class;
-use plimsoll_core::class::{Admission, Scheme};
-use std::collections::VecDeque;
-use std::fmt;
-
-/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all cache, so
-/// much is a burst of a second or two of writes.
-pub const WATERMARK_HIGH_PARTS: u32 = 50;
-/// The low watermark, in parts of the cache.
-pub const WATERMARK_LOW_PARTS: u32 = 100;
-
-/// What a cache is made from.
-#[derive(Clone, Debug)]
-pub struct CacheConfig {
-    /// Units of 4 KiB on the fast device, 1 to 2^27 - 1.
-    pub units: u32,
-    /// Free units below which the syncer wakes up; at most the high watermark.
-    pub watermark_low: u32,
-    /// Free units at which it goes to sleep; at most `units`.
-    pub watermark_high: u32,
-    /// Whether a read may take a block in at all.
-    pub promotes_reads: bool,
-    /// The classes.
-    pub scheme: Scheme,
-    /// Pools that may fill only a part of the cache, above 0 to 1.
-    pub pools: Vec<(Pool, f64)>,
-    /// For hashes.
-    pub seed: u64,
-}
-
-impl CacheConfig {
-    /// A cache of `units` with the usual watermarks, that promotes reads and has no bounds beyond those of `scheme`.
-    pub fn new(units: u32, scheme: Scheme) -> CacheConfig {
-        let part = |parts: u32| (units / parts).max(1);
-        CacheConfig {
-            units,
-            watermark_low: part(WATERMARK_LOW_PARTS),
-            watermark_high: part(WATERMARK_HIGH_PARTS),
-            promotes_reads: true,
-            scheme,
-            pools: Vec::new(),
-            seed: 0,
-        }
-    }
-}
-
-/// What is wrong with a [`CacheConfig`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// What it is.
-    pub got: String,
-    /// What it may be.
-    pub allowed: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: got {}, allowed {}", self.field, self.got, self.allowed)
-    }
-}
-
-impl std::error::Error for ConfigError {}
+use plimsoll_core::class::Admission;
 
 /// A read or a write of one unit's worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,24 +62,27 @@ pub struct CleanJob {
 
 /// A cache's index and order.
 pub struct Cache {
-    units: Units,
-    index: Index,
-    empty: List,
-    free: List,
-    policy: Box<dyn CachePolicy>,
-    partition: Partition,
+    pub(crate) units: Units,
+    pub(crate) index: Index,
+    pub(crate) empty: List,
+    pub(crate) free: List,
+    pub(crate) policy: Box<dyn CachePolicy>,
+    pub(crate) partition: Partition,
     /// Victims that are dirty, in the order in which they left.
-    to_clean: VecDeque<UnitId>,
-    /// Of those the ones that the host copies.
-    cleaning: u32,
+    pub(crate) to_clean: List,
+    /// Those that the host copies.
+    pub(crate) cleaning: Vec<UnitId>,
+    /// Units that hold nothing and may not be given away yet.
+    pub(crate) in_limbo: u32,
     is_awake: bool,
     watermark_low: u32,
     watermark_high: u32,
     promotes_reads: bool,
+    is_on_device: bool,
 }
 
 /// The block of a unit that was trimmed while it was being copied.
-const TRIMMED: u64 = BLOCKS_MAX - 1;
+pub(crate) const TRIMMED: u64 = BLOCKS_MAX - 1;
 
 impl Cache {
     /// An empty cache.
@@ -148,45 +90,52 @@ impl Cache {
     /// # Errors
     /// What of `config` is out of range.
     pub fn new(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
-        let error = |field, got: String, allowed: String| Err(ConfigError { field, got, allowed });
-        if !(1..=UNITS_MAX).contains(&config.units) {
-            return error("units", config.units.to_string(), format!("1 to {UNITS_MAX}"));
-        }
-        if !(1..=config.units).contains(&config.watermark_high) {
-            return error("watermark_high", config.watermark_high.to_string(), format!("1 to {}", config.units));
-        }
-        if !(1..=config.watermark_high).contains(&config.watermark_low) {
-            return error("watermark_low", config.watermark_low.to_string(), format!("1 to {}", config.watermark_high));
-        }
-        if let Some((pool, part)) = config.pools.iter().find(|(_, part)| !(*part > 0.0 && *part <= 1.0)) {
-            return error("pools", format!("{part} for pool {}", pool.number()), "above 0 and at most 1".into());
-        }
-        let Some(partition) = Partition::new(config.units, &config.scheme, &config.pools) else {
-            let got = format!("{} pools with a bound", config.pools.len());
-            return error(
-                "pools",
-                got,
-                format!("(classes with a bound + 1) x (pools with one + 1) up to {GROUPS_MAX}"),
-            );
-        };
+        let rules = Rules::new(config, policy)?;
         let (mut units, mut empty) = (Units::new(config.units), List::default());
         (0..config.units).for_each(|unit| empty.push(&mut units, UnitId(unit)));
-        let groups = partition.groups();
-        let made_from = PolicyConfig { units: config.units, groups, scheme: &config.scheme, seed: config.seed };
         Ok(Cache {
             units,
             index: Index::new(config.units, config.seed),
             empty,
             free: List::default(),
-            policy: (policy.build)(&made_from),
-            partition,
-            to_clean: VecDeque::new(),
-            cleaning: 0,
+            policy: rules.policy,
+            partition: rules.partition,
+            to_clean: List::default(),
+            cleaning: Vec::new(),
+            in_limbo: 0,
             is_awake: false,
             watermark_low: config.watermark_low,
             watermark_high: config.watermark_high,
             promotes_reads: config.promotes_reads,
+            is_on_device: config.is_on_device,
         })
+    }
+
+    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now; units leave the old order as
+    /// they would have, and enter the new one so. `config.units` is of no account.
+    ///
+    /// # Errors
+    /// What of `config` is out of range; nothing is changed then.
+    pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
+        let rules = Rules::new(&CacheConfig { units: self.units.count(), ..config.clone() }, policy)?;
+        let mut order = List::default();
+        while let Some(unit) = self.policy.victim(&mut self.units, &self.partition, Among::All) {
+            order.push(&mut self.units, unit);
+        }
+        (self.policy, self.partition) = (rules.policy, rules.partition);
+        (self.watermark_low, self.watermark_high) = (config.watermark_low, config.watermark_high);
+        self.promotes_reads = config.promotes_reads;
+        while let Some(unit) = order.pop(&mut self.units) {
+            self.restore(unit);
+        }
+        self.refill();
+        Ok(())
+    }
+
+    /// `unit`, which is in no list, comes into the order as it was when its place there was lost.
+    pub(crate) fn restore(&mut self, unit: UnitId) {
+        self.make_room(unit);
+        self.policy.restored(&mut self.units, &self.partition, unit);
     }
 
     /// Bytes that grow with the units.
@@ -194,9 +143,9 @@ impl Cache {
         self.units.bytes() + self.index.bytes() + self.policy.bytes()
     }
 
-    /// Units that another block could get at once.
+    /// Units that another block could get, at once or when what was in them is forgotten on the device too.
     pub fn free_units(&self) -> u32 {
-        self.empty.len() + self.free.len()
+        self.empty.len() + self.free.len() + self.in_limbo
     }
 
     /// Units of a class in the policy's order: what is free or being cleaned does not count.
@@ -290,7 +239,7 @@ impl Cache {
     }
 
     /// `unit` comes into the order: who is at a bound gives a unit up first.
-    fn make_room(&mut self, unit: UnitId) {
+    pub(crate) fn make_room(&mut self, unit: UnitId) {
         let (class, pool) = (self.units.class(unit), self.units.pool(unit));
         while let Some(among) = self.partition.must_make_room(class, pool) {
             self.expel(among);
@@ -311,7 +260,7 @@ impl Cache {
         self.partition.left(self.units.class(unit), self.units.pool(unit));
         if self.units.is_dirty(unit) {
             self.units.set_state(unit, State::Cleaning);
-            self.to_clean.push_back(unit);
+            self.to_clean.push(&mut self.units, unit);
         } else {
             self.units.set_state(unit, State::Free);
             self.free.push(&mut self.units, unit);
@@ -323,6 +272,9 @@ impl Cache {
         if let Some(unit) = self.empty.pop(&mut self.units) {
             return Some(unit);
         }
+        if self.is_on_device {
+            return None;
+        }
         let unit = self.free.pop(&mut self.units)?;
         self.policy.forgotten(&self.units, unit);
         self.index.remove(&self.units, self.units.block(unit));
@@ -330,7 +282,7 @@ impl Cache {
     }
 
     /// Lets units leave until those that are free, or will be when they are clean, reach the high watermark.
-    fn refill(&mut self) {
+    pub(crate) fn refill(&mut self) {
         let free = self.free_units();
         if free < self.watermark_low {
             self.is_awake = true;
@@ -338,7 +290,7 @@ impl Cache {
         if !self.is_awake {
             return;
         }
-        while self.free_units() + self.to_clean.len() as u32 + self.cleaning < self.watermark_high {
+        while self.free_units() + self.to_clean.len() + (self.cleaning.len() as u32) < self.watermark_high {
             if !self.expel(Among::All) {
                 break;
             }
@@ -348,16 +300,17 @@ impl Cache {
 
     /// The next dirty unit that has to be written back, if there is one.
     pub fn clean_next(&mut self) -> Option<CleanJob> {
-        let unit = self.to_clean.pop_front()?;
+        let unit = self.to_clean.pop(&mut self.units)?;
         self.units.set_dirty(unit, false);
-        self.cleaning += 1;
+        self.cleaning.push(unit);
         let units = &self.units;
         Some(CleanJob { unit, block: units.block(unit), class: units.class(unit), pool: units.pool(unit) })
     }
 
     /// The store has, durably, what a job was made for.
     pub fn cleaned(&mut self, unit: UnitId) {
-        self.cleaning -= 1;
+        let at = self.cleaning.iter().position(|&other| other == unit).expect("whoever is clean was being cleaned");
+        self.cleaning.swap_remove(at);
         if self.units.block(unit) == TRIMMED {
             self.empty.push(&mut self.units, unit);
         } else if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
@@ -381,21 +334,24 @@ impl Cache {
     pub fn trim(&mut self, block: u64) {
         let Some(unit) = self.index.find(&self.units, block) else { return };
         self.index.remove(&self.units, block);
+        if self.cleaning.contains(&unit) {
+            self.units.fill(unit, TRIMMED, Class::UNCLASSIFIED, Pool::default());
+            self.units.set_state(unit, State::Cleaning);
+            return;
+        }
+        self.take_out(unit);
+        self.empty.push(&mut self.units, unit);
+    }
+
+    /// Takes `unit`, which nobody copies, out of whatever it is in.
+    pub(crate) fn take_out(&mut self, unit: UnitId) {
         match self.units.state(unit) {
             State::InOrder => {
                 self.policy.removed(&mut self.units, &self.partition, unit);
                 self.partition.left(self.units.class(unit), self.units.pool(unit));
             }
             State::Free => self.free.remove(&mut self.units, unit),
-            State::Cleaning | State::Wanted => match self.to_clean.iter().position(|&other| other == unit) {
-                Some(at) => drop(self.to_clean.remove(at)),
-                None => {
-                    self.units.fill(unit, TRIMMED, Class::UNCLASSIFIED, Pool::default());
-                    self.units.set_state(unit, State::Cleaning);
-                    return;
-                }
-            },
+            State::Cleaning | State::Wanted => self.to_clean.remove(&mut self.units, unit),
         }
-        self.empty.push(&mut self.units, unit);
     }
 }

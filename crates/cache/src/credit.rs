@@ -128,6 +128,20 @@ impl CachePolicy for Credit {
         self.lists.remove(units, group, list, unit);
     }
 
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
+    }
+
+    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
+        let (group, list) = self.place(units, partition, from);
+        self.lists.replace(units, group, list, from, to);
+    }
+
+    fn restored(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+        self.lists.grow_older();
+        self.push(units, partition, unit);
+    }
+
     fn forgotten(&mut self, units: &Units, unit: UnitId) {
         self.ghosts[usize::from(units.is_again(unit))].push(units.block(unit));
     }

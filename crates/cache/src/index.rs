@@ -115,6 +115,13 @@ impl Index {
         }
     }
 
+    /// `to` holds `block` now instead of who did, of whom `units` still says so.
+    pub fn replace(&mut self, units: &Units, block: u64, to: UnitId) {
+        let (bucket, place) = self.entry(units, block).expect("whoever is replaced is there");
+        let entry = &mut self.buckets[bucket].entries[place];
+        *entry = (*entry >> self.number_bits << self.number_bits) | to.0;
+    }
+
     /// Nobody holds `block` any more; somebody did, and `units` still says who.
     pub fn remove(&mut self, units: &Units, block: u64) {
         let (found, place) = self.entry(units, block).expect("whoever is removed is there");
@@ -151,6 +158,13 @@ mod tests {
                         index.insert(block, UnitId(unit));
                         slow.insert(block, unit);
                     },
+                    (Some(unit), false) if block % 2 == 0 && !free.is_empty() => {
+                        let to = free.remove(0);
+                        index.replace(&units, block, UnitId(to));
+                        units.copy(UnitId(unit), UnitId(to));
+                        free.push(unit);
+                        slow.insert(block, to);
+                    }
                     (Some(unit), false) => {
                         index.remove(&units, block);
                         slow.remove(&block);

@@ -1,4 +1,5 @@
-//! A write-back cache of a fast device over a slow one, in units of 4 KiB: the half that decides, without a byte of data.
+//! A write-back cache of a fast device over a slow one, in units of 4 KiB, in two halves: one that decides without a byte of
+//! data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
 //! [`CachePolicy`] knows in which order units leave and may refuse to take a block in; a *syncer* keeps units free between two
@@ -19,25 +20,32 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`cache`](mod@cache) | [`Cache`]: accesses, syncer, bounds |
+//! | [`config`] | what it is made from |
 //! | [`policy`] | the trait, and the registry of policies |
 //! | [`lru`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | who left a short while ago |
+//! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
 //! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
+//! | [`placement`] | what [`store`] asks of [`Cache`] beyond accesses |
 //! | [`partition`] | classes and pools with a bound, and who is at it |
 
 pub mod aged_lists;
 pub mod cache;
+pub mod config;
 pub mod credit;
 pub mod ghosts;
 pub mod index;
 pub mod lru;
 pub mod partition;
+pub mod placement;
 pub mod policy;
 pub mod selective;
+pub mod store;
 pub mod units;
 
-pub use cache::{Access, Cache, CacheConfig, CleanJob, ConfigError, Outcome};
+pub use cache::{Access, Cache, CleanJob, Outcome};
+pub use config::{CacheConfig, ConfigError};
 pub use policy::{CachePolicy, PolicyConfig, PolicyEntry, policies};
 pub use units::{Pool, UnitId};

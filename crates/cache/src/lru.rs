@@ -51,4 +51,12 @@ impl CachePolicy for Lru {
     fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
         self.lists.remove(units, group(units, partition, unit), 0, unit);
     }
+
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
+    }
+
+    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
+        self.lists.replace(units, group(units, partition, from), 0, from, to);
+    }
 }

@@ -30,6 +30,17 @@ pub trait CachePolicy {
     /// `unit`, which is in the order, holds nothing any more.
     fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
 
+    /// What was in `from`, which is in the order, is in `to` now; `units` says the same of both. `to` takes the place of `from`.
+    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId);
+
+    /// `unit` was in the cache when it was last shut down; units are given in the order in which they would have left.
+    fn restored(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+        self.inserted(units, partition, unit);
+    }
+
+    /// How long ago `unit` was put in order, in units taken in.
+    fn age(&self, units: &Units, unit: UnitId) -> u64;
+
     /// The block of `unit`, which was a victim, is no longer in the cache.
     fn forgotten(&mut self, units: &Units, unit: UnitId) {
         let _ = (units, unit);

@@ -96,4 +96,13 @@ impl CachePolicy for Selective {
         let (group, priority) = self.place(units, partition, unit);
         self.lists.remove(units, group, priority, unit);
     }
+
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
+    }
+
+    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
+        let (group, priority) = self.place(units, partition, from);
+        self.lists.replace(units, group, priority, from, to);
+    }
 }

@@ -7,6 +7,9 @@
 //!   bit 63                       28    23     14      4    3      2     0
 //!       | block: 36 bits, 256 TiB | class | pool | stamp | dirty | again | state
 //! ```
+//!
+//! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the cache on a
+//! device ([`store`](crate::store)) uses and nobody else.
 
 use plimsoll_core::Class;
 
@@ -18,8 +21,12 @@ pub const BLOCKS_MAX: u64 = 1 << 36;
 pub const POOLS_MAX: usize = 512;
 /// Stamps go round after so many generations.
 pub const STAMPS: u32 = 1024;
+/// Bits of a unit's number.
+const NUMBER_BITS: u32 = 27;
 /// No unit.
-const NOBODY: u32 = u32::MAX;
+const NOBODY: u32 = (1 << NUMBER_BITS) - 1;
+/// Bits of a mark that each link holds.
+const MARK_BITS: u32 = u32::BITS - NUMBER_BITS;
 
 const STATE: Field = Field { shift: 0, bits: 2 };
 const AGAIN: Field = Field { shift: 2, bits: 1 };
@@ -83,8 +90,32 @@ const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, Stat
 #[derive(Clone, Copy, Debug)]
 struct Record {
     word: u64,
-    older: u32,
-    newer: u32,
+    older: Link,
+    newer: Link,
+}
+
+/// The number of a neighbour in a list, and half a mark above it.
+#[derive(Clone, Copy, Debug)]
+struct Link(u32);
+
+impl Link {
+    const NOBODY: Link = Link(NOBODY);
+
+    fn unit(self) -> u32 {
+        self.0 & NOBODY
+    }
+
+    fn set_unit(&mut self, unit: u32) {
+        self.0 = (self.0 & !NOBODY) | unit;
+    }
+
+    fn half(self) -> u16 {
+        (self.0 >> NUMBER_BITS) as u16
+    }
+
+    fn set_half(&mut self, half: u16) {
+        self.0 = (self.0 & NOBODY) | u32::from(half) << NUMBER_BITS;
+    }
 }
 
 /// All units of a cache.
@@ -96,7 +127,7 @@ pub struct Units {
 impl Units {
     /// So many units; none holds a block.
     pub fn new(count: u32) -> Units {
-        Units { records: vec![Record { word: 0, older: NOBODY, newer: NOBODY }; count as usize] }
+        Units { records: vec![Record { word: 0, older: Link::NOBODY, newer: Link::NOBODY }; count as usize] }
     }
 
     /// How many there are.
@@ -123,6 +154,11 @@ impl Units {
         debug_assert!(block < BLOCKS_MAX);
         let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
         self.records[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
+    }
+
+    /// `to` holds what `from` does, and everything but its mark and its place in a list is as of `from`.
+    pub fn copy(&mut self, from: UnitId, to: UnitId) {
+        self.records[to.0 as usize].word = self.word(from);
     }
 
     /// The block that it holds.
@@ -187,6 +223,20 @@ impl Units {
         self.put(unit, &AGAIN, u64::from(is_again));
     }
 
+    /// The ten bits beside everything else.
+    #[inline]
+    pub fn mark(&self, unit: UnitId) -> u16 {
+        let record = &self.records[unit.0 as usize];
+        record.older.half() << MARK_BITS | record.newer.half()
+    }
+
+    /// See [`Units::mark`].
+    pub fn set_mark(&mut self, unit: UnitId, mark: u16) {
+        let record = &mut self.records[unit.0 as usize];
+        record.older.set_half(mark >> MARK_BITS);
+        record.newer.set_half(mark & ((1 << MARK_BITS) - 1));
+    }
+
     /// See [`Units::state`].
     pub fn set_state(&mut self, unit: UnitId, state: State) {
         self.put(unit, &STATE, state as u64);
@@ -226,10 +276,11 @@ impl List {
     /// Adds `unit` at the new end.
     pub fn push(&mut self, units: &mut Units, unit: UnitId) {
         let record = &mut units.records[unit.0 as usize];
-        (record.older, record.newer) = (self.newest, NOBODY);
+        record.older.set_unit(self.newest);
+        record.newer.set_unit(NOBODY);
         match self.newest {
             NOBODY => self.oldest = unit.0,
-            newest => units.records[newest as usize].newer = unit.0,
+            newest => units.records[newest as usize].newer.set_unit(unit.0),
         }
         self.newest = unit.0;
         self.length += 1;
@@ -238,15 +289,33 @@ impl List {
     /// Takes `unit` out, which must be in it.
     pub fn remove(&mut self, units: &mut Units, unit: UnitId) {
         let Record { older, newer, .. } = units.records[unit.0 as usize];
+        let (older, newer) = (older.unit(), newer.unit());
         match older {
             NOBODY => self.oldest = newer,
-            older => units.records[older as usize].newer = newer,
+            older => units.records[older as usize].newer.set_unit(newer),
         }
         match newer {
             NOBODY => self.newest = older,
-            newer => units.records[newer as usize].older = older,
+            newer => units.records[newer as usize].older.set_unit(older),
         }
         self.length -= 1;
+    }
+
+    /// `to`, which is in no list, takes the place of `from`.
+    pub fn replace(&mut self, units: &mut Units, from: UnitId, to: UnitId) {
+        let Record { older, newer, .. } = units.records[from.0 as usize];
+        let (older, newer) = (older.unit(), newer.unit());
+        let record = &mut units.records[to.0 as usize];
+        record.older.set_unit(older);
+        record.newer.set_unit(newer);
+        match older {
+            NOBODY => self.oldest = to.0,
+            older => units.records[older as usize].newer.set_unit(to.0),
+        }
+        match newer {
+            NOBODY => self.newest = to.0,
+            newer => units.records[newer as usize].older.set_unit(to.0),
+        }
     }
 
     /// Takes out who has been in it longest.
@@ -276,6 +345,12 @@ mod tests {
             units.set_dirty(unit, flag);
             units.set_again(unit, !flag);
             units.set_state(unit, state);
+            units.set_mark(unit, stamp as u16);
+            let (mut list, mut other) = (List::default(), List::default());
+            list.push(&mut units, unit);
+            list.remove(&mut units, unit);
+            other.push(&mut units, unit);
+            assert_eq!((units.mark(unit), other.pop(&mut units)), (stamp as u16, Some(unit)));
             assert_eq!((units.stamp(unit), units.state(unit)), (stamp, state));
             assert_eq!((units.is_dirty(unit), units.is_again(unit)), (flag, !flag));
             assert_eq!(rest(&units), (BLOCKS_MAX - 1, class, Pool(511)));
@@ -293,8 +368,17 @@ mod tests {
                 if is_pop {
                     prop_assert_eq!(list.pop(&mut units).map(|unit| unit.0), slow.pop_front());
                 } else if let Some(at) = slow.iter().position(|&other| other == unit) {
-                    list.remove(&mut units, UnitId(unit));
-                    slow.remove(at);
+                    // To somebody who is in no list if there is one, else out.
+                    match (0..12).find(|other| unit % 2 == 0 && !slow.contains(other)) {
+                        Some(other) => {
+                            list.replace(&mut units, UnitId(unit), UnitId(other));
+                            slow[at] = other;
+                        }
+                        None => {
+                            list.remove(&mut units, UnitId(unit));
+                            slow.remove(at);
+                        }
+                    }
                 } else {
                     list.push(&mut units, UnitId(unit));
                     slow.push_back(unit);

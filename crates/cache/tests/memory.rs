@@ -1,20 +1,28 @@
 //! What a cached unit takes in memory.
 
-use plimsoll_cache::{Access, Cache, CacheConfig, Pool, policies};
+use plimsoll_cache::store::{
+    Action, BLOCK_BYTES, Blocks, CacheStore, Depth, Identity, Request, RequestKind, Semantics, format, open,
+};
+use plimsoll_cache::{Access, Cache, CacheConfig, Pool, policies, store};
 use plimsoll_core::Class;
 use plimsoll_core::class::Scheme;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts what is allocated and not yet freed.
 struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+/// What one test counts is not to be another's.
+static TURN: Mutex<()> = Mutex::new(());
 
 // SAFETY: everything is left to the system's allocator; counting changes nothing of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise is the system's.
         unsafe { System.alloc(layout) }
     }
@@ -29,9 +37,90 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// A device of which nothing is kept but superblocks, journal and map.
+struct Metadata(Vec<u8>);
+
+impl Blocks for Metadata {
+    fn blocks(&self) -> u64 {
+        1 << 30
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> std::io::Result<()> {
+        let from = first as usize * BLOCK_BYTES;
+        into.copy_from_slice(&self.0[from..from + into.len()]);
+        Ok(())
+    }
+
+    fn write(&mut self, first: u64, from: &[u8]) -> std::io::Result<()> {
+        let at = first as usize * BLOCK_BYTES;
+        self.0[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Does whatever the cache asks for, as if the devices held zeroes.
+fn do_all(store: &mut CacheStore) {
+    loop {
+        while store.next_answer(|_, failure, _| assert_eq!(failure, None)) {}
+        let Some(operation) = store.next_operation() else { return };
+        if operation.action == Action::Read {
+            store.buffer(&operation).fill(0);
+        }
+        store.completed(operation.id, true);
+    }
+}
+
+fn request(token: u64, kind: RequestKind, block: u64) -> Request {
+    let (class, pool) = (Class::new((block % 32) as u8).unwrap(), Pool::new((block % 512) as u16).unwrap());
+    Request { token, kind, block, from: 0, to: BLOCK_BYTES as u16, class, pool }
+}
+
+/// On a device too, with everything that is needed to find it again; and once it works nothing is allocated.
+#[test]
+fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
+    const UNITS: u32 = 1_000_003;
+    let _turn = TURN.lock().unwrap();
+    let layout = store::Layout { units: UNITS, journal_blocks: 64 };
+    let identity = Identity { store: [0; 16], store_blocks: 1 << 30 };
+    // The policy that takes most.
+    for policy in policies().iter().filter(|policy| policy.name == "credit") {
+        let mut device = Metadata(vec![0; layout.map_start(2) as usize * BLOCK_BYTES]);
+        format(&mut device, identity, [1; 16], layout).unwrap();
+        let before = BYTES.load(Ordering::Relaxed);
+        let config = CacheConfig::new(UNITS, Scheme::default());
+        let opened = open(&mut device, identity, &config, policy, false).unwrap();
+        // The buffers of requests are of a fixed number.
+        let depth = Depth { requests: 1, cleaning: 1 };
+        let mut store = CacheStore::new(opened, Semantics::WriteCache, depth);
+        let data = [0; BLOCK_BYTES];
+        let run = |store: &mut CacheStore, blocks: std::ops::Range<u64>| {
+            for block in blocks {
+                let kind = if block % 8 == 7 { RequestKind::Read } else { RequestKind::Write };
+                while !store.submit(&request(block, kind, block % (1 << 22) * 7919 % (1 << 29)), &data) {
+                    do_all(store);
+                }
+                do_all(store);
+            }
+        };
+        run(&mut store, 0..u64::from(UNITS) * 9 / 8);
+        let (warm, allocations) = (BYTES.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
+        run(&mut store, u64::from(UNITS) * 9 / 8..u64::from(UNITS) * 5 / 4);
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), allocations, "{}", policy.name);
+        assert!(store.counters().snapshots > 3 && store.counters().cleaned > 1000, "{:?}", store.counters());
+        let a_unit = (warm - before) as f64 / f64::from(UNITS);
+        println!("{}: {a_unit:.2} bytes a unit on a device", policy.name);
+        assert!(a_unit <= 24.0, "{}: {a_unit:.2} bytes a unit", policy.name);
+    }
+}
+
 #[test]
 fn a_cached_unit_takes_24_bytes_at_the_most() {
     const UNITS: u32 = 1_000_003;
+    let _turn = TURN.lock().unwrap();
     for policy in policies() {
         let before = BYTES.load(Ordering::Relaxed);
         let mut cache = Cache::new(&CacheConfig::new(UNITS, Scheme::default()), policy).unwrap();

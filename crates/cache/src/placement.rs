@@ -1,0 +1,96 @@
+//! What a cache that is kept on a device asks of the half that decides, and a cache in memory does not.
+//!
+//! On a device, a unit cannot simply be given to another block: the device must first have forgotten what was in it. So a unit
+//! goes the long way: [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that durable, and
+//! [`Cache::release`] says that the unit can be used. Between the two it is *in limbo*.
+//!
+//! A block that is written again may not be written where it is, because a crash half-way would leave neither version: it is
+//! written to an empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
+
+use crate::cache::{Cache, CleanJob};
+use crate::units::{State, UnitId};
+
+impl Cache {
+    /// Units that can be given away now.
+    pub fn empty_units(&self) -> u32 {
+        self.empty.len()
+    }
+
+    /// An empty unit, which is the caller's until he relocates a block to it or [`Cache::release`]s it.
+    pub fn take_empty(&mut self) -> Option<UnitId> {
+        let unit = self.empty.pop(&mut self.units)?;
+        self.in_limbo += 1;
+        Some(unit)
+    }
+
+    /// The free unit that would be given away next, and its block.
+    pub fn next_free(&self) -> Option<(UnitId, u64)> {
+        let unit = self.free.oldest()?;
+        Some((unit, self.units.block(unit)))
+    }
+
+    /// Forgets what is in the unit that [`Cache::next_free`] names: it is in limbo.
+    pub fn evict_free(&mut self) -> Option<CleanJob> {
+        let unit = self.free.pop(&mut self.units)?;
+        let was = self.describe(unit);
+        self.policy.forgotten(&self.units, unit);
+        self.index.remove(&self.units, was.block);
+        self.in_limbo += 1;
+        Some(was)
+    }
+
+    /// A unit in limbo can be given away.
+    pub fn release(&mut self, unit: UnitId) {
+        self.in_limbo -= 1;
+        self.empty.push(&mut self.units, unit);
+    }
+
+    /// `block` was written to `to`, which came from [`Cache::take_empty`], and is there now. The unit in which it was is in limbo.
+    ///
+    /// # Panics
+    /// If the block is not in the cache.
+    pub fn relocate(&mut self, block: u64, to: UnitId) -> UnitId {
+        let from = self.find(block).expect("whoever is relocated is there");
+        self.index.replace(&self.units, block, to);
+        self.units.copy(from, to);
+        self.units.set_dirty(to, true);
+        if let Some(copied) = self.cleaning.iter_mut().find(|unit| **unit == from) {
+            *copied = to;
+            return from;
+        }
+        match self.units.state(from) {
+            State::InOrder => self.policy.replaced(&mut self.units, &self.partition, from, to),
+            State::Free => self.free.replace(&mut self.units, from, to),
+            State::Cleaning | State::Wanted => self.to_clean.replace(&mut self.units, from, to),
+        }
+        from
+    }
+
+    /// Forgets `block`: its unit is in limbo, also if it was being cleaned, of which nobody need say how it ended.
+    pub fn remove(&mut self, block: u64) -> Option<UnitId> {
+        let unit = self.find(block)?;
+        self.index.remove(&self.units, block);
+        match self.cleaning.iter().position(|&other| other == unit) {
+            Some(at) => drop(self.cleaning.swap_remove(at)),
+            None => self.take_out(unit),
+        }
+        self.in_limbo += 1;
+        Some(unit)
+    }
+
+    /// Whether the host copies `unit`.
+    pub fn is_being_cleaned(&self, unit: UnitId) -> bool {
+        self.cleaning.contains(&unit)
+    }
+
+    /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is.
+    pub fn set_clean(&mut self, unit: UnitId) {
+        self.units.set_dirty(unit, false);
+    }
+
+    /// What is in `unit`.
+    pub fn describe(&self, unit: UnitId) -> CleanJob {
+        let units = &self.units;
+        CleanJob { unit, block: units.block(unit), class: units.class(unit), pool: units.pool(unit) }
+    }
+}

@@ -1,0 +1,332 @@
+//! Between the two devices: what is dirty is copied to the store, and units are made ready to be given away.
+//!
+//! **Cleaning** is three steps: the store is written, the store is flushed, the journal says that the unit is clean. Units that are
+//! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an older version,
+//! and nothing is recorded.
+//!
+//! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not wait: the
+//! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
+//!
+//! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may still be in
+//! the store's volatile cache, and after a crash the cache would have a version that the store never had.
+
+use super::journal::Change;
+use super::layout::BLOCK_BYTES;
+use super::machine::{Action, CacheStore, Failure, Target};
+use super::marks::Mark;
+use super::slots::{Kind, Step};
+use crate::units::UnitId;
+use std::collections::VecDeque;
+
+/// Units that may wait for a flush of the store.
+pub(super) const CLEANED_MAX: usize = 256;
+/// Of those the ones that were copied, when a flush is asked for though more are being copied.
+const BATCH: usize = 64;
+/// Units that are kept ready: so many parts of the cache, within these bounds (ours).
+const READY_PARTS: u32 = 64;
+const READY_MIN: u32 = 2;
+const READY_MAX: u32 = 512;
+
+/// Why a unit waits for a flush of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It was copied, because the policy gave it up.
+    Victim,
+    /// It was copied, because everything is cleaned.
+    InPlace,
+    /// A read brought it.
+    Promoted,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cleaned {
+    unit: UnitId,
+    block: u64,
+    store_writes: u64,
+    why: Why,
+    /// The block was written or forgotten since.
+    is_stale: bool,
+}
+
+/// What waits for the store.
+pub(super) struct Cleaner {
+    cleaned: VecDeque<Cleaned>,
+    /// The next unit to be looked at, while everything is cleaned.
+    next: Option<u32>,
+    /// The store failed: nothing is copied until somebody asks for something.
+    is_paused: bool,
+}
+
+impl Cleaner {
+    pub fn new() -> Cleaner {
+        Cleaner { cleaned: VecDeque::with_capacity(CLEANED_MAX), next: None, is_paused: false }
+    }
+
+    pub fn clean_all(&mut self) {
+        (self.next, self.is_paused) = (Some(0), false);
+    }
+
+    pub fn resume(&mut self) {
+        self.is_paused = false;
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.cleaned.is_empty()
+    }
+
+    /// What was in `from` is in `to`, in a newer version.
+    pub fn moved(&mut self, from: UnitId, to: UnitId) {
+        for entry in self.cleaned.iter_mut().filter(|entry| entry.unit == from) {
+            (entry.unit, entry.is_stale) = (to, true);
+        }
+    }
+
+    /// Nothing is in `unit` any more.
+    pub fn forget(&mut self, unit: UnitId) {
+        self.cleaned.retain(|entry| entry.unit != unit);
+    }
+
+    fn copies(&self) -> usize {
+        self.cleaned.iter().filter(|entry| entry.why != Why::Promoted).count()
+    }
+}
+
+/// The store's writes and flushes. The first write is whatever was written before the start.
+pub(super) struct StoreSide {
+    writes: u64,
+    /// What the flush under way makes durable.
+    flushing: Option<u64>,
+    flushed: u64,
+    wanted: u64,
+}
+
+impl Default for StoreSide {
+    fn default() -> StoreSide {
+        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0 }
+    }
+}
+
+impl StoreSide {
+    /// Writes that ended so far.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Those of them that are durable.
+    pub fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    pub fn want(&mut self, writes: u64) {
+        self.wanted = self.wanted.max(writes);
+    }
+
+    /// Another write ended: what it must wait for to be durable.
+    pub fn wrote(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
+    }
+}
+
+impl CacheStore {
+    /// Keeps some units ready.
+    pub(super) fn make_ready(&mut self) {
+        if self.has_failed {
+            return;
+        }
+        let ready = (self.superblock.layout.units / READY_PARTS).clamp(READY_MIN, READY_MAX);
+        while self.cache.empty_units() + self.cache.in_limbo < ready && self.journal.has_room_for_own() {
+            match self.cache.next_free() {
+                Some((_, block)) if !self.slots.is_locked(block) => {}
+                _ => break,
+            }
+            let Some(was) = self.cache.evict_free() else { break };
+            self.cleaner.forget(was.unit);
+            self.record_forgotten(was.unit, was.block, was.class, was.pool);
+        }
+        if self.cache.empty_units() < ready.div_ceil(2) {
+            self.journal.want_all();
+        }
+    }
+
+    /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.
+    pub(super) fn drive_cleaner(&mut self) {
+        let may_copy = !self.has_failed && !self.cleaner.is_paused && !self.journal.is_crowded();
+        while may_copy && self.cleaner.cleaned.len() + self.slots.cleaning() < CLEANED_MAX {
+            if !self.slots.can_clean() {
+                break;
+            }
+            let Some((kind, block)) = self.next_to_clean() else { break };
+            let at = self.slots.take(kind, 0, block).expect("there is room");
+            if self.slots.lock(at) {
+                self.runnable.push_back(at as u32);
+            }
+        }
+        let copies = self.cleaner.copies();
+        let is_last = copies > 0 && self.slots.cleaning() == 0;
+        if copies >= BATCH || is_last || (self.is_closing && !self.cleaner.is_idle()) {
+            self.store.want(self.store.writes);
+        }
+        if self.store.flushing.is_none() && self.store.wanted > self.store.flushed {
+            self.store.flushing = Some(self.store.writes);
+            self.own_operation(Self::STORE_FLUSH, Target::Store, Action::Flush, 0);
+        }
+    }
+
+    fn next_to_clean(&mut self) -> Option<(Kind, u64)> {
+        if !self.is_closing
+            && let Some(job) = self.cache.clean_next()
+        {
+            return Some((Kind::Clean { is_victim: true }, job.block));
+        }
+        let units = self.superblock.layout.units;
+        while let Some(next) = self.cleaner.next {
+            if self.marks.dirty_units == 0 {
+                self.cleaner.next = None;
+            } else if next < units {
+                self.cleaner.next = Some(next + 1);
+                let unit = UnitId(next);
+                if self.marks.get(&self.cache.units, unit).is_dirty {
+                    return Some((Kind::Clean { is_victim: false }, self.cache.describe(unit).block));
+                }
+            } else if self.slots.cleaning() == 0 && self.cleaner.copies() == 0 {
+                // Some were written again meanwhile.
+                self.cleaner.next = Some(0);
+            } else {
+                return None;
+            }
+        }
+        None
+    }
+
+    pub(super) fn start_clean(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let is_victim = slot.kind == Kind::Clean { is_victim: true };
+        let unit = self.cache.find(slot.block).filter(|&unit| {
+            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
+            if is_victim { self.cache.is_being_cleaned(unit) } else { is_dirty }
+        });
+        match unit {
+            Some(unit) if is_victim && self.cache.is_dirty(unit) => {
+                // It was written while it waited.
+                self.cache.cleaned(unit);
+                self.end_clean(at);
+            }
+            Some(unit) => self.unit_operation(at, Step::ReadUnit, Action::Read, unit),
+            None => self.end_clean(at),
+        }
+    }
+
+    fn end_clean(&mut self, at: usize) {
+        self.unlock(at);
+        self.slots.give_back(at);
+    }
+
+    pub(super) fn clean_completed(&mut self, at: usize, has_succeeded: bool) {
+        let slot = self.slots.slots[at];
+        let is_victim = slot.kind == Kind::Clean { is_victim: true };
+        match slot.step {
+            Step::ReadUnit if has_succeeded && self.is_intact(at, true) => {
+                self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16);
+            }
+            Step::Store if has_succeeded => {
+                self.counters.cleaned += 1;
+                let why = if is_victim { Why::Victim } else { Why::InPlace };
+                let store_writes = self.store.wrote();
+                let (unit, block) = (slot.unit, slot.block);
+                self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why, is_stale: false });
+                self.end_clean(at);
+            }
+            _ => {
+                self.counters.damaged_dirty += u64::from(slot.step == Step::ReadUnit);
+                if is_victim {
+                    self.cache.clean_failed(slot.unit);
+                }
+                self.pause();
+                self.end_clean(at);
+            }
+        }
+    }
+
+    /// Whatever the store was told before the flush is durable, or it is not known what of it is.
+    pub(super) fn store_flushed(&mut self, has_succeeded: bool) {
+        let flushed = self.store.flushing.take().expect("it was flushing");
+        if !has_succeeded {
+            return self.store_flush_failed(flushed);
+        }
+        self.store.flushed = flushed;
+        while self.cleaner.cleaned.front().is_some_and(|entry| entry.store_writes <= flushed) {
+            let entry = self.cleaner.cleaned.pop_front().expect("there is one");
+            self.is_durable_in_store(&entry);
+        }
+        self.recheck();
+    }
+
+    fn is_durable_in_store(&mut self, entry: &Cleaned) {
+        let unit = entry.unit;
+        let mark = self.marks.get(&self.cache.units, unit);
+        let holds = !entry.is_stale && !self.has_failed && self.cache.find(entry.block) == Some(unit);
+        if holds && entry.why == Why::Promoted {
+            if !mark.is_recorded && !self.slots.is_locked(entry.block) {
+                self.change_mark(unit, Mark { is_recorded: true, ..mark });
+                self.record(Change::Clean, unit, None);
+            }
+            return;
+        }
+        if holds && mark.is_dirty {
+            self.change_mark(unit, Mark { is_dirty: false, ..mark });
+            self.record(Change::Clean, unit, None);
+            if entry.why == Why::InPlace && !self.cache.is_being_cleaned(unit) {
+                self.cache.set_clean(unit);
+            }
+        }
+        if entry.why == Why::Victim && self.cache.is_being_cleaned(unit) {
+            self.cache.cleaned(unit);
+        }
+    }
+
+    /// Nobody knows what of the last writes the store has: what was copied is dirty as before.
+    fn store_flush_failed(&mut self, flushed: u64) {
+        self.store.wanted = self.store.flushed;
+        self.pause();
+        while self.cleaner.cleaned.front().is_some_and(|entry| entry.store_writes <= flushed) {
+            let entry = self.cleaner.cleaned.pop_front().expect("there is one");
+            if entry.why == Why::Victim && self.cache.is_being_cleaned(entry.unit) {
+                self.cache.clean_failed(entry.unit);
+            }
+        }
+        for at in 0..self.slots.slots.len() {
+            let slot = &self.slots.slots[at];
+            let waits =
+                matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == Kind::Flush);
+            if waits && slot.store_writes > self.store.flushed {
+                self.finish(at, Some(Failure::Store));
+            }
+        }
+    }
+
+    /// Copies nothing more until somebody asks for something. Who waits for an empty unit might wait for ever, and is refused.
+    fn pause(&mut self) {
+        (self.cleaner.is_paused, self.cleaner.next) = (true, None);
+        for at in 0..self.slots.slots.len() {
+            if self.slots.slots[at].step == Step::Unit {
+                self.finish(at, Some(Failure::Store));
+            }
+        }
+    }
+
+    /// A read brought a block into a unit.
+    pub(super) fn record_promoted(&mut self, unit: UnitId, block: u64) {
+        if self.has_failed {
+            return;
+        }
+        if self.store.writes == self.store.flushed {
+            let mark = self.marks.get(&self.cache.units, unit);
+            self.change_mark(unit, Mark { is_recorded: true, ..mark });
+            self.record(Change::Clean, unit, None);
+        } else if self.cleaner.cleaned.len() < CLEANED_MAX / 2 {
+            let store_writes = self.store.writes;
+            self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why: Why::Promoted, is_stale: false });
+        }
+    }
+}

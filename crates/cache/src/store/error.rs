@@ -1,0 +1,94 @@
+//! What can be wrong with a device.
+
+use super::layout::BLOCK_BYTES;
+use super::superblock::VERSION;
+use crate::config::ConfigError;
+use std::io;
+use thiserror::Error;
+
+/// The device failed.
+#[derive(Debug, Error)]
+#[error("cannot {action} the cache's device: {source}")]
+pub struct DeviceError {
+    /// What was tried.
+    pub action: &'static str,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl DeviceError {
+    pub(super) fn read(source: io::Error) -> DeviceError {
+        DeviceError { action: "read", source }
+    }
+
+    pub(super) fn write(source: io::Error) -> DeviceError {
+        DeviceError { action: "write", source }
+    }
+
+    pub(super) fn flush(source: io::Error) -> DeviceError {
+        DeviceError { action: "flush", source }
+    }
+}
+
+/// Why no cache can be made.
+#[derive(Debug, Error)]
+pub enum FormatError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// There is no room.
+    #[error("the device has {blocks} blocks of {BLOCK_BYTES} bytes, and the cache needs {needs}")]
+    TooSmall {
+        /// Blocks of the device.
+        blocks: u64,
+        /// Blocks that the cache needs.
+        needs: u64,
+    },
+}
+
+/// Why a cache cannot be used.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// No cache was made there, or it was given up.
+    #[error("there is no cache on the device")]
+    NoCache,
+    /// Both superblocks are damaged.
+    #[error("there was a cache on the device, but neither of its superblocks can be read")]
+    NoSuperblock,
+    /// Made by another program.
+    #[error("the cache is of version {version}, this program reads version {VERSION}")]
+    Version {
+        /// The version.
+        version: u32,
+    },
+    /// The superblock speaks of more blocks than there are.
+    #[error("the cache has {needs} blocks, but its device has only {blocks}")]
+    TooSmall {
+        /// Blocks of the device.
+        blocks: u64,
+        /// Blocks of the cache.
+        needs: u64,
+    },
+    /// It is a cache of another store.
+    #[error("the cache belongs to another store, or to this one when it had {store_blocks} blocks")]
+    OtherStore {
+        /// Blocks of the store that it is of.
+        store_blocks: u64,
+    },
+    /// Some of what it knew is lost, and nobody said that this is accepted.
+    #[error(
+        "{lost_pages} pages of the cache's map and {lost_journal_blocks} blocks of its journal are damaged: data that was only in the cache may be lost"
+    )]
+    Damaged {
+        /// Pages of the map.
+        lost_pages: u32,
+        /// Blocks of the journal.
+        lost_journal_blocks: u64,
+    },
+    /// The policy cannot be given to it.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+}

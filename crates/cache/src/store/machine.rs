@@ -1,0 +1,392 @@
+//! The cache at work: it is handed requests and what became of its operations, and hands out operations and answers.
+//!
+//! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host asks for
+//! [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and says of each how it
+//! ended. So a test can stop it between any two steps of any order, which is what `tests/store_crash.rs` does.
+
+use super::bytes::Block;
+use super::cleaner::{Cleaner, StoreSide};
+use super::commit::Journal;
+use super::layout::BLOCK_BYTES;
+use super::marks::Marks;
+use super::pages::Pages;
+use super::recovery::Opened;
+use super::slots::{Kind, Slots, Step};
+use super::snapshot::Snapshot;
+use super::superblock::Superblock;
+use crate::cache::Cache;
+use crate::config::{CacheConfig, ConfigError};
+use crate::policy::PolicyEntry;
+use crate::units::Pool;
+use plimsoll_core::Class;
+use std::collections::VecDeque;
+use thiserror::Error;
+
+/// How much is under way at once; each takes a buffer of a block or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Requests, 1 to 256; who comes when there are so many is told to come again.
+    pub requests: u32,
+    /// Units that are copied to the store, 1 to 64: a disk's queue.
+    pub cleaning: u32,
+}
+
+impl Default for Depth {
+    fn default() -> Depth {
+        Depth { requests: 128, cleaning: 32 }
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Semantics {
+    /// When the device has it; it is durable after the next flush. What a disk with a volatile write cache does.
+    #[default]
+    WriteCache,
+    /// When it is durable.
+    Strict,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Bytes of a block.
+    Read,
+    /// Bytes of a block.
+    Write,
+    /// Nobody needs the whole block any more.
+    Trim,
+    /// Whatever was acknowledged before is to be durable; the block is of no account.
+    Flush,
+}
+
+/// A request for one block, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The host's name for it.
+    pub token: u64,
+    /// What is asked for.
+    pub kind: RequestKind,
+    /// The block. Blocks behind the last whole one of the store go past the cache.
+    pub block: u64,
+    /// The first byte of it.
+    pub from: u16,
+    /// The byte behind the last, at most 4096.
+    pub to: u16,
+    /// What the block is.
+    pub class: Class,
+    /// Whose it is.
+    pub pool: Pool,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The cache's device failed.
+    #[error("the cache's device failed")]
+    Device,
+    /// The store failed.
+    #[error("the store failed")]
+    Store,
+    /// What the cache had of the block is damaged, and the store has only an older version.
+    #[error("what the cache had is damaged")]
+    Damaged,
+}
+
+/// Which of the two devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The fast one.
+    Cache,
+    /// The slow one.
+    Store,
+}
+
+/// What to do there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Into the operation's buffer.
+    Read,
+    /// From the operation's buffer.
+    Write,
+    /// Everything whose end was said before it was handed out is to be durable.
+    Flush,
+    /// The bytes are not needed any more.
+    Trim,
+}
+
+/// Something that the host does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// For [`CacheStore::completed`].
+    pub id: u32,
+    /// Where.
+    pub target: Target,
+    /// What.
+    pub action: Action,
+    /// The first byte there.
+    pub offset_bytes: u64,
+    /// How many.
+    pub length_bytes: u32,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads of blocks that were in the cache.
+    pub read_hits: u64,
+    /// Other reads.
+    pub read_misses: u64,
+    /// Writes of blocks that were in the cache.
+    pub write_hits: u64,
+    /// Writes of blocks that were not, and came into it.
+    pub writes_taken: u64,
+    /// Writes past the cache.
+    pub writes_around: u64,
+    /// Units that the syncer copied to the store.
+    pub cleaned: u64,
+    /// Blocks of the journal that were written.
+    pub commits: u64,
+    /// Snapshots of the map.
+    pub snapshots: u64,
+    /// Units whose data was not what it should have been: clean ones, which the store replaced, and dirty ones, which are lost.
+    pub damaged_clean: u64,
+    /// See there.
+    pub damaged_dirty: u64,
+}
+
+/// A cache on a device.
+pub struct CacheStore {
+    pub(super) superblock: Superblock,
+    pub(super) cache: Cache,
+    pub(super) marks: Marks,
+    pub(super) pages: Pages,
+    pub(super) semantics: Semantics,
+    pub(super) slots: Slots,
+    pub(super) operations: VecDeque<Operation>,
+    pub(super) answers: VecDeque<(u32, Option<Failure>)>,
+    pub(super) runnable: VecDeque<u32>,
+    pub(super) journal: Journal,
+    pub(super) store: StoreSide,
+    pub(super) cleaner: Cleaner,
+    pub(super) snapshot: Snapshot,
+    pub(super) is_closing: bool,
+    pub(super) has_failed: bool,
+    pub(super) counters: Counters,
+}
+
+impl CacheStore {
+    /// Sets a cache to work that was found.
+    pub fn new(opened: Opened, semantics: Semantics, depth: Depth) -> CacheStore {
+        let Opened { superblock, cache, marks, pages, sequence, previous, .. } = opened;
+        let depth = Depth { requests: depth.requests.clamp(1, 256), cleaning: depth.cleaning.clamp(1, 64) };
+        let slots = (depth.requests + depth.cleaning) as usize;
+        CacheStore {
+            journal: Journal::new(&superblock, sequence, previous, slots),
+            superblock,
+            cache,
+            marks,
+            pages,
+            semantics,
+            slots: Slots::new(depth.requests, depth.cleaning),
+            operations: VecDeque::with_capacity(slots * 2),
+            answers: VecDeque::with_capacity(slots),
+            runnable: VecDeque::with_capacity(slots * 2),
+            store: StoreSide::default(),
+            cleaner: Cleaner::new(),
+            snapshot: Snapshot::new(),
+            is_closing: false,
+            has_failed: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes a request; `data` is what is written. False if too much is under way: ask again after another
+    /// operation has ended.
+    pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
+        if !self.slots.has_room() || self.journal.is_crowded() {
+            return false;
+        }
+        let kind = match request.kind {
+            RequestKind::Read => Kind::Read,
+            RequestKind::Write => Kind::Write,
+            RequestKind::Trim => Kind::Trim,
+            RequestKind::Flush => Kind::Flush,
+        };
+        let at = self.slots.take(kind, request.token, request.block).expect("there is room");
+        let slot = &mut self.slots.slots[at];
+        (slot.from, slot.to, slot.class, slot.pool) = (request.from, request.to, request.class, request.pool);
+        if kind == Kind::Write {
+            self.slots.data[at].0[usize::from(request.from)..usize::from(request.to)].copy_from_slice(data);
+        }
+        if kind == Kind::Flush {
+            self.start_flush(at);
+        } else if self.slots.lock(at) {
+            self.runnable.push_back(at as u32);
+        }
+        self.cleaner.resume();
+        self.drive();
+        true
+    }
+
+    /// Something to do, if there is anything.
+    pub fn next_operation(&mut self) -> Option<Operation> {
+        self.operations.pop_front()
+    }
+
+    /// What an operation reads into or writes from; as long as it is under way, it stays where it is.
+    pub fn buffer(&mut self, operation: &Operation) -> &mut [u8] {
+        let id = operation.id;
+        let slots = self.slots.slots.len() as u32;
+        let block: &mut Block = match id.checked_sub(slots) {
+            None if self.slots.slots[id as usize].step == Step::Merge => &mut self.slots.old[id as usize].0,
+            None => &mut self.slots.data[id as usize].0,
+            Some(own) => self.own_buffer(own),
+        };
+        let from = operation.offset_bytes as usize % BLOCK_BYTES;
+        &mut block[from..from + operation.length_bytes as usize]
+    }
+
+    fn own_buffer(&mut self, own: u32) -> &mut Block {
+        match own {
+            Self::JOURNAL => &mut self.journal.image.0,
+            Self::SUPERBLOCK => &mut self.snapshot.superblock.0,
+            _ => &mut self.snapshot.pages[(own - Self::PAGES) as usize].0,
+        }
+    }
+
+    /// An operation ended, with success or without.
+    pub fn completed(&mut self, id: u32, has_succeeded: bool) {
+        match id.checked_sub(self.slots.slots.len() as u32) {
+            None => self.slot_completed(id as usize, has_succeeded),
+            Some(Self::JOURNAL) => self.journal_written(has_succeeded),
+            Some(Self::CACHE_FLUSH) => self.cache_flushed(has_succeeded),
+            Some(Self::STORE_FLUSH) => self.store_flushed(has_succeeded),
+            Some(Self::SUPERBLOCK) => self.superblock_written(has_succeeded),
+            Some(own) => self.page_written((own - Self::PAGES) as usize, has_succeeded),
+        }
+        self.drive();
+    }
+
+    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is none.
+    pub fn next_answer(&mut self, take: impl FnOnce(u64, Option<Failure>, &[u8])) -> bool {
+        let Some((at, failure)) = self.answers.pop_front() else { return false };
+        let at = at as usize;
+        let slot = &mut self.slots.slots[at];
+        slot.is_answered = false;
+        take(slot.token, failure, &self.slots.data[at].0[usize::from(slot.from)..usize::from(slot.to)]);
+        if slot.step == Step::Answered {
+            self.slots.give_back(at);
+        }
+        true
+    }
+
+    pub(super) const JOURNAL: u32 = 0;
+    pub(super) const CACHE_FLUSH: u32 = 1;
+    pub(super) const STORE_FLUSH: u32 = 2;
+    pub(super) const SUPERBLOCK: u32 = 3;
+    pub(super) const PAGES: u32 = 4;
+
+    /// Hands out an operation of the cache's own.
+    pub(super) fn own_operation(&mut self, own: u32, target: Target, action: Action, block: u64) {
+        let id = self.slots.slots.len() as u32 + own;
+        let length_bytes = if action == Action::Write { BLOCK_BYTES as u32 } else { 0 };
+        let offset_bytes = block * BLOCK_BYTES as u64;
+        self.operations.push_back(Operation { id, target, action, offset_bytes, length_bytes });
+    }
+
+    /// Goes on with whatever can go on.
+    pub(super) fn drive(&mut self) {
+        loop {
+            while let Some(at) = self.runnable.pop_front() {
+                self.run(at as usize);
+            }
+            self.make_ready();
+            self.drive_cleaner();
+            self.drive_snapshot();
+            self.drive_journal();
+            if self.runnable.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be read; after
+    /// the next start all of it is there that was acknowledged as durable.
+    pub(super) fn fail(&mut self) {
+        self.has_failed = true;
+        for at in 0..self.slots.slots.len() {
+            let waits = matches!(self.slots.slots[at].step, Step::Unit | Step::Forgotten | Step::Commit);
+            if waits {
+                self.finish(at, Some(Failure::Device));
+            }
+        }
+    }
+
+    /// Whether the device of the cache failed, so that writes are refused.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The half that decides: contents by class, the syncer.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Units that the store lacks, so far as the device knows.
+    pub fn dirty_units(&self) -> u32 {
+        self.marks.dirty_units
+    }
+
+    /// Units that hold a block.
+    pub fn used_units(&self) -> u32 {
+        self.superblock.layout.units - self.cache.empty_units()
+    }
+
+    /// The superblock that holds.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Bytes that grow with the units.
+    pub fn bytes(&self) -> usize {
+        self.cache.bytes() + self.marks.bytes()
+    }
+
+    /// Goes on with another policy, scheme or bounds.
+    ///
+    /// # Errors
+    /// What of `config` is out of range; nothing is changed then.
+    pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
+        self.cache.set_policy(config, policy)?;
+        self.drive();
+        Ok(())
+    }
+
+    /// From now on writes are acknowledged so.
+    pub fn set_semantics(&mut self, semantics: Semantics) {
+        self.semantics = semantics;
+    }
+
+    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written meanwhile.
+    pub fn clean_all(&mut self) {
+        self.cleaner.clean_all();
+        self.drive();
+    }
+
+    /// Writes a snapshot when all requests are answered, so that the next start reads no journal. The host submits nothing more.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+        self.drive();
+    }
+
+    /// Whether there is nothing left to do.
+    pub fn is_closed(&self) -> bool {
+        self.is_closing && self.slots.is_idle() && (self.has_failed || self.is_snapshot_complete())
+    }
+}

@@ -1,0 +1,46 @@
+//! The half of the cache that keeps data on a device and finds it again.
+//!
+//! **The intuition.** The fast device holds units of data and says of each what is in it. Both must be right after a crash at any
+//! moment: what it says must be true, and what was acknowledged as durable must be said.
+//!
+//! **The rule.** Data first, then a flush, then the *journal*, then a flush, then the acknowledgement. Nothing that the journal speaks
+//! of is overwritten: a block that is written again goes to an empty unit, and a unit is given to another block only when the
+//! journal has forgotten what was in it. From time to time a snapshot of the *map*, which says what is in each unit, lets the
+//! journal begin anew.
+//!
+//! **The complication.** There are two devices, and each may lose what it was not told to flush. So what is clean is
+//! recorded only when the store is known to have it, and a block is changed on the store only when the cache is known to
+//! have forgotten it. `docs/cache-format.md` has the layout, the orders, and what each failure costs.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
+//! | [`mod@format`], [`recovery`] | making, giving up and finding a cache, one call to the device after the other |
+//! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
+//! | `requests`, `commit`, `cleaner`, `snapshot` | its parts: a request's way, the journal, the store, the map |
+
+pub mod bytes;
+mod cleaner;
+mod commit;
+mod contents;
+pub mod error;
+pub mod format;
+pub mod journal;
+pub mod layout;
+mod loader;
+pub mod machine;
+pub mod map;
+mod marks;
+mod pages;
+pub mod recovery;
+mod requests;
+mod slots;
+mod snapshot;
+pub mod superblock;
+
+pub use error::{DeviceError, FormatError, OpenError};
+pub use format::{Blocks, Identity, format, give_up};
+pub use layout::{BLOCK_BYTES, Layout};
+pub use machine::{Action, CacheStore, Counters, Depth, Failure, Operation, Request, RequestKind, Semantics, Target};
+pub use recovery::{Opened, Report, open, probe};
+pub use superblock::Superblock;

@@ -1,0 +1,369 @@
+//! The way of a request, step by step.
+//!
+//! ```text
+//!   read    in a unit: ReadUnit, its checksum is compared             not in one: Around, or Fetch, answered, Promote
+//!   write   whole, wanted here: WriteUnit, recorded, Commit if strict     else: Forgotten, Around, StoreFlush if strict
+//!           a part of a block in a unit: Merge, then as a whole one
+//!   trim    Store, and of a block in a unit: StoreFlush, forgotten
+//! ```
+//!
+//! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
+//! leaves one or the other.
+//!
+//! **Before a block is changed on the store, the device must have forgotten it.** Otherwise a crash would bring back what was
+//! in the cache, whole and with the right checksum, and older than what the store has. What waits for that is `Forgotten`.
+
+use super::bytes::data_checksum;
+use super::journal::{Change, Record};
+use super::layout::BLOCK_BYTES;
+use super::machine::{Action, CacheStore, Failure, Operation, Semantics, Target};
+use super::marks::Mark;
+use super::slots::{Kind, Step};
+use crate::cache::{Access, Outcome};
+use crate::units::UnitId;
+
+impl CacheStore {
+    /// A slot has its block, or the empty unit for which it waited.
+    pub(super) fn run(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        match (slot.kind, slot.step) {
+            (_, Step::Unit) => self.write_elsewhere(at),
+            (_, Step::Forgotten) => self.around(at),
+            (Kind::Read, _) => self.start_read(at),
+            (Kind::Write, _) => self.start_write(at),
+            (Kind::Trim, _) => self.start_trim(at),
+            (Kind::Clean { .. }, _) => self.start_clean(at),
+            (Kind::Flush, _) => unreachable!("a flush has no block"),
+        }
+    }
+
+    fn access(&self, at: usize, is_write: bool) -> Access {
+        let slot = &self.slots.slots[at];
+        Access { block: slot.block, class: slot.class, pool: slot.pool, is_write }
+    }
+
+    pub(super) fn is_cached(&self, block: u64) -> Option<UnitId> {
+        if block < self.superblock.store_blocks { self.cache.find(block) } else { None }
+    }
+
+    fn start_read(&mut self, at: usize) {
+        let (block, access) = (self.slots.slots[at].block, self.access(at, false));
+        let is_refused = block >= self.superblock.store_blocks || (self.has_failed && self.is_cached(block).is_none());
+        let outcome = if is_refused { Outcome::Refused } else { self.cache.access(&access) };
+        match outcome {
+            Outcome::Hit(unit) => {
+                self.counters.read_hits += 1;
+                self.unit_operation(at, Step::ReadUnit, Action::Read, unit);
+            }
+            Outcome::Taken(unit) => {
+                self.counters.read_misses += 1;
+                self.slots.slots[at].unit = unit;
+                self.store_operation(at, Step::Fetch, Action::Read, 0, BLOCK_BYTES as u16);
+            }
+            Outcome::Refused | Outcome::Busy | Outcome::Full => {
+                self.counters.read_misses += 1;
+                self.read_around(at);
+            }
+        }
+    }
+
+    fn read_around(&mut self, at: usize) {
+        let (from, to) = (self.slots.slots[at].from, self.slots.slots[at].to);
+        self.store_operation(at, Step::Around, Action::Read, from, to);
+    }
+
+    fn start_write(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        if self.has_failed {
+            return self.finish(at, Some(Failure::Device));
+        }
+        let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
+        if let Some(unit) = self.is_cached(slot.block) {
+            self.counters.write_hits += 1;
+            self.cache.access(&self.access(at, true));
+            self.slots.slots[at].is_relocated = true;
+            return match is_whole {
+                true => self.write_elsewhere(at),
+                false => self.unit_operation(at, Step::Merge, Action::Read, unit),
+            };
+        }
+        if is_whole
+            && slot.block < self.superblock.store_blocks
+            && let Outcome::Taken(unit) = self.cache.access(&self.access(at, true))
+        {
+            self.counters.writes_taken += 1;
+            return self.unit_operation(at, Step::WriteUnit, Action::Write, unit);
+        }
+        self.counters.writes_around += 1;
+        self.around(at);
+    }
+
+    /// Writes a block that is in a unit into an empty one.
+    fn write_elsewhere(&mut self, at: usize) {
+        match self.cache.take_empty() {
+            Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
+            None => {
+                self.slots.slots[at].step = Step::Unit;
+                self.journal.want_all();
+            }
+        }
+    }
+
+    /// Changes the block on the store, when nothing of it is left on the device.
+    fn around(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        if let Some(records) = self.journal.forgets(slot.block) {
+            let slot = &mut self.slots.slots[at];
+            (slot.step, slot.records) = (Step::Forgotten, records);
+            self.journal.want(records);
+            return;
+        }
+        match slot.kind {
+            Kind::Trim => self.store_operation(at, Step::Store, Action::Trim, 0, BLOCK_BYTES as u16),
+            _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
+        }
+    }
+
+    fn start_trim(&mut self, at: usize) {
+        if self.has_failed {
+            return self.finish(at, Some(Failure::Device));
+        }
+        self.around(at);
+    }
+
+    /// Waits for everything that was acknowledged.
+    pub(super) fn start_flush(&mut self, at: usize) {
+        let slot = &mut self.slots.slots[at];
+        (slot.from, slot.to) = (0, 0);
+        (slot.records, slot.store_writes) = (self.journal.appended(), self.store.writes());
+        slot.step = Step::Commit;
+        if self.has_failed {
+            return self.finish(at, Some(Failure::Device));
+        }
+        self.journal.want(self.slots.slots[at].records);
+        self.store.want(self.slots.slots[at].store_writes);
+        self.finish_if_durable(at);
+    }
+
+    /// Answers what waits for the journal or the store, if it need not wait any more.
+    pub(super) fn finish_if_durable(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let is_committed = self.journal.committed() >= slot.records;
+        let is_flushed = self.store.flushed() >= slot.store_writes;
+        match slot.step {
+            Step::Commit if is_committed && is_flushed => self.finish(at, None),
+            Step::StoreFlush if is_flushed && slot.kind == Kind::Trim => self.trimmed(at),
+            Step::StoreFlush if is_flushed => self.finish(at, None),
+            Step::Forgotten if is_committed => self.runnable.push_back(at as u32),
+            _ => {}
+        }
+    }
+
+    /// The operation of a slot ended.
+    pub(super) fn slot_completed(&mut self, at: usize, has_succeeded: bool) {
+        let slot = self.slots.slots[at];
+        if let Kind::Clean { .. } = slot.kind {
+            return self.clean_completed(at, has_succeeded);
+        }
+        match slot.step {
+            Step::ReadUnit if self.is_intact(at, has_succeeded) => self.finish(at, None),
+            Step::ReadUnit if self.forget_damaged(at) => self.read_around(at),
+            Step::Merge if self.is_intact(at, has_succeeded) => {
+                let (new, old) = (&mut self.slots.data[at].0, &self.slots.old[at].0);
+                new[..usize::from(slot.from)].copy_from_slice(&old[..usize::from(slot.from)]);
+                new[usize::from(slot.to)..].copy_from_slice(&old[usize::from(slot.to)..]);
+                self.write_elsewhere(at);
+            }
+            Step::Merge if self.forget_damaged(at) => self.around(at),
+            Step::ReadUnit | Step::Merge => self.finish(at, Some(Failure::Damaged)),
+            Step::Around if slot.kind == Kind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
+            Step::Around if has_succeeded => self.written_to_store(at),
+            Step::Around => self.finish(at, Some(Failure::Store)),
+            Step::Fetch => self.fetched(at, has_succeeded),
+            Step::Promote => self.promoted(at, has_succeeded),
+            Step::WriteUnit => self.written(at, has_succeeded),
+            Step::Store if has_succeeded => self.written_to_store(at),
+            Step::Store => self.finish(at, Some(Failure::Store)),
+            _ => unreachable!("{:?} has no operation", slot.step),
+        }
+    }
+
+    /// Whether what was read from a unit is what was written to it.
+    pub(super) fn is_intact(&self, at: usize, has_succeeded: bool) -> bool {
+        let slot = &self.slots.slots[at];
+        let data = if slot.step == Step::Merge { &self.slots.old[at].0 } else { &self.slots.data[at].0 };
+        let checksum = self.marks.get(&self.cache.units, slot.unit).checksum;
+        has_succeeded && data_checksum(&self.superblock.uuid, slot.block, data) == checksum
+    }
+
+    /// The block's unit is damaged. If it is clean it is forgotten, and the store is asked; else false.
+    fn forget_damaged(&mut self, at: usize) -> bool {
+        let (block, unit) = (self.slots.slots[at].block, self.slots.slots[at].unit);
+        if self.marks.get(&self.cache.units, unit).is_dirty {
+            self.counters.damaged_dirty += 1;
+            return false;
+        }
+        self.counters.damaged_clean += 1;
+        self.forget(block);
+        true
+    }
+
+    /// Takes a block out of the cache and records that.
+    pub(super) fn forget(&mut self, block: u64) {
+        let Some(unit) = self.cache.find(block) else { return };
+        let was = self.cache.describe(unit);
+        self.cache.remove(block);
+        self.cleaner.forget(unit);
+        self.record_forgotten(unit, was.block, was.class, was.pool);
+    }
+
+    fn fetched(&mut self, at: usize, has_succeeded: bool) {
+        let slot = self.slots.slots[at];
+        if !has_succeeded {
+            self.cache.remove(slot.block);
+            self.cache.release(slot.unit);
+            return self.finish(at, Some(Failure::Store));
+        }
+        self.answer(at, None);
+        self.unit_operation(at, Step::Promote, Action::Write, slot.unit);
+    }
+
+    fn promoted(&mut self, at: usize, has_succeeded: bool) {
+        let slot = self.slots.slots[at];
+        if has_succeeded {
+            self.mark(at, Mark { is_recorded: false, is_dirty: false, checksum: 0 });
+            self.record_promoted(slot.unit, slot.block);
+        } else {
+            self.cache.remove(slot.block);
+            self.cache.release(slot.unit);
+        }
+        self.unlock(at);
+        self.slots.slots[at].step = Step::Answered;
+        if !self.slots.slots[at].is_answered {
+            self.slots.give_back(at);
+        }
+    }
+
+    /// Notes the checksum of what the slot wrote to its unit.
+    fn mark(&mut self, at: usize, mark: Mark) {
+        let slot = &self.slots.slots[at];
+        let checksum = data_checksum(&self.superblock.uuid, slot.block, &self.slots.data[at].0);
+        self.marks.set(&mut self.cache.units, slot.unit, Mark { checksum, ..mark });
+    }
+
+    fn written(&mut self, at: usize, has_succeeded: bool) {
+        let slot = self.slots.slots[at];
+        if !has_succeeded || self.has_failed {
+            if !slot.is_relocated {
+                self.cache.remove(slot.block);
+            }
+            self.cache.release(slot.unit);
+            return self.finish(at, Some(Failure::Device));
+        }
+        let freed = slot.is_relocated.then(|| self.cache.relocate(slot.block, slot.unit));
+        if let Some(freed) = freed {
+            self.cleaner.moved(freed, slot.unit);
+            self.change_mark(freed, Mark::default());
+        }
+        self.mark(at, Mark { is_recorded: true, is_dirty: true, checksum: 0 });
+        self.record(Change::Dirty, slot.unit, freed);
+        self.unlock(at);
+        match self.semantics {
+            Semantics::WriteCache => self.finish(at, None),
+            Semantics::Strict => self.wait_for_commit(at),
+        }
+    }
+
+    fn wait_for_commit(&mut self, at: usize) {
+        let slot = &mut self.slots.slots[at];
+        (slot.step, slot.records) = (Step::Commit, self.journal.appended());
+        self.journal.want(slot.records);
+        self.finish_if_durable(at);
+    }
+
+    /// A write or a trim past the cache ended.
+    fn written_to_store(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let target = self.store.wrote();
+        let is_cached = slot.kind == Kind::Trim && self.is_cached(slot.block).is_some();
+        if self.semantics == Semantics::WriteCache && !is_cached {
+            return self.finish(at, None);
+        }
+        let slot = &mut self.slots.slots[at];
+        (slot.step, slot.store_writes) = (Step::StoreFlush, target);
+        self.store.want(target);
+    }
+
+    /// The store is durably rid of a block: the cache may be, too.
+    fn trimmed(&mut self, at: usize) {
+        if !self.has_failed {
+            self.forget(self.slots.slots[at].block);
+        }
+        match self.semantics {
+            Semantics::WriteCache => self.finish(at, None),
+            Semantics::Strict => self.wait_for_commit(at),
+        }
+    }
+
+    /// Records what a unit holds now, with the checksum that its mark says.
+    pub(super) fn record(&mut self, change: Change, unit: UnitId, freed: Option<UnitId>) {
+        let was = self.cache.describe(unit);
+        let Mark { checksum, .. } = self.marks.get(&self.cache.units, unit);
+        self.pages.set_changed(super::pages::Pages::of_unit(unit));
+        let record = Record { change, block: was.block, class: was.class, pool: was.pool, unit, checksum };
+        self.journal.append(record, freed);
+    }
+
+    pub(super) fn change_mark(&mut self, unit: UnitId, mark: Mark) {
+        self.pages.set_changed(super::pages::Pages::of_unit(unit));
+        self.marks.set(&mut self.cache.units, unit, mark);
+    }
+
+    /// Hands out an operation on a unit.
+    pub(super) fn unit_operation(&mut self, at: usize, step: Step, action: Action, unit: UnitId) {
+        let offset_bytes = self.superblock.layout.unit_block(unit) * BLOCK_BYTES as u64;
+        let slot = &mut self.slots.slots[at];
+        (slot.step, slot.unit) = (step, unit);
+        let length_bytes = BLOCK_BYTES as u32;
+        self.operations.push_back(Operation {
+            id: at as u32,
+            target: Target::Cache,
+            action,
+            offset_bytes,
+            length_bytes,
+        });
+    }
+
+    /// Hands out an operation on the slot's block of the store.
+    pub(super) fn store_operation(&mut self, at: usize, step: Step, action: Action, from: u16, to: u16) {
+        let slot = &mut self.slots.slots[at];
+        slot.step = step;
+        let offset_bytes = slot.block * BLOCK_BYTES as u64 + u64::from(from);
+        let length_bytes = u32::from(to - from);
+        self.operations.push_back(Operation {
+            id: at as u32,
+            target: Target::Store,
+            action,
+            offset_bytes,
+            length_bytes,
+        });
+    }
+
+    pub(super) fn answer(&mut self, at: usize, failure: Option<Failure>) {
+        self.slots.slots[at].is_answered = true;
+        self.answers.push_back((at as u32, failure));
+    }
+
+    pub(super) fn unlock(&mut self, at: usize) {
+        if let Some(next) = self.slots.unlock(at) {
+            self.runnable.push_back(next as u32);
+        }
+    }
+
+    /// The request is over.
+    pub(super) fn finish(&mut self, at: usize, failure: Option<Failure>) {
+        self.unlock(at);
+        self.answer(at, failure);
+        self.slots.slots[at].step = Step::Answered;
+    }
+}

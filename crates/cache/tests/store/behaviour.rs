@@ -1,0 +1,125 @@
+//! What the cache does when nothing goes wrong: it stays warm, knows classes again, and is a cache.
+
+use crate::device::Device;
+use crate::rig::{Rig, Setup, policy};
+use plimsoll_cache::store::{Counters, RequestKind, Semantics};
+use plimsoll_core::Class;
+
+fn setup() -> Setup {
+    Setup { units: 64, store_blocks: 60, ..Setup::small("credit", Semantics::WriteCache) }
+}
+
+/// The blocks in the cache, their classes, and which of them are dirty.
+fn contents(rig: &Rig) -> Vec<(u64, Class, bool)> {
+    let cache = rig.machine.cache();
+    let cached = (0..rig.setup.store_blocks).filter_map(|block| Some((block, cache.find(block)?)));
+    cached.map(|(block, unit)| (block, cache.describe(unit).class, cache.is_dirty(unit))).collect()
+}
+
+fn reopened(rig: &Rig, cache: Device, store: Device) -> Rig {
+    Rig::new(rig.setup.clone(), cache, store, rig.versions.clone(), 77)
+}
+
+#[test]
+fn a_shutdown_keeps_everything_that_was_in_the_cache() {
+    let mut rig = Rig::fresh(setup(), 50);
+    (0..600).for_each(|_| rig.step());
+    rig.read_all();
+    rig.machine.close();
+    rig.settle();
+    let next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
+    assert_eq!(contents(&rig), contents(&next));
+    assert!(contents(&rig).len() > 30 && rig.machine.dirty_units() > 5, "{:?}", contents(&rig));
+    assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
+}
+
+#[test]
+fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
+    let mut rig = Rig::fresh(setup(), 51);
+    rig.is_rough = false;
+    (0..600).for_each(|_| rig.step());
+    rig.read_all();
+    // What reads brought is recorded when the store has been flushed; the second flush is for their records.
+    for _ in 0..2 {
+        rig.request(RequestKind::Flush, 0, u8::MAX);
+        rig.settle();
+    }
+    let next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
+    let clean = |rig: &Rig| contents(rig).iter().filter(|(_, _, is_dirty)| !is_dirty).count();
+    assert!(clean(&next) * 10 >= clean(&rig) * 9 && clean(&next) > 5, "{} of {}", clean(&next), clean(&rig));
+    assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
+}
+
+/// Important blocks are still kept when the cache fills up after a crash: their class came back with them.
+#[test]
+fn classes_survive_a_crash_and_decide_who_stays() {
+    let setup = Setup { units: 30, store_blocks: 400, ..Setup::small("selective", Semantics::Strict) };
+    let mut rig = Rig::fresh(setup, 52);
+    // Class 1 has the highest priority, class 0 a low one.
+    let important: Vec<u64> = (0..8).map(|at| at * 4 + 1).collect();
+    for &block in &important {
+        assert!(rig.request(RequestKind::Write, block, u8::MAX));
+        rig.settle();
+    }
+    let mut next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
+    for block in (100..400).filter(|block| block % 4 == 0) {
+        next.request(RequestKind::Write, block, u8::MAX);
+        next.settle();
+    }
+    assert!(important.iter().all(|&block| next.machine.cache().find(block).is_some()), "{:?}", contents(&next));
+    assert!((100..400).any(|block| next.machine.cache().find(block).is_none()));
+}
+
+#[test]
+fn strict_writes_are_durable_when_they_are_acknowledged() {
+    let mut rig = Rig::fresh(Setup::small("lru", Semantics::Strict), 53);
+    rig.is_rough = false;
+    for step in 0..300 {
+        rig.step();
+        if step % 10 == 0 {
+            let mut next =
+                reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
+            for (block, content) in next.read_all().into_iter().enumerate() {
+                rig.versions.check(block as u64, &content.unwrap()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn another_policy_while_it_works_changes_no_data() {
+    let mut rig = Rig::fresh(setup(), 54);
+    for round in 0..12 {
+        (0..60).for_each(|_| rig.step());
+        let name = ["lru", "selective", "credit"][round % 3];
+        let (config, before) = (rig.setup.config(), contents(&rig));
+        rig.machine.set_policy(&config, policy(name)).unwrap();
+        assert_eq!(contents(&rig), before);
+    }
+    for (block, content) in rig.read_all().into_iter().enumerate() {
+        rig.versions.check_newest(block as u64, u8::MAX, &content.unwrap()).unwrap();
+    }
+}
+
+/// Everything is counted: each read and write is a hit, a miss, taken in or past the cache.
+#[test]
+fn a_long_run_uses_every_way_of_a_request_and_counts_it() {
+    let setup = setup();
+    let mut rig = Rig::fresh(Setup { units: 24, ..setup }, 55);
+    for _ in 0..6000 {
+        rig.step();
+    }
+    for (block, content) in rig.read_all().into_iter().enumerate() {
+        rig.versions.check_newest(block as u64, u8::MAX, &content.unwrap()).unwrap();
+    }
+    let Counters {
+        read_hits, read_misses, write_hits, writes_taken, writes_around, cleaned, commits, snapshots, ..
+    } = *rig.machine.counters();
+    for count in [read_hits, read_misses, write_hits, writes_taken, writes_around, cleaned, commits, snapshots] {
+        assert!(count > 10, "{:?}", rig.machine.counters());
+    }
+    assert_eq!((rig.machine.counters().damaged_clean, rig.machine.counters().damaged_dirty), (0, 0));
+    rig.machine.clean_all();
+    rig.settle();
+    assert_eq!(rig.machine.dirty_units(), 0);
+}

@@ -1,0 +1,206 @@
+//! Devices that rot, and devices that are not the right ones.
+
+use crate::device::{Content, Device};
+use crate::rig::{Random, Rig, Setup, policy};
+use plimsoll_cache::store::{
+    BLOCK_BYTES, Failure, Identity, Layout, OpenError, RequestKind, Semantics, format, open, probe,
+};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+fn setup() -> Setup {
+    Setup { units: 900, store_blocks: 120, ..Setup::small("credit", Semantics::WriteCache) }
+}
+
+/// A cache with data, closed or killed.
+fn used(setup: &Setup, seed: u64, is_closed: bool) -> Rig {
+    let mut rig = Rig::fresh(setup.clone(), seed);
+    (0..700).for_each(|_| rig.step());
+    rig.settle();
+    rig.request(RequestKind::Flush, 0, u8::MAX);
+    rig.settle();
+    if is_closed {
+        rig.machine.close();
+        rig.settle();
+        assert!(rig.machine.is_closed());
+    }
+    rig
+}
+
+fn spoil(device: &mut Device, block: u64, random: &mut Random) {
+    let mut content: Content = device.get(block).clone();
+    let bytes = Rc::make_mut(&mut content);
+    match random.below(3) {
+        0 => bytes[random.below(BLOCK_BYTES as u64) as usize] ^= 1 << random.below(8),
+        1 => bytes.fill(0),
+        _ => bytes.iter_mut().for_each(|byte| *byte = random.below(256) as u8),
+    }
+    device.put(block, content);
+}
+
+/// What happened to a block or two that were spoiled.
+#[derive(Debug, Default)]
+struct Found {
+    refused: u32,
+    told: u32,
+    unharmed: u32,
+}
+
+/// Spoils each block of the device in turn. Nothing is served but the newest version, or the word that it is lost.
+fn spoil_each(is_closed: bool, seed: u64) -> Found {
+    let (setup, mut random, mut found) = (setup(), Random(seed), Found::default());
+    let rig = used(&setup, seed, is_closed);
+    let metadata = 2 + u64::from(setup.journal_blocks) + 2 * u64::from(setup.layout().map_pages());
+    // Of the units, those that hold something, and some others.
+    for block in (0..setup.layout().blocks()).filter(|block| *block < metadata + 80) {
+        let mut cache = rig.cache.after_kill();
+        spoil(&mut cache, block, &mut random);
+        // The last block of the journal may always be one that was never finished.
+        let is_last_of_journal = !is_closed && (2..2 + u64::from(setup.journal_blocks)).contains(&block);
+        match setup.open(&mut cache) {
+            Err(OpenError::Damaged { lost_pages, lost_journal_blocks }) => {
+                assert!(block < metadata && lost_pages + lost_journal_blocks as u32 > 0);
+                found.refused += 1;
+                continue;
+            }
+            Err(error) => panic!("block {block}: {error}"),
+            Ok(_) => {}
+        }
+        let mut next = Rig::new(setup.clone(), cache, rig.store.after_kill(), rig.versions.clone(), seed);
+        let contents = next.read_all();
+        let mut is_told = false;
+        for (at, content) in contents.iter().enumerate() {
+            match content {
+                Ok(_) if is_last_of_journal => {}
+                Ok(content) => rig.versions.check_newest(at as u64, u8::MAX, content).unwrap(),
+                Err(failure) => {
+                    assert_eq!(*failure, Failure::Damaged, "block {block}");
+                    assert!(block >= metadata, "block {block} is no unit");
+                    is_told = true;
+                }
+            }
+        }
+        found.told += u32::from(is_told || next.machine.counters().damaged_clean > 0);
+        found.unharmed += u32::from(!is_told);
+    }
+    found
+}
+
+#[test]
+fn a_spoiled_block_of_a_closed_cache_is_never_served_as_good() {
+    let found = spoil_each(true, 21);
+    println!("{found:?}");
+    assert!(found.refused >= 3 && found.told > 10 && found.unharmed > 10, "{found:?}");
+}
+
+#[test]
+fn a_spoiled_block_of_a_killed_cache_is_never_served_as_good() {
+    let found = spoil_each(false, 22);
+    println!("{found:?}");
+    assert!(found.refused >= 3 && found.told > 10, "{found:?}");
+}
+
+/// One bad record costs its page or the tail of the journal; everything else of the cache is there.
+#[test]
+fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
+    let setup = setup();
+    let rig = used(&setup, 23, true);
+    let whole = setup.open(&mut rig.cache.after_kill()).unwrap().used_units();
+    let map = 2 + u64::from(setup.journal_blocks);
+    let (mut lost, mut lost_units) = (0, 0);
+    for block in map..map + 2 * u64::from(setup.layout().map_pages()) {
+        let mut cache = rig.cache.after_kill();
+        spoil(&mut cache, block, &mut Random(block));
+        let opens = |cache: &mut Device, accepts| {
+            open(cache, setup.identity(), &setup.config(), policy("credit"), accepts).map(|opened| opened.report)
+        };
+        if opens(&mut cache, false).is_ok() {
+            continue;
+        }
+        let report = opens(&mut cache, true).unwrap();
+        assert_eq!(report.lost_pages, 1);
+        (lost, lost_units) = (lost + 1, lost_units + whole - report.units);
+        // It is accepted once: then the cache is whole again.
+        let report = opens(&mut cache, false).unwrap();
+        assert_eq!((report.lost_pages, report.lost_journal_blocks), (0, 0));
+    }
+    assert_eq!(lost, setup.layout().map_pages(), "of each page one slot holds");
+    assert!(whole > 40 && lost_units == whole, "each unit is in one page: {lost_units} of {whole}");
+}
+
+#[test]
+fn a_cache_of_another_store_or_of_another_size_is_refused() {
+    let setup = Setup::small("lru", Semantics::Strict);
+    let mut cache = used(&setup, 24, true).cache;
+    let opens =
+        |cache: &mut Device, identity| open(cache, identity, &setup.config(), policy("lru"), false).err().unwrap();
+    let other = Identity { store: [3; 16], ..setup.identity() };
+    assert!(matches!(opens(&mut cache, other), OpenError::OtherStore { .. }));
+    let smaller = Identity { store_blocks: setup.store_blocks - 1, ..setup.identity() };
+    assert!(matches!(opens(&mut cache, smaller), OpenError::OtherStore { store_blocks: 48 }));
+    let mut truncated = Device::new(cache_blocks(&setup) - 1);
+    (0..cache_blocks(&setup) - 1).for_each(|block| truncated.put(block, cache.get(block).clone()));
+    assert!(matches!(opens(&mut truncated, setup.identity()), OpenError::TooSmall { .. }));
+    assert!(matches!(opens(&mut Device::new(100), setup.identity()), OpenError::NoCache));
+    let mut both = cache.clone();
+    spoil_superblocks(&mut both);
+    assert!(matches!(opens(&mut both, setup.identity()), OpenError::NoSuperblock));
+}
+
+fn cache_blocks(setup: &Setup) -> u64 {
+    setup.layout().blocks()
+}
+
+fn spoil_superblocks(device: &mut Device) {
+    for block in 0..2 {
+        let mut content = device.get(block).clone();
+        Rc::make_mut(&mut content)[20] ^= 1;
+        device.put(block, content);
+    }
+}
+
+/// The journal and the map of the cache that was there before are all over the device.
+#[test]
+fn nothing_of_an_older_cache_is_adopted() {
+    let setup = Setup::small("lru", Semantics::Strict);
+    for seed in 30..36 {
+        let mut cache = used(&setup, seed, seed % 2 == 0).cache;
+        format(&mut cache, setup.identity(), [7; 16], setup.layout()).unwrap();
+        assert_eq!(setup.open(&mut cache).unwrap().used_units(), 0);
+        // With a journal elsewhere, its blocks are where others were.
+        let layout = Layout { units: 15, journal_blocks: 17 };
+        format(&mut cache, setup.identity(), [8; 16], layout).unwrap();
+        assert_eq!(setup.open(&mut cache).unwrap().used_units(), 0);
+    }
+}
+
+/// An older copy of a journal's block, which is whole and of this cache, is not taken for the one that should be there.
+#[test]
+fn an_older_copy_of_the_journal_is_noticed() {
+    let setup = Setup::small("lru", Semantics::Strict);
+    let mut rig = Rig::fresh(setup.clone(), 40);
+    let ring = u64::from(setup.journal_blocks);
+    let sequence = |content: &Content| u64::from_le_bytes(content[16..24].try_into().unwrap());
+    let mut copies: BTreeMap<u64, Content> = BTreeMap::new();
+    let mut noticed = 0;
+    for _ in 0..900 {
+        rig.step();
+        for block in 2..2 + ring {
+            let content = rig.cache.get(block);
+            copies.insert(sequence(content), content.clone());
+        }
+        let newest = *copies.keys().last().unwrap();
+        let live = probe(&mut rig.cache).unwrap().journal_sequence.max(ring + 1)..newest;
+        let random = rig.random.below(ring);
+        for sequence in live.filter(|sequence| sequence % ring == random) {
+            let mut cache = rig.cache.after_kill();
+            cache.put(2 + sequence % ring, copies[&(sequence - ring)].clone());
+            assert!(matches!(
+                setup.open(&mut cache).err().unwrap(),
+                OpenError::Damaged { lost_journal_blocks: 1.., .. }
+            ));
+            noticed += 1;
+        }
+    }
+    assert!(noticed > 20, "{noticed}");
+}

@@ -1,0 +1,333 @@
+//! A host in memory: it does the cache's operations in a random order, and can be stopped after each.
+
+use crate::device::{self, Device, SECTOR};
+use crate::versions::Versions;
+use plimsoll_cache::store::{
+    Action, BLOCK_BYTES, CacheStore, Depth, Failure, Identity, Layout, OpenError, Operation, Request, RequestKind,
+    Semantics, Target, format, open,
+};
+use plimsoll_cache::{CacheConfig, PolicyEntry, Pool, policies};
+use plimsoll_core::Class;
+use plimsoll_core::class::{Admission, ClassEntry, Scheme};
+use std::rc::Rc;
+
+/// SplitMix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut hash = self.0;
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (hash ^ (hash >> 31)) % end
+    }
+}
+
+pub fn policy(name: &str) -> &'static PolicyEntry {
+    policies().iter().find(|policy| policy.name == name).unwrap()
+}
+
+/// What a run is made of.
+#[derive(Clone)]
+pub struct Setup {
+    pub units: u32,
+    pub journal_blocks: u32,
+    pub store_blocks: u64,
+    pub policy: &'static str,
+    pub semantics: Semantics,
+    pub depth: Depth,
+}
+
+impl Setup {
+    pub fn small(policy: &'static str, semantics: Semantics) -> Setup {
+        let depth = Depth { requests: 6, cleaning: 3 };
+        Setup { units: 20, journal_blocks: 16, store_blocks: 48, policy, semantics, depth }
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout { units: self.units, journal_blocks: self.journal_blocks }
+    }
+
+    pub fn identity(&self) -> Identity {
+        Identity { store: *b"the store's name", store_blocks: self.store_blocks }
+    }
+
+    pub fn config(&self) -> CacheConfig {
+        let mut scheme = Scheme::default();
+        let class =
+            |number, priority| ClassEntry::new(Class::new(number).unwrap(), &format!("class-{number}"), priority);
+        scheme.set(class(0, 12));
+        scheme.set(class(1, 0));
+        scheme.set(ClassEntry { writes: Admission::Never, ..class(2, 5) });
+        scheme.set(ClassEntry { reads: Admission::WhileIdle, writes: Admission::WhileIdle, ..class(3, 11) });
+        let mut config = CacheConfig::new(self.units, scheme);
+        config.watermark_low = (self.units / 6).max(1);
+        config.watermark_high = (self.units / 4).max(1);
+        config
+    }
+
+    pub fn devices(&self) -> (Device, Device) {
+        let mut cache = Device::new(self.layout().blocks());
+        format(&mut cache, self.identity(), [1; 16], self.layout()).unwrap();
+        (cache, Device::new(self.store_blocks))
+    }
+
+    pub fn open(&self, cache: &mut Device) -> Result<CacheStore, OpenError> {
+        let opened = open(cache, self.identity(), &self.config(), policy(self.policy), false)?;
+        Ok(CacheStore::new(opened, self.semantics, self.depth))
+    }
+}
+
+/// A request under way.
+#[derive(Clone)]
+struct Asked {
+    token: u64,
+    kind: RequestKind,
+    block: u64,
+    sectors: u8,
+    number: u64,
+    /// What a flush promises.
+    promises: Vec<u64>,
+}
+
+struct Doing {
+    operation: Operation,
+    /// A write's number on its device, or what a flush covers.
+    number: u64,
+    covers: Vec<u64>,
+}
+
+pub struct Rig {
+    pub setup: Setup,
+    pub machine: CacheStore,
+    pub cache: Device,
+    pub store: Device,
+    pub versions: Versions,
+    pub random: Random,
+    asked: Vec<Asked>,
+    doing: Vec<Doing>,
+    tokens: u64,
+    /// Operations that fail, one in so many; 0: none.
+    pub store_fails_one_in: u64,
+    pub failures: Vec<Failure>,
+    /// Requests of a workload that trims and writes parts of blocks too.
+    pub is_rough: bool,
+}
+
+impl Rig {
+    pub fn new(setup: Setup, mut cache: Device, store: Device, versions: Versions, seed: u64) -> Rig {
+        let machine = setup.open(&mut cache).unwrap();
+        let random = Random(seed);
+        Rig {
+            setup,
+            machine,
+            cache,
+            store,
+            versions,
+            random,
+            asked: Vec::new(),
+            doing: Vec::new(),
+            tokens: 0,
+            store_fails_one_in: 0,
+            failures: Vec::new(),
+            is_rough: true,
+        }
+    }
+
+    pub fn fresh(setup: Setup, seed: u64) -> Rig {
+        let ((cache, store), versions) = (setup.devices(), Versions::new(setup.store_blocks));
+        Rig::new(setup, cache, store, versions, seed)
+    }
+
+    /// One step of whatever can happen next.
+    pub fn step(&mut self) {
+        match self.random.below(5) {
+            0 | 1 if self.asked.len() < self.setup.depth.requests as usize => self.ask(),
+            _ if !self.doing.is_empty() => {
+                let at = self.random.below(self.doing.len() as u64) as usize;
+                self.end(at);
+            }
+            _ => self.ask(),
+        }
+        self.take();
+    }
+
+    /// Asks for something.
+    pub fn ask(&mut self) {
+        // Half of all on an eighth of the blocks.
+        let part = if self.random.below(2) == 0 { self.setup.store_blocks / 8 } else { self.setup.store_blocks };
+        let block = self.random.below(part);
+        let kind = match self.random.below(20) {
+            0..=9 => RequestKind::Write,
+            10..=16 => RequestKind::Read,
+            17 if self.is_rough => RequestKind::Trim,
+            _ => RequestKind::Flush,
+        };
+        let sectors = match self.random.below(6) {
+            0 if self.is_rough && kind != RequestKind::Trim => {
+                let first = self.random.below(8);
+                let count = 1 + self.random.below(8 - first);
+                (((1u32 << count) - 1) << first) as u8
+            }
+            _ => u8::MAX,
+        };
+        self.request(kind, block, sectors);
+    }
+
+    pub fn request(&mut self, kind: RequestKind, block: u64, sectors: u8) -> bool {
+        self.tokens += 1;
+        let from = sectors.trailing_zeros() as u16 * SECTOR as u16;
+        let to = (8 - sectors.leading_zeros() as u16) * SECTOR as u16;
+        let class = Class::new((block % 4) as u8).unwrap();
+        let request = Request { token: self.tokens, kind, block, from, to, class, pool: Pool::default() };
+        let mut asked =
+            Asked { token: self.tokens, kind, block, sectors, number: 0, promises: self.versions.acknowledged() };
+        let before = self.versions.clone();
+        let data = match kind {
+            RequestKind::Write | RequestKind::Trim => {
+                let (number, data) = self.versions.submit(block, sectors, kind == RequestKind::Trim);
+                asked.number = number;
+                data
+            }
+            RequestKind::Read | RequestKind::Flush => device::zeroes(),
+        };
+        let is_taken = self.machine.submit(&request, &data[usize::from(from)..usize::from(to)]);
+        if is_taken {
+            self.asked.push(asked);
+        } else {
+            self.versions = before;
+        }
+        self.take();
+        is_taken
+    }
+
+    fn device(&mut self, target: Target) -> &mut Device {
+        match target {
+            Target::Cache => &mut self.cache,
+            Target::Store => &mut self.store,
+        }
+    }
+
+    /// Takes what the machine hands out.
+    fn take(&mut self) {
+        while let Some(operation) = self.machine.next_operation() {
+            self.begin(operation);
+        }
+        self.take_answers();
+    }
+
+    fn begin(&mut self, operation: Operation) {
+        let block = operation.offset_bytes / BLOCK_BYTES as u64;
+        let from = operation.offset_bytes as usize % BLOCK_BYTES;
+        let sectors = (((1u32 << (operation.length_bytes as usize / SECTOR)) - 1) << (from / SECTOR)) as u8;
+        let mut data = [0; BLOCK_BYTES];
+        if operation.action == Action::Write {
+            data[from..from + operation.length_bytes as usize].copy_from_slice(self.machine.buffer(&operation));
+        }
+        let device = self.device(operation.target);
+        let (number, covers) = match operation.action {
+            Action::Read => (0, Vec::new()),
+            Action::Write | Action::Trim => (device.begin(block, sectors, Rc::new(data)), Vec::new()),
+            Action::Flush => (0, device.begin_flush()),
+        };
+        self.doing.push(Doing { operation, number, covers });
+    }
+
+    fn take_answers(&mut self) {
+        let (asked, versions, failures) = (&mut self.asked, &mut self.versions, &mut self.failures);
+        let is_strict = self.setup.semantics == Semantics::Strict;
+        while self.machine.next_answer(|token, failure, data| {
+            let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
+            let done = asked.remove(at);
+            if let Some(failure) = failure {
+                failures.push(failure);
+                return;
+            }
+            match done.kind {
+                RequestKind::Read => {
+                    let mut content = [0; BLOCK_BYTES];
+                    let from = done.sectors.trailing_zeros() as usize * SECTOR;
+                    content[from..from + data.len()].copy_from_slice(data);
+                    let busy = asked.iter().any(|other| other.block == done.block && other.number > 0);
+                    if !busy && failures.is_empty() {
+                        versions.check_newest(done.block, done.sectors, &content).unwrap();
+                    }
+                }
+                RequestKind::Write | RequestKind::Trim => {
+                    versions.acknowledge(done.block, done.sectors, done.number);
+                    if is_strict {
+                        versions.flushed(&versions.acknowledged());
+                    }
+                }
+                RequestKind::Flush => versions.flushed(&done.promises),
+            }
+        }) {}
+    }
+
+    /// Ends an operation.
+    fn end(&mut self, at: usize) {
+        let Doing { operation, number, covers } = self.doing.swap_remove(at);
+        let one_in = if operation.target == Target::Store { self.store_fails_one_in } else { 0 };
+        let fails = one_in > 0 && operation.action != Action::Read && self.random.below(one_in) == 0;
+        let block = operation.offset_bytes / BLOCK_BYTES as u64;
+        let from = operation.offset_bytes as usize % BLOCK_BYTES;
+        let fails = fails || {
+            let device = self.device(operation.target);
+            let is_planted = device.fails_at == Some(device.writes) && operation.action != Action::Read;
+            device.writes += u64::from(operation.action != Action::Read);
+            is_planted
+        };
+        if !fails {
+            match operation.action {
+                Action::Read => {
+                    let content = self.device(operation.target).get(block).clone();
+                    let buffer = self.machine.buffer(&operation);
+                    buffer.copy_from_slice(&content[from..from + operation.length_bytes as usize]);
+                }
+                Action::Write | Action::Trim => self.device(operation.target).end(number),
+                Action::Flush => self.device(operation.target).end_flush(&covers),
+            }
+        }
+        self.machine.completed(operation.id, !fails);
+    }
+
+    /// Goes on until nothing is left to do.
+    pub fn settle(&mut self) {
+        self.take();
+        while !self.doing.is_empty() {
+            let at = self.random.below(self.doing.len() as u64) as usize;
+            self.end(at);
+            self.take();
+        }
+    }
+
+    /// Reads everything, and answers what each block holds, or why it cannot be read.
+    pub fn read_all(&mut self) -> Vec<Result<Box<[u8]>, Failure>> {
+        self.settle();
+        assert!(self.asked.is_empty(), "{} requests were never answered", self.asked.len());
+        let blocks = self.setup.store_blocks;
+        (0..blocks).map(|block| self.read(block)).collect()
+    }
+
+    pub fn read(&mut self, block: u64) -> Result<Box<[u8]>, Failure> {
+        let class = Class::new((block % 4) as u8).unwrap();
+        let kind = RequestKind::Read;
+        let request = Request { token: 0, kind, block, from: 0, to: BLOCK_BYTES as u16, class, pool: Pool::default() };
+        assert!(self.machine.submit(&request, &[]));
+        let mut answer = None;
+        loop {
+            while self.machine.next_answer(|_, failure, data| {
+                answer = Some(match failure {
+                    Some(failure) => Err(failure),
+                    None => Ok(data.into()),
+                });
+            }) {}
+            let Some(operation) = self.machine.next_operation() else { break };
+            self.begin(operation);
+            self.end(self.doing.len() - 1);
+        }
+        answer.expect("a read is answered")
+    }
+}

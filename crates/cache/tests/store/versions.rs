@@ -1,0 +1,117 @@
+//! The oracle: which versions each sector may have. Of each sector all versions are kept that were written since the newest one that
+//! must have survived; the last is the newest.
+
+use crate::device::{Content, SECTOR, SECTORS};
+use plimsoll_cache::store::BLOCK_BYTES;
+use std::rc::Rc;
+
+/// 0 stands for zeroes: never written, or trimmed.
+type Version = u64;
+
+#[derive(Clone)]
+pub struct Versions {
+    /// For each sector, pairs of the write's number and its version.
+    sectors: Vec<Vec<(u64, Version)>>,
+    /// For each sector, the last write that was acknowledged.
+    acknowledged: Vec<u64>,
+    writes: u64,
+}
+
+/// What a sector holds in that version.
+fn fill(sector: u64, version: Version, into: &mut [u8]) {
+    if version == 0 {
+        return into.fill(0);
+    }
+    for (at, word) in into.chunks_exact_mut(16).enumerate() {
+        word[..8].copy_from_slice(&(sector ^ (at as u64) << 40).to_le_bytes());
+        word[8..].copy_from_slice(&version.to_le_bytes());
+    }
+}
+
+fn version_of(sector: u64, bytes: &[u8]) -> Option<Version> {
+    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    let mut expected = [0; SECTOR];
+    fill(sector, version, &mut expected);
+    (bytes == expected).then_some(version)
+}
+
+impl Versions {
+    pub fn new(blocks: u64) -> Versions {
+        let sectors = blocks as usize * SECTORS;
+        Versions { sectors: vec![vec![(0, 0)]; sectors], acknowledged: vec![0; sectors], writes: 0 }
+    }
+
+    fn range(block: u64, sectors: u8) -> impl Iterator<Item = usize> {
+        (0..SECTORS).filter(move |at| sectors >> at & 1 == 1).map(move |at| block as usize * SECTORS + at)
+    }
+
+    /// A write, or a trim, is submitted: its number, and what is written.
+    pub fn submit(&mut self, block: u64, sectors: u8, is_trim: bool) -> (u64, Content) {
+        self.writes += 1;
+        let version = if is_trim { 0 } else { self.writes };
+        let mut data = [0; BLOCK_BYTES];
+        for sector in Versions::range(block, sectors) {
+            self.sectors[sector].push((self.writes, version));
+            let at = sector % SECTORS * SECTOR;
+            fill(sector as u64, version, &mut data[at..at + SECTOR]);
+        }
+        (self.writes, Rc::new(data))
+    }
+
+    pub fn acknowledge(&mut self, block: u64, sectors: u8, number: u64) {
+        for sector in Versions::range(block, sectors) {
+            self.acknowledged[sector] = self.acknowledged[sector].max(number);
+        }
+    }
+
+    /// What a flush that is submitted now promises.
+    pub fn acknowledged(&self) -> Vec<u64> {
+        self.acknowledged.clone()
+    }
+
+    /// These writes must survive.
+    pub fn flushed(&mut self, numbers: &[u64]) {
+        for (versions, &number) in self.sectors.iter_mut().zip(numbers) {
+            versions.retain(|version| version.0 >= number);
+        }
+    }
+
+    /// Whether `content` is something that a block may hold after a crash.
+    pub fn check(&self, block: u64, content: &[u8]) -> Result<(), String> {
+        for sector in Versions::range(block, u8::MAX) {
+            let at = sector % SECTORS * SECTOR;
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            let allowed = &self.sectors[sector];
+            if !allowed.iter().any(|version| Some(version.1) == found) {
+                return Err(format!(
+                    "block {block} sector {}: version {found:?}, allowed {allowed:?}",
+                    sector % SECTORS
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is the newest version.
+    pub fn check_newest(&self, block: u64, sectors: u8, content: &[u8]) -> Result<(), String> {
+        for sector in Versions::range(block, sectors) {
+            let at = sector % SECTORS * SECTOR;
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            let newest = self.sectors[sector].last().unwrap().1;
+            if Some(newest) != found {
+                return Err(format!("block {block} sector {}: version {found:?}, newest {newest}", sector % SECTORS));
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on what was found is the only version.
+    pub fn settle(&mut self, block: u64, content: &[u8]) {
+        for sector in Versions::range(block, u8::MAX) {
+            let at = sector % SECTORS * SECTOR;
+            let found = version_of(sector as u64, &content[at..at + SECTOR]).expect("it was checked");
+            self.sectors[sector] = vec![(self.writes, found)];
+            self.acknowledged[sector] = self.writes;
+        }
+    }
+}

@@ -6,8 +6,9 @@
 //! owed. How much all get together follows what the heaviest was able to use ([`governor`]).
 //!
 //! **Complication.** Here the throttle stands where a device's queue is seen, so two things are better than in the
-//! paper. The device is given no more than it takes, and who has credits is served in turn. And when the device runs
-//! dry while everybody waits for credits, the window ends at once: an estimate that is too low costs nothing.
+//! paper. The device is given no more than it takes, and who has credits is served in turn. And a window ends when it
+//! is used up: at once when the device runs dry while everybody waits for credits, and not by the clock while somebody who
+//! asks has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
 //!
 //! What threads share is [`throttle`], which has neither clock nor queue; this scheduler uses it with one thread.
 //!
@@ -18,7 +19,7 @@ use crate::growth::reserve_sparingly;
 use crate::request_queues::{Queue, RequestQueues};
 use governor::Governor;
 use plimsoll_core::account::Account;
-use plimsoll_core::{AccountId, BlockRequest, Completion, DeviceProfile, Dispatch, Operation, Scheduler, Time};
+use plimsoll_core::{AccountId, BlockRequest, Completion, DeviceProfile, Dispatch, Operation, Scheduler, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use throttle::{Pocket, Throttle};
@@ -33,6 +34,9 @@ const DATALESS_SECTORS: u32 = 8;
 /// The device runs dry below this part of what it should hold: the model of the paper's drive does 99.9 % of its rate
 /// with 96 of 256 requests.
 const DRY_PART: u32 = 2;
+/// How long a window may go on after its end by the clock: a second in all, after which TotalCredit is predicted anew. Longer,
+/// who weighs little would wait because a prediction was far off.
+const OVERTIME_MAX: Span = Span::from_millis(900);
 
 /// See the module's text.
 pub struct Wdt {
@@ -143,7 +147,11 @@ impl Scheduler for Wdt {
         }
     }
 
-    fn request_added(&mut self, _now: Time, request: BlockRequest) {
+    fn request_added(&mut self, now: Time, request: BlockRequest) {
+        if self.ready.is_empty() && self.waiting.is_empty() {
+            // Nobody has asked meanwhile; the clock went on.
+            self.governor.end_due(now, &self.throttle);
+        }
         let container = self.container_of[request.session.index()];
         let queue = &mut self.heads[container as usize];
         if queue.is_empty() {
@@ -153,11 +161,12 @@ impl Scheduler for Wdt {
     }
 
     fn next(&mut self, now: Time) -> Dispatch {
-        if self.governor.end_due(now, &self.throttle) {
-            self.wake_due();
-        }
         if self.outstanding >= self.outstanding_max {
             return Dispatch::Nothing;
+        }
+        if now >= self.governor.window_ends() + OVERTIME_MAX {
+            self.governor.end_window(now, 1, &self.throttle);
+            self.wake_due();
         }
         loop {
             if let Some(request) = self.admit() {
@@ -165,11 +174,12 @@ impl Scheduler for Wdt {
                 return Dispatch::Now(request);
             }
             let Some(&Reverse((due, _))) = self.waiting.peek() else { return Dispatch::Nothing };
-            if self.outstanding >= self.outstanding_max.div_ceil(DRY_PART) {
+            let is_dry = self.outstanding < self.outstanding_max.div_ceil(DRY_PART);
+            if !is_dry && now < self.governor.window_ends() {
                 return Dispatch::NotBefore(self.governor.window_ends());
             }
-            let windows = due.saturating_sub(self.throttle.window()).max(1);
-            self.governor.end_early(now, windows, &self.throttle);
+            let windows = if is_dry { due.saturating_sub(self.throttle.window()).max(1) } else { 1 };
+            self.governor.end_window(now, windows, &self.throttle);
             self.wake_due();
         }
     }

@@ -6,9 +6,10 @@
 //! container will need, and scales all credits so that its budget is that. The others' follow by weight.
 //!
 //! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
-//! spread. Here the host ends a window early when the device runs dry while somebody waits (`end_early`), so that
-//! nothing is lost; and in such windows the heaviest counts as having used its budget, whether or not it asked for it:
-//! the device could have served it. So who asks for less than its share says nothing about how fast the device is.
+//! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
+//! somebody waits, so that nothing is lost, and not before all who ask have used what they have. In such windows the
+//! heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So who
+//! asks for less than its share says nothing about how fast the device is.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
@@ -43,9 +44,9 @@ pub struct Governor {
     /// Weight of those that were active in the period before.
     weight: u64,
     heaviest: Option<Heaviest>,
-    /// Since when it is measured, and what it was given in windows that ended early.
+    /// Since when it is measured, and what it was given in windows that the host ended.
     measured_since: Time,
-    given_early: i64,
+    given: i64,
     /// Credits a millisecond: how many, sum, sum of squares.
     samples: (u32, f64, f64),
     samples_left: u32,
@@ -61,7 +62,7 @@ impl Governor {
             weight: 0,
             heaviest: None,
             measured_since: Time::ZERO,
-            given_early: 0,
+            given: 0,
             samples: (0, 0.0, 0.0),
             samples_left: SAMPLES_PER_PERIOD,
         }
@@ -111,10 +112,10 @@ impl Governor {
         true
     }
 
-    /// Ends `windows` windows at once, because the device runs dry and whoever waits has nothing left before.
-    pub fn end_early(&mut self, now: Time, windows: u64, throttle: &Throttle) {
+    /// Ends `windows` windows at once, because nobody who asks has anything left before; the next one begins.
+    pub fn end_window(&mut self, now: Time, windows: u64, throttle: &Throttle) {
         if let Some(heaviest) = self.heaviest {
-            self.given_early += throttle.budget(heaviest.container).saturating_mul(windows as i64);
+            self.given += throttle.budget(heaviest.container).saturating_mul(windows as i64);
         }
         self.end(now, windows, throttle);
         self.window_ends = now + WINDOW;
@@ -125,7 +126,7 @@ impl Governor {
             self.sample(now, throttle);
         }
         if self.samples_left == 0 {
-            self.predict(now, throttle);
+            self.predict(now, windows, throttle);
         }
         throttle.end_windows(windows, self.unit(throttle));
     }
@@ -137,6 +138,7 @@ impl Governor {
             0 => throttle.weight_open(),
             active => active,
         };
+        throttle.count_weight(weight);
         self.total / weight.max(1) as f64
     }
 
@@ -145,13 +147,15 @@ impl Governor {
         let milliseconds = now.since(self.measured_since).as_millis_f64();
         if let Some(Heaviest { container, taken }) = self.heaviest {
             let used = throttle.taken(container) - taken;
-            let credits = used.max(self.given_early) as f64 / milliseconds;
+            let credits = used.max(self.given) as f64 / milliseconds;
             if credits > 0.0 {
                 let (count, sum, squares) = self.samples;
                 self.samples = (count + 1, sum + credits, squares + credits * credits);
             }
         }
-        self.samples_left -= 1;
+        // A window that took longer counts for as many: a period is a second.
+        let windows = (milliseconds / WINDOW.as_millis_f64()).round().max(1.0);
+        self.samples_left = self.samples_left.saturating_sub(windows as u32);
         self.begin_sample(now, throttle);
     }
 
@@ -160,12 +164,12 @@ impl Governor {
             heaviest.taken = throttle.taken(heaviest.container);
         }
         self.measured_since = now;
-        self.given_early = 0;
+        self.given = 0;
     }
 
     /// TotalCredit' = TotalCredit * B_max' / B_max (section 3.3); then chooses who is measured next.
-    fn predict(&mut self, now: Time, throttle: &Throttle) {
-        let active = throttle.end_period();
+    fn predict(&mut self, now: Time, windows: u64, throttle: &Throttle) {
+        let active = throttle.end_period(windows);
         let (count, sum, squares) = std::mem::take(&mut self.samples);
         if let Some(Heaviest { container, .. }) = self.heaviest.filter(|_| count > 0) {
             let mean = sum / f64::from(count);
@@ -230,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_end_early_make_more_of_all() {
+    fn windows_that_end_window_make_more_of_all() {
         let (mut governor, throttle, mut pocket) = measured();
         let before = governor.total_sectors();
         // Each lasts 25 ms; the heaviest asks for little, and its budget counts.
         for window in 1..=4 * PERIOD {
             assert!(pocket.admit(&throttle, 0, 300));
-            governor.end_early(at(1100 + window * 25), 1, &throttle);
+            governor.end_window(at(1100 + window * 25), 1, &throttle);
         }
         let scaled = governor.total_sectors() / before;
         assert!((scaled - 16.0).abs() < 0.5, "two periods of 20 windows, 4 times each: {scaled}");

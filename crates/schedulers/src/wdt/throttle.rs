@@ -35,6 +35,8 @@ struct Pace {
     window: AtomicU64,
     /// Credits for each unit of weight and window, the bits of an `f64`.
     unit: AtomicU64,
+    /// Weight of all that it was worked out for; 0 if nobody said.
+    weight_counted: AtomicU64,
     /// First window of this period, and of the one before.
     period_start: AtomicU64,
     previous_start: AtomicU64,
@@ -116,10 +118,15 @@ impl Throttle {
         self.pace.window.fetch_add(windows, Ordering::Release);
     }
 
-    /// Ends the period: who was there in it.
-    pub fn end_period(&self) -> Active {
-        let window = self.pace.window.load(Ordering::Relaxed);
-        let previous = self.pace.period_start.swap(window, Ordering::Relaxed);
+    /// Says whose weight, all together, the next unit of [`end_windows`](Self::end_windows) is worked out for.
+    pub fn count_weight(&self, weight: u64) {
+        self.pace.weight_counted.store(weight, Ordering::Relaxed);
+    }
+
+    /// Ends the period, of which the `windows` that [end](Self::end_windows) next are the last: who was there in it.
+    pub fn end_period(&self, windows: u64) -> Active {
+        let next = self.pace.window.load(Ordering::Relaxed).wrapping_add(windows);
+        let previous = self.pace.period_start.swap(next, Ordering::Relaxed);
         self.pace.previous_start.store(previous, Ordering::Relaxed);
         self.roll.weight_joined.store(0, Ordering::Relaxed);
         let heaviest = self.roll.heaviest.swap(0, Ordering::Relaxed);
@@ -163,8 +170,8 @@ impl Throttle {
         loop {
             // Read after the word: whoever wrote that had seen no later window than this thread sees now.
             let window = self.pace.window.load(Ordering::Acquire);
-            let budget = purse.budget(f64::from_bits(self.pace.unit.load(Ordering::Relaxed)));
             let (elapsed, left) = unpack(word, window);
+            let budget = purse.budget(self.unit_for(purse, window, elapsed));
             let filled = left.saturating_add(budget.saturating_mul(elapsed as i64)).min(budget * BUDGETS_MAX);
             let taken = (lacking + budget / HANDFULS_PER_BUDGET).min(filled);
             let filled = pack(window, filled - taken);
@@ -181,6 +188,23 @@ impl Throttle {
         }
     }
 
+    /// Credits for each unit of weight. For who was away there is one more now than the unit was worked out for: its
+    /// share begins with its first request, not with the next window.
+    fn unit_for(&self, purse: &Purse, window: u64, elapsed: u64) -> f64 {
+        let unit = f64::from_bits(self.pace.unit.load(Ordering::Relaxed));
+        let counted = self.pace.weight_counted.load(Ordering::Relaxed);
+        if counted == 0 || !self.was_away(window, elapsed) {
+            return unit;
+        }
+        let weight = purse.weight.load(Ordering::Relaxed);
+        unit * counted as f64 / (counted + weight) as f64
+    }
+
+    /// Whether a container that last took something `elapsed` windows ago was not there in the period before this one.
+    fn was_away(&self, window: u64, elapsed: u64) -> bool {
+        elapsed > window.wrapping_sub(self.pace.previous_start.load(Ordering::Relaxed))
+    }
+
     /// Notes that a container is there, if it was last before this period began.
     fn answer_roll(&self, container: usize, window: u64, elapsed: u64) {
         if elapsed <= window.wrapping_sub(self.pace.period_start.load(Ordering::Relaxed)) {
@@ -188,7 +212,7 @@ impl Throttle {
         }
         let weight = self.purses[container].weight.load(Ordering::Relaxed);
         self.roll.weight.fetch_add(weight, Ordering::Relaxed);
-        if elapsed > window.wrapping_sub(self.pace.previous_start.load(Ordering::Relaxed)) {
+        if self.was_away(window, elapsed) {
             self.roll.weight_joined.fetch_add(weight, Ordering::Relaxed);
         }
         self.roll.heaviest.fetch_max(weight << 32 | u64::from(!(container as u32)), Ordering::Relaxed);

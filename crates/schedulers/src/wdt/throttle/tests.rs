@@ -115,21 +115,37 @@ fn threads_together_get_what_one_would_and_nothing_is_lost() {
 #[test]
 fn the_roll_of_a_period_names_each_once_and_the_heaviest() {
     let (throttle, mut pocket) = throttle(&[10, 40, 40, 5], 100.0);
-    for _ in 0..3 {
-        assert!((0..3).all(|container| pocket.admit(&throttle, container, 1)));
+    let end_period = || {
+        let active = throttle.end_period(1);
         throttle.end_windows(1, 100.0);
+        active
+    };
+    for _ in 0..3 {
+        for _ in 0..3 {
+            throttle.end_windows(1, 100.0);
+            assert!((0..3).all(|container| pocket.admit(&throttle, container, 1)));
+        }
+        assert_eq!(end_period(), Active { weight: 90, heaviest: Some((1, 40)) }, "also who asks in every window");
     }
-    assert_eq!(throttle.weight_joined(), 90);
-    assert_eq!(throttle.end_period(), Active { weight: 90, heaviest: Some((1, 40)) });
-    throttle.end_windows(1, 100.0);
     assert!(pocket.admit(&throttle, 0, 1) && pocket.admit(&throttle, 3, 1));
     assert_eq!(throttle.weight_joined(), 5, "one has come, two have not been seen yet");
     throttle.end_windows(1, 100.0);
-    assert_eq!(throttle.end_period(), Active { weight: 15, heaviest: Some((0, 10)) });
-    throttle.end_windows(1, 100.0);
-    assert_eq!(throttle.end_period(), Active { weight: 0, heaviest: None });
+    assert_eq!(end_period(), Active { weight: 15, heaviest: Some((0, 10)) });
+    assert_eq!(end_period(), Active { weight: 0, heaviest: None });
     throttle.set_weight(1, 0);
     assert_eq!(throttle.weight_open(), 55);
+}
+
+#[test]
+fn who_comes_back_has_two_budgets_of_its_share_beside_those_that_were_counted() {
+    let (throttle, mut pocket) = throttle(&[10, 30], 256.0);
+    for _ in 0..3 {
+        assert!(pocket.admit(&throttle, 1, 30));
+        throttle.end_period(1);
+        throttle.count_weight(30);
+        throttle.end_windows(1, 256.0);
+    }
+    assert_eq!((0..100).filter(|_| pocket.admit(&throttle, 0, 1)).count(), 15, "three quarters of 20");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Between the two devices: what is dirty is copied to the store, and units are made ready to be given away.
 //!
-//! **Cleaning** is three steps: the store is written, the store is flushed, the journal says that the unit is clean. Units that are
+//! **Cleaning** is three steps, after the journal is durable in where the block is: the store is written, the store is flushed, the
+//! journal says that the unit is clean. Units that are
 //! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an older version,
 //! and nothing is recorded.
 //!
@@ -11,7 +12,6 @@
 //! the store's volatile cache, and after a crash the cache would have a version that the store never had.
 
 use super::journal::Change;
-use super::layout::BLOCK_BYTES;
 use super::machine::{Action, CacheStore, Failure, Target};
 use super::marks::Mark;
 use super::slots::{Kind, Step};
@@ -227,7 +227,7 @@ impl CacheStore {
         let is_victim = slot.kind == Kind::Clean { is_victim: true };
         match slot.step {
             Step::ReadUnit if has_succeeded && self.is_intact(at, true) => {
-                self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16);
+                self.around(at);
             }
             Step::Store if has_succeeded => {
                 self.counters.cleaned += 1;
@@ -239,13 +239,19 @@ impl CacheStore {
             }
             _ => {
                 self.counters.damaged_dirty += u64::from(slot.step == Step::ReadUnit);
-                if is_victim {
-                    self.cache.clean_failed(slot.unit);
-                }
+                self.clean_failed(at);
                 self.pause();
-                self.end_clean(at);
             }
         }
+    }
+
+    /// What was to be copied stays dirty.
+    pub(super) fn clean_failed(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        if slot.kind == (Kind::Clean { is_victim: true }) {
+            self.cache.clean_failed(slot.unit);
+        }
+        self.end_clean(at);
     }
 
     /// Whatever the store was told before the flush is durable, or it is not known what of it is.

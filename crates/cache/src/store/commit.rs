@@ -129,11 +129,11 @@ impl Journal {
         self.flushes_done
     }
 
-    /// The records after which the device has forgotten `block`, if it has not yet.
-    pub fn forgets(&self, block: u64) -> Option<u64> {
+    /// The records after which the device knows what became of `block`, if it does not yet.
+    pub fn speaks_of(&self, block: u64) -> Option<u64> {
         let pending = self.written.iter().chain(&self.sealed).chain(&self.open);
-        let is_it = |pending: &Pending| pending.record.block == block && pending.record.change == Change::Invalid;
-        let at = pending.clone().enumerate().filter(|(_, pending)| is_it(pending)).map(|(at, _)| at).last()?;
+        let is_it = |(_, pending): &(usize, &Pending)| pending.record.block == block;
+        let (at, _) = pending.enumerate().filter(is_it).last()?;
         Some(self.committed + at as u64 + 1)
     }
 
@@ -210,7 +210,7 @@ impl CacheStore {
     /// Looks after everybody who waits for something to be durable.
     pub(super) fn recheck(&mut self) {
         for at in 0..self.slots.slots.len() {
-            if matches!(self.slots.slots[at].step, Step::Commit | Step::StoreFlush | Step::Forgotten) {
+            if matches!(self.slots.slots[at].step, Step::Commit | Step::StoreFlush | Step::Known) {
                 self.finish_if_durable(at);
             }
         }

@@ -316,9 +316,11 @@ impl CacheStore {
     pub(super) fn fail(&mut self) {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {
-            let waits = matches!(self.slots.slots[at].step, Step::Unit | Step::Forgotten | Step::Commit);
-            if waits {
-                self.finish(at, Some(Failure::Device));
+            let slot = &self.slots.slots[at];
+            match (slot.kind, slot.step) {
+                (Kind::Clean { .. }, Step::Known) => self.clean_failed(at),
+                (_, Step::Unit | Step::Known | Step::Commit) => self.finish(at, Some(Failure::Device)),
+                _ => {}
             }
         }
     }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   read    in a unit: ReadUnit, its checksum is compared             not in one: Around, or Fetch, answered, Promote
-//!   write   whole, wanted here: WriteUnit, recorded, Commit if strict     else: Forgotten, Around, StoreFlush if strict
+//!   write   whole, wanted here: WriteUnit, recorded, Commit if strict     else: Known, Around, StoreFlush if strict
 //!           a part of a block in a unit: Merge, then as a whole one
-//!   trim    Store, and of a block in a unit: StoreFlush, forgotten
+//!   trim    Store; of a block in a clean unit: forgotten and Known before; in a dirty one: StoreFlush and forgotten behind
 //! ```
 //!
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
 //! leaves one or the other.
 //!
-//! **Before a block is changed on the store, the device must have forgotten it.** Otherwise a crash would bring back what was
-//! in the cache, whole and with the right checksum, and older than what the store has. What waits for that is `Forgotten`.
+//! **Before a block is changed on the store, the journal must be durable in what it says of it.** Otherwise a crash would bring back
+//! what was in the cache, whole and with the right checksum, and older than what the store has. What waits for that is `Known`.
 
 use super::bytes::data_checksum;
 use super::journal::{Change, Record};
@@ -28,7 +28,7 @@ impl CacheStore {
         let slot = self.slots.slots[at];
         match (slot.kind, slot.step) {
             (_, Step::Unit) => self.write_elsewhere(at),
-            (_, Step::Forgotten) => self.around(at),
+            (_, Step::Known) => self.around(at),
             (Kind::Read, _) => self.start_read(at),
             (Kind::Write, _) => self.start_write(at),
             (Kind::Trim, _) => self.start_trim(at),
@@ -109,17 +109,18 @@ impl CacheStore {
         }
     }
 
-    /// Changes the block on the store, when nothing of it is left on the device.
-    fn around(&mut self, at: usize) {
+    /// Changes the block on the store, when the device knows where it is, or that it is nowhere.
+    pub(super) fn around(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        if let Some(records) = self.journal.forgets(slot.block) {
+        if let Some(records) = self.journal.speaks_of(slot.block) {
             let slot = &mut self.slots.slots[at];
-            (slot.step, slot.records) = (Step::Forgotten, records);
+            (slot.step, slot.records) = (Step::Known, records);
             self.journal.want(records);
             return;
         }
         match slot.kind {
             Kind::Trim => self.store_operation(at, Step::Store, Action::Trim, 0, BLOCK_BYTES as u16),
+            Kind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
             _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
         }
     }
@@ -127,6 +128,18 @@ impl CacheStore {
     fn start_trim(&mut self, at: usize) {
         if self.has_failed {
             return self.finish(at, Some(Failure::Device));
+        }
+        let block = self.slots.slots[at].block;
+        match self.is_cached(block) {
+            Some(unit) if self.marks.get(&self.cache.units, unit).is_dirty => {
+                // A copy of it that waits for a flush must not be recorded as clean when the store has lost it.
+                if self.cache.is_being_cleaned(unit) {
+                    self.cache.clean_failed(unit);
+                }
+                self.cleaner.forget(unit);
+            }
+            Some(_) => self.forget(block),
+            None => {}
         }
         self.around(at);
     }
@@ -154,7 +167,7 @@ impl CacheStore {
             Step::Commit if is_committed && is_flushed => self.finish(at, None),
             Step::StoreFlush if is_flushed && slot.kind == Kind::Trim => self.trimmed(at),
             Step::StoreFlush if is_flushed => self.finish(at, None),
-            Step::Forgotten if is_committed => self.runnable.push_back(at as u32),
+            Step::Known if is_committed => self.runnable.push_back(at as u32),
             _ => {}
         }
     }

@@ -32,8 +32,8 @@ pub(super) enum Step {
     Lock,
     /// For an empty unit.
     Unit,
-    /// For its block to be forgotten on the device, before it is changed on the store.
-    Forgotten,
+    /// For what the journal says of its block to be durable, before the block is changed on the store.
+    Known,
     /// To be durable in the journal.
     Commit,
     /// For a flush of the store.

@@ -50,24 +50,32 @@ fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
-/// Important blocks are still kept when the cache fills up after a crash: their class came back with them.
+/// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back with them, by
+/// the journal or by the map.
 #[test]
 fn classes_survive_a_crash_and_decide_who_stays() {
-    let setup = Setup { units: 30, store_blocks: 400, ..Setup::small("selective", Semantics::Strict) };
-    let mut rig = Rig::fresh(setup, 52);
-    // Class 1 has the highest priority, class 0 a low one.
-    let important: Vec<u64> = (0..8).map(|at| at * 4 + 1).collect();
-    for &block in &important {
-        assert!(rig.request(RequestKind::Write, block, u8::MAX));
-        rig.settle();
+    for is_closed in [false, true] {
+        let setup = Setup { units: 30, store_blocks: 400, ..Setup::small("selective", Semantics::Strict) };
+        let mut rig = Rig::fresh(setup, 52);
+        // Class 1 has the highest priority, class 0 a low one.
+        let important: Vec<u64> = (0..5).map(|at| at * 4 + 1).collect();
+        for &block in &important {
+            assert!(rig.request(RequestKind::Write, block, u8::MAX));
+            rig.settle();
+        }
+        if is_closed {
+            rig.machine.close();
+            rig.settle();
+        }
+        assert_eq!(rig.machine.counters().snapshots > 0, is_closed);
+        let mut next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
+        for block in (100..400).filter(|block| block % 4 == 0) {
+            next.request(RequestKind::Write, block, u8::MAX);
+            next.settle();
+        }
+        assert!(important.iter().all(|&block| next.machine.cache().find(block).is_some()), "{:?}", contents(&next));
+        assert!((100..400).any(|block| next.machine.cache().find(block).is_none()));
     }
-    let mut next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), rig.store.after_power_failure(|_, _| 0));
-    for block in (100..400).filter(|block| block % 4 == 0) {
-        next.request(RequestKind::Write, block, u8::MAX);
-        next.settle();
-    }
-    assert!(important.iter().all(|&block| next.machine.cache().find(block).is_some()), "{:?}", contents(&next));
-    assert!((100..400).any(|block| next.machine.cache().find(block).is_none()));
 }
 
 #[test]

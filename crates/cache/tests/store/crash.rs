@@ -65,6 +65,15 @@ pub fn crash_here(rig: &Rig, random: &mut Random, points: &mut Points) -> Result
         .map_err(|error| format!("kill: {error}"))
 }
 
+/// Looks at the two plainest ways: nothing that was not flushed is there, or all of it.
+pub fn crash_plainly(rig: &Rig, random: &mut Random, points: &mut Points) -> Result<(), String> {
+    for sectors in [0, u8::MAX] {
+        points.subsets += 1;
+        check(rig, after(rig, |_, _| sectors), random, points).map_err(|error| format!("kept {sectors:b}: {error}"))?;
+    }
+    Ok(())
+}
+
 fn after(rig: &Rig, mut keeps: impl FnMut(usize, &Volatile) -> u8) -> (Device, Device) {
     let cache = rig.cache.after_power_failure(&mut keeps);
     let behind = rig.cache.volatile.len();

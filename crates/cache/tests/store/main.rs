@@ -10,7 +10,7 @@ mod faults;
 mod rig;
 mod versions;
 
-use crash::{Points, crash_here};
+use crash::{Points, crash_here, crash_plainly};
 use plimsoll_cache::store::Semantics;
 use rig::{Random, Rig, Setup};
 
@@ -43,6 +43,25 @@ fn whatever_a_crash_leaves_is_between_what_was_promised_and_what_was_written() {
     points.add(&run(&wide, STEPS / 8, 7));
     println!("{} crash points: {points:?}", points.all());
     assert!(points.all() >= 20_000, "{points:?}");
+}
+
+/// What happens seldom needs longer runs: a block that the cache has given up and the device not yet forgotten, and that is written
+/// past the cache.
+#[test]
+fn long_runs_survive_a_crash_that_keeps_all_or_nothing() {
+    let mut points = Points::default();
+    for seed in 100..104 {
+        let semantics = if seed % 4 == 0 { Semantics::WriteCache } else { Semantics::Strict };
+        let setup = Setup { units: 14, store_blocks: 32, ..Setup::small("selective", semantics) };
+        let (mut rig, mut random) = (Rig::fresh(setup, seed), Random(seed));
+        for step in 0..1500 {
+            rig.step();
+            if let Err(error) = crash_plainly(&rig, &mut random, &mut points) {
+                panic!("{semantics:?}, seed {seed}, step {step}: {error}");
+            }
+        }
+    }
+    println!("{} crash points: {points:?}", points.all());
 }
 
 /// Steps of a run: with these there are at least 20,000 crash points.

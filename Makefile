@@ -44,7 +44,7 @@ bench-peers: build ## Compares with nbdkit, qemu-nbd and libCacheSim (about 8 mi
 	bench-peers/run.sh
 	bench-peers/cache.sh || [ $$? = 3 ]
 
-guest-tests: setup ## Tests of what depends on the kernel, on Debian 12's in QEMU (about 30 minutes; installs QEMU, downloads 70 MB)
+guest-tests: setup ## Tests of what depends on the kernel, on Debian 12's in QEMU (an hour without KVM; installs QEMU, downloads 70 MB)
 	@scripts/setup.sh guest
 	scripts/guest-tests.sh || [ $$? = 3 ]
 

@@ -7,6 +7,7 @@ shift
 log=/run/tmp/log
 status=/run/tmp/status
 code=0
+runs=0
 # The crate's folder is where cargo runs a test.
 folder_of() {
     case $1 in
@@ -29,6 +30,7 @@ use_disk() {
 
 # run BINARY FILTER...
 run() {
+    runs=$((runs + 1))
     binary=$(realpath "$1")
     name=$(basename "$1" | sed 's/-[0-9a-f]*$//')
     shift
@@ -72,4 +74,5 @@ for binary in $binaries; do
     done
 done
 
+[ $runs -gt 0 ] || { echo "$*: no test binary of that name" >&2; exit 2; }
 exit $code

@@ -16,10 +16,12 @@ for need in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs dmsetup
 done
 [ -z "$missing" ] || { echo "not run: these Debian packages are missing:$missing" >&2; exit 3; }
 list=$(mktemp)
-trap 'rm -f "$list"' EXIT
+said=$(mktemp)
+trap 'rm -f "$list" "$said"' EXIT
 # cargo says which binaries there are: "  Executable tests/journal.rs (target/debug/deps/journal-ed77316cdb3b93ee)".
 build() {
-    cargo test --no-run "$@" 2>&1 | tee /dev/stderr | sed -n 's/^ *Executable .* (\(.*\))$/\1/p' >>"$list"
+    cargo test --no-run "$@" 2>"$said" || { cat "$said" >&2; exit 1; }
+    sed -n 's/^ *Executable .* (\(.*\))$/\1/p' "$said" >>"$list"
 }
 build -p plimsoll-tags -p plimsoll-gates -p plimsoll-agent
 build -p plimsoll-cli --test up

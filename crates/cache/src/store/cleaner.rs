@@ -147,6 +147,11 @@ impl CacheStore {
         if self.cache.empty_units() < ready.div_ceil(2) {
             self.journal.want_all();
         }
+        if self.is_unit_wanted && self.cache.empty_units() > 0 {
+            self.is_unit_wanted = false;
+            let waits = |at: &usize| self.slots.slots[*at].step == Step::Unit;
+            self.runnable.extend((0..self.slots.slots.len()).filter(waits).map(|at| at as u32));
+        }
     }
 
     /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.

@@ -200,11 +200,6 @@ impl CacheStore {
         }
         self.counters.commits += 1;
         self.recheck();
-        for at in 0..self.slots.slots.len() {
-            if self.slots.slots[at].step == Step::Unit {
-                self.runnable.push_back(at as u32);
-            }
-        }
     }
 
     /// Looks after everybody who waits for something to be durable.

@@ -170,6 +170,8 @@ pub struct CacheStore {
     pub(super) store: StoreSide,
     pub(super) cleaner: Cleaner,
     pub(super) snapshot: Snapshot,
+    /// Somebody waits for an empty unit.
+    pub(super) is_unit_wanted: bool,
     pub(super) is_closing: bool,
     pub(super) has_failed: bool,
     pub(super) counters: Counters,
@@ -195,6 +197,7 @@ impl CacheStore {
             store: StoreSide::default(),
             cleaner: Cleaner::new(),
             snapshot: Snapshot::new(),
+            is_unit_wanted: false,
             is_closing: false,
             has_failed: false,
             counters: Counters::default(),

@@ -104,6 +104,7 @@ impl CacheStore {
             Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
             None => {
                 self.slots.slots[at].step = Step::Unit;
+                self.is_unit_wanted = true;
                 self.journal.want_all();
             }
         }

@@ -43,6 +43,7 @@ folder=$(mktemp -d)
 guest=
 daemon=
 clean_up() {
+    trap '' INT TERM
     for process in $guest $daemon; do
         kill "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true

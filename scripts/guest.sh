@@ -55,7 +55,8 @@ end_guest() {
     wait 2>/dev/null || true
     guest=
 }
-trap 'end_guest; rm -rf "$work"' EXIT
+# A second signal does not stop the cleaning up.
+trap 'trap "" INT TERM; end_guest; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
 kernel=$(realpath -m "${CARGO_TARGET_DIR:-target}/guest")/$package

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   NBD connection --+                                        +-- memory
-//!   NBD connection --+-- front ends -- scheduler -- backends --+-- file or block device (O_DIRECT)
+//!   iSCSI session ---+-- front ends -- scheduler -- backends --+-- file or block device (O_DIRECT)
 //!   FUSE file, loop -+                    |                    +-- optionally held back by a device model
 //!                                 accounts: pools, sessions
 //! ```
@@ -14,5 +14,7 @@ pub mod attach;
 pub mod backend;
 pub mod engine;
 pub mod fuse;
+pub mod iscsi;
 pub mod measure;
 pub mod nbd;
+pub mod scsi;

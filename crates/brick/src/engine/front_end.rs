@@ -21,7 +21,7 @@
 
 use super::buffer::{Buffer, BufferClass};
 use super::port::Port;
-use plimsoll_core::Operation;
+use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 
 /// Most bytes in one read or write: what NBD allows without asking (NBD protocol, "Block size constraints").
@@ -78,6 +78,8 @@ pub struct Submission {
     pub length: u32,
     /// The change must be durable when the request completes (NBD's FUA).
     pub is_forced: bool,
+    /// What the client says that the bytes are. Unless it says nothing, it goes before what is known of the blocks.
+    pub class: Class,
     /// The bytes of a write, room for those of a read.
     pub payload: Payload,
 }

@@ -2,7 +2,7 @@
 
 use super::buffer::{Arena, Buffer};
 use super::core::Core;
-use super::front_end::{Payload, Submission};
+use super::front_end::{Finished, Payload, Submission};
 use super::ring::Owner;
 use crate::backend::VolumeInfo;
 use io_uring::squeue;
@@ -71,6 +71,19 @@ impl Port<'_> {
         match self.core.volume_bytes(self.seat.volume, offset, length) {
             Some(bytes) => Some(Payload::Volume(bytes)),
             None => self.seat.arena.take(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
+        }
+    }
+
+    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at: a buffer
+    /// belongs to `finished`, and a volume in memory is written by the engine alone, which is borrowed meanwhile.
+    pub(crate) fn read_bytes<'looked>(&'looked self, finished: &'looked Finished) -> &'looked [u8] {
+        match finished.payload.as_ptr() {
+            // SAFETY: the engine has checked that the payload has room for `length` bytes, and filled them; nobody writes
+            // there as long as `self` is borrowed.
+            Some(start) if finished.result.is_ok() => unsafe {
+                std::slice::from_raw_parts(start, finished.length as usize)
+            },
+            _ => &[],
         }
     }
 

@@ -14,7 +14,7 @@
 
 use super::error::EngineError;
 use super::handle::EngineHandle;
-use plimsoll_core::{BlockRequest, Operation, Span, Time};
+use plimsoll_core::{BlockRequest, Class, Operation, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,8 @@ pub struct RecordedRequest {
     pub offset: u64,
     /// Bytes; 0 for a flush.
     pub length: u32,
+    /// What it is said to be.
+    pub class: Class,
     /// Until it was done, the wait in the scheduler included; `None` if it was under way when the recording ended.
     pub latency: Option<Span>,
 }
@@ -85,6 +87,7 @@ impl Tap {
             operation: block.operation,
             offset: block.offset,
             length: block.length,
+            class: block.class,
             latency: None,
         };
         self.under_way += 1;
@@ -295,7 +298,7 @@ mod tests {
             prop_assert!(source.is_over);
             let expected: Vec<RecordedRequest> = expected.into_iter().map(|(sequence, (at, latency))| {
                 let (operation, offset) = (Operation::Write, sequence * 512);
-                RecordedRequest { at, volume: 7, operation, offset, length: 512, latency }
+                RecordedRequest { at, volume: 7, operation, offset, length: 512, class: Class::UNCLASSIFIED, latency }
             }).collect();
             prop_assert_eq!(taken, expected);
         }

@@ -6,7 +6,7 @@
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use super::upper_levels::{BlockTag, session_of};
 use crate::backend::{FileStep, VolumeInfo};
-use plimsoll_core::{AccountId, BlockRequest, Operation, RequestId, Span, Time};
+use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
 /// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
@@ -32,6 +32,8 @@ pub(super) struct Request {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) is_forced: bool,
+    /// What the client says that it is.
+    pub(super) class: Class,
     pub(super) payload: Payload,
     pub(super) arrived: Time,
     /// Bytes that have been cut into pieces; `None` as long as none was cut.
@@ -48,7 +50,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(front_end: u32, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
-        let Submission { token, operation, offset, length, is_forced, payload } = submission;
+        let Submission { token, operation, offset, length, is_forced, class, payload } = submission;
         Request {
             front_end,
             token,
@@ -59,6 +61,7 @@ impl Request {
             offset,
             length,
             is_forced,
+            class,
             payload,
             arrived: now,
             cut_bytes: None,
@@ -182,7 +185,7 @@ impl Piece {
         block.is_sync = is_waited_for || self.tag.is_sync;
         block.is_forced = request.is_forced;
         block.causes = self.tag.causes.clone();
-        block.class = self.tag.class;
+        block.class = if request.class == Class::UNCLASSIFIED { self.tag.class } else { request.class };
         block.file = self.tag.file;
         block
     }
@@ -222,10 +225,13 @@ pub(super) fn check(volume: &VolumeInfo, submission: &Submission) -> Result<(), 
 mod tests {
     use super::*;
 
+    fn submission(operation: Operation, offset: u64, length: u32) -> Submission {
+        let (class, payload) = (Class::UNCLASSIFIED, Payload::None);
+        Submission { token: 0, operation, offset, length, is_forced: false, class, payload }
+    }
+
     fn request(operation: Operation, length: u32) -> Request {
-        let submission =
-            Submission { token: 0, operation, offset: 0, length, is_forced: false, payload: Payload::None };
-        Request::new(0, 0, AccountId::ROOT, submission, Time::ZERO)
+        Request::new(0, 0, AccountId::ROOT, submission(operation, 0, length), Time::ZERO)
     }
 
     #[test]
@@ -260,12 +266,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_client_says_goes_before_what_is_known_of_the_block() {
+        let known = BlockTag { class: Class::JOURNAL, ..BlockTag::default() };
+        for (said, expected) in [(0, 7), (19, 19)] {
+            let mut write = request(Operation::Write, 512);
+            write.class = Class::new(said).unwrap();
+            let piece = Piece::new((0, &write), 0, 512, known.clone(), 0);
+            assert_eq!(piece.block_request(0, &write, 0).class.number(), expected);
+        }
+    }
+
+    #[test]
     fn what_a_volume_cannot_do_is_refused() {
         let volume = VolumeInfo { name: "v".into(), size_bytes: 1 << 20, block_bytes: 512, is_read_only: false };
-        let of = |operation, offset, length| {
-            let payload = Payload::None;
-            check(&volume, &Submission { token: 0, operation, offset, length, is_forced: false, payload })
-        };
+        let of = |operation, offset, length| check(&volume, &submission(operation, offset, length));
         assert_eq!(of(Operation::Trim, 0, 1 << 20), Ok(()));
         assert_eq!(of(Operation::Trim, 512, 1 << 20), Err(Errno::INVAL));
         assert_eq!(of(Operation::Write, u64::MAX - 511, 512), Err(Errno::NOSPC));
@@ -274,9 +288,6 @@ mod tests {
         assert_eq!(of(Operation::Trim, 512, 0), Err(Errno::INVAL));
         assert_eq!(of(Operation::Read, 0, 512), Err(Errno::INVAL), "no room for the bytes");
         let read_only = VolumeInfo { is_read_only: true, ..volume };
-        let payload = Payload::None;
-        let trim =
-            Submission { token: 0, operation: Operation::Trim, offset: 0, length: 512, is_forced: false, payload };
-        assert_eq!(check(&read_only, &trim), Err(Errno::PERM));
+        assert_eq!(check(&read_only, &submission(Operation::Trim, 0, 512)), Err(Errno::PERM));
     }
 }

@@ -24,7 +24,7 @@ use super::wire::{AllocateMode, Call, PAYLOAD_BYTES_MAX, Request};
 use crate::attach::thread_setup::prepare_engine_thread;
 use crate::engine::{Buffer, BufferClass, Finished, FrontEnd, Payload, Port, Submission};
 use io_uring::{opcode, types};
-use plimsoll_core::Operation;
+use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -230,7 +230,8 @@ impl FuseConnection {
         let place = self.free.pop().expect("a request is read only if a place is free");
         self.asked[usize::from(place)] = Asked { unique, ..Asked::default() };
         let token = u64::from(place);
-        port.submit(Submission { token, operation, offset, length, is_forced: false, payload });
+        let class = Class::UNCLASSIFIED;
+        port.submit(Submission { token, operation, offset, length, is_forced: false, class, payload });
         place
     }
 

@@ -28,7 +28,7 @@ use crate::backend::VolumeInfo;
 use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use inbox::{Inbox, Next};
 use outbox::Outbox;
-use plimsoll_core::Operation;
+use plimsoll_core::{Class, Operation};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno as SystemErrno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -194,6 +194,7 @@ impl NbdConnection {
             offset: request.offset,
             length: request.length,
             is_forced: request.flags.contains(CommandFlags::FUA),
+            class: Class::UNCLASSIFIED,
             payload,
         });
     }

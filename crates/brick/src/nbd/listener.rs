@@ -215,13 +215,31 @@ impl Listener {
     where
         F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync + 'static,
     {
+        let address = self.address.clone();
+        self.serve_with("nbd", move |socket, peer, patience| match shake_hands(&socket, &exports, patience) {
+            Ok(Ok(negotiated)) => {
+                debug!("{address}: {peer} opened {:?}", negotiated.export.name);
+                handler(socket, *negotiated, peer);
+            }
+            Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
+            Ok(Err(ended)) => warn!("{address}: {peer} refused: {ended}"),
+            Err(error) => warn!("{address}: handshake with {peer} failed: {error}"),
+        })
+    }
+
+    /// As [`serve`](Self::serve), for any protocol: `conduct` gets each connection on a thread of its own, and how long it
+    /// may take. Threads are called after `protocol`.
+    pub(crate) fn serve_with<F>(self, protocol: &'static str, conduct: F) -> io::Result<Serving>
+    where
+        F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync + 'static,
+    {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop_seen = stop.clone();
         let address = self.address.clone();
-        let thread = thread::Builder::new().name("nbd-accept".into()).spawn(move || {
-            Acceptor { listener: self, exports, handler, stop: stop_seen, running: AtomicU32::new(0) }.run()
+        let thread = thread::Builder::new().name(format!("{protocol}-accept")).spawn(move || {
+            Acceptor { listener: self, protocol, conduct, stop: stop_seen, running: AtomicU32::new(0) }.run()
         })?;
-        debug!("NBD on {address}");
+        debug!("{protocol} on {address}");
         Ok(Serving { address, stop, thread: Some(thread) })
     }
 }
@@ -245,11 +263,11 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         if let Err(error) = rustix::io::write(&self.stop, &1u64.to_ne_bytes()) {
-            warn!("cannot stop the NBD listener on {}: {error}", self.address);
+            warn!("cannot stop the listener on {}: {error}", self.address);
             return;
         }
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            warn!("a thread of the NBD listener on {} panicked", self.address);
+            warn!("a thread of the listener on {} panicked", self.address);
         }
     }
 }
@@ -257,14 +275,14 @@ impl Drop for Serving {
 /// What the accepting thread and the handshakes share.
 struct Acceptor<F> {
     listener: Listener,
-    exports: SharedExports,
-    handler: F,
+    protocol: &'static str,
+    conduct: F,
     stop: Arc<OwnedFd>,
     /// Handshakes that have a thread now.
     running: AtomicU32,
 }
 
-impl<F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync> Acceptor<F> {
+impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
     fn run(&self) {
         thread::scope(|scope| {
             while self.wait(Time::MAX, PollFlags::IN) != Waited::Stopped {
@@ -298,7 +316,7 @@ impl<F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync> Acceptor<F> {
         self.running.fetch_add(1, Ordering::Relaxed);
         let guard = RunningGuard(&self.running);
         let spawned = thread::Builder::new()
-            .name("nbd-handshake".into())
+            .name(format!("{}-handshake", self.protocol))
             .stack_size(HANDSHAKE_STACK_BYTES)
             .spawn_scoped(scope, move || {
                 let _guard = guard;
@@ -310,17 +328,8 @@ impl<F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync> Acceptor<F> {
     }
 
     fn conduct(&self, socket: OwnedFd, peer: Peer) {
-        let address = &self.listener.address;
         let deadline = now() + self.listener.options.handshake_time_max;
-        match shake_hands(&socket, &self.exports, Patience { deadline, stop: Some(self.stop.as_fd()) }) {
-            Ok(Ok(negotiated)) => {
-                debug!("{address}: {peer} opened {:?}", negotiated.export.name);
-                (self.handler)(socket, *negotiated, peer);
-            }
-            Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
-            Ok(Err(ended)) => warn!("{address}: {peer} refused: {ended}"),
-            Err(error) => warn!("{address}: handshake with {peer} failed: {error}"),
-        }
+        (self.conduct)(socket, peer, Patience { deadline, stop: Some(self.stop.as_fd()) });
     }
 }
 

@@ -40,7 +40,7 @@ pub mod handshake;
 pub mod listener;
 pub mod option;
 pub mod replies;
-mod socket;
+pub(crate) mod socket;
 pub mod wire;
 
 pub use address::Address;

@@ -17,7 +17,7 @@ pub(super) fn now() -> Time {
 
 /// When and why to give up waiting.
 #[derive(Clone, Copy)]
-pub(super) struct Patience<'fd> {
+pub(crate) struct Patience<'fd> {
     /// Not after this.
     pub deadline: Time,
     /// Not when this has become readable.
@@ -48,7 +48,7 @@ impl Patience<'_> {
     }
 
     /// Receives at least one byte; 0 means that the other side has closed.
-    pub(super) fn receive(&self, socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&self, socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match recv(&socket, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((received, _)) => return Ok(received),
@@ -60,7 +60,7 @@ impl Patience<'_> {
     }
 
     /// Sends everything.
-    pub(super) fn send(&self, socket: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, socket: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match try_send(socket.as_fd(), bytes)? {
                 0 => drop(self.wait(socket.as_fd(), PollFlags::OUT)?),

@@ -1,0 +1,56 @@
+//! Serves one volume as an iSCSI target until its standard input ends.
+//!
+//! ```text
+//! serve_iscsi <address:port> <scheduler> <backing file, or memory:SIZE>
+//! ```
+
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::engine::{EngineConfig, GRACE_DEFAULT, SessionConfig, spawn};
+use plimsoll_brick::iscsi::{Target, Targets, serve};
+use plimsoll_brick::nbd::listener::ListenerOptions;
+use plimsoll_brick::nbd::{Address, Listener};
+use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Span};
+use std::error::Error;
+use std::io::Read;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, scheduler, backing] = arguments.as_slice() else {
+        return Err("usage: serve_iscsi <address:port> <scheduler> <backing file, or memory:SIZE>".into());
+    };
+    let backing = match backing.strip_prefix("memory:") {
+        Some(size) => Backing::Memory { size_bytes: size.parse::<ByteCount>()?.0 },
+        None => Backing::File { path: backing.into(), size_bytes: None, creates: false },
+    };
+    let config =
+        VolumeConfig { name: "volume".into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false };
+    let volume = Volume::open(config)?;
+    let targets = Targets::default();
+    let target = Target::of_volume("iqn.2026-01.org.example:volume", None, volume.info(), false);
+    targets.add(target).ok_or("the only target is there twice")?;
+    let profile = DeviceProfile {
+        name: "device".into(),
+        capacity_bytes: volume.info().size_bytes,
+        worst_case_runs_per_second: 1e6,
+        sequential_bytes_per_second: 1e10,
+        sequential_write_bytes_per_second: 1e10,
+        write_settle: Span::ZERO,
+        is_rotational: false,
+        outstanding_max: 128,
+    };
+    let engine = spawn(EngineConfig::new(profile, scheduler))?;
+    engine.open_pool("pool", Allocation::default())?;
+    engine.add_volume(volume)?;
+    let of_sessions = engine.clone();
+    let listener = Listener::bind(&Address::Tcp(address.parse()?), ListenerOptions::default())?;
+    let serving = serve(listener, targets, move |session, peer| {
+        let config = SessionConfig { name: "iscsi".into(), allocation: Allocation::default() };
+        if let Err(error) = of_sessions.attach("volume", config, Box::new(session.connection())) {
+            eprintln!("{peer} was turned away: {error}");
+        }
+    })?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(serving);
+    engine.shutdown(GRACE_DEFAULT)?;
+    Ok(())
+}

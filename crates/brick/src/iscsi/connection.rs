@@ -1,0 +1,301 @@
+//! A session of one connection after its login, on the ring of its device's thread.
+//!
+//! ```text
+//!   socket --receive--> inbox --PDUs--> commands --> LogicalUnit --> jobs: steps --> engine
+//!   socket <--send----- outbox <--answers-----------------------------------------------+
+//! ```
+//!
+//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever else is
+//! answered counts against [`OUTBOX_BYTES_MAX`]: when so much waits for an initiator that does not read, no more is
+//! received, the socket fills, and the initiator waits. Nobody else notices.
+//!
+//! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream, bytes
+//! that are not the protocol or arrived damaged, a socket that fails: it closes at once, and the session with it.
+
+mod commands;
+mod inbox;
+mod management;
+mod outbox;
+mod requests;
+mod tasks;
+
+use super::error::ProtocolError;
+use super::login::Negotiated;
+use super::parameters::DATA_BYTES_MAX;
+use super::pdu::{Frame, Header, NO_TAG, opcode};
+use super::target::Target;
+use crate::engine::{BufferClass, Finished, FrontEnd, Port};
+use crate::scsi::NexusId;
+use inbox::Inbox;
+use management::Waiting;
+use outbox::Outbox;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown, sockopt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use tasks::Tasks;
+pub use tasks::{COMMANDS_MAX, IMMEDIATE_MAX};
+
+/// Headers and small answers that may wait, bytes, before no more requests are heard.
+pub const OUTBOX_BYTES_MAX: usize = 256 * 1024;
+/// Room asked for in the socket for each direction, bytes; the kernel may give less.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// Names of its operations on the ring.
+const TAG_RECEIVE: u32 = 0;
+const TAG_SEND: u32 = 1;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Requests are heard.
+    Open,
+    /// No more are heard; those under way are answered.
+    Closing,
+    /// Nothing is answered any more.
+    Broken,
+}
+
+/// One iSCSI connection after its login.
+pub struct IscsiConnection {
+    socket: OwnedFd,
+    portal: String,
+    target: Arc<Target>,
+    nexus: NexusId,
+    session: Negotiated,
+    phase: Phase,
+    inbox: Inbox,
+    outbox: Outbox,
+    tasks: Tasks,
+    /// Task management that waits for tasks to end.
+    waiting: Vec<Waiting>,
+    /// The last command that the initiator may send; never goes back.
+    command_max: u32,
+    /// Counts what data were asked for with.
+    transfer_tag: u32,
+}
+
+impl IscsiConnection {
+    /// A connection whose login is over. `portal` is its own address, as initiators write it.
+    pub fn new(
+        socket: OwnedFd,
+        portal: &str,
+        target: Arc<Target>,
+        nexus: NexusId,
+        session: Negotiated,
+    ) -> IscsiConnection {
+        let digests = session.parameters.digests;
+        IscsiConnection {
+            socket,
+            portal: portal.to_owned(),
+            target,
+            nexus,
+            phase: Phase::Open,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(digests),
+            tasks: Tasks::new(),
+            waiting: Vec::new(),
+            command_max: session.command_number.wrapping_add(COMMANDS_MAX as u32 - 1),
+            transfer_tag: 0,
+            session,
+        }
+    }
+
+    /// Takes what has come, PDU by PDU, as long as there is room.
+    fn take_frames(&mut self, port: &mut Port<'_>) {
+        while self.phase == Phase::Open && !self.outbox.is_full() && !self.inbox.is_receiving() {
+            let (bytes, range) = self.inbox.take();
+            let frame = Frame::decode(&bytes[range], DATA_BYTES_MAX, self.session.parameters.digests);
+            let (count, is_usable) = match frame {
+                Ok(Some(frame)) => (frame.length, self.take_frame(port, &frame)),
+                Ok(None) => (0, Ok(())),
+                Err(error) => (0, Err(error)),
+            };
+            self.inbox.put_back(bytes, count);
+            match is_usable {
+                Err(error) => {
+                    tracing::info!(volume = port.volume().name, %error, "an iSCSI initiator was disconnected");
+                    return self.break_off(port);
+                }
+                Ok(()) if count == 0 => return,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    fn take_frame(&mut self, port: &mut Port<'_>, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let header = &frame.header;
+        match header.opcode() {
+            opcode::DATA_OUT => {
+                self.data_out(port, header, frame.data);
+                return Ok(());
+            }
+            opcode::LOGIN => return Err(ProtocolError::Unexpected { got: opcode::LOGIN, expected: "no other login" }),
+            opcode::SNACK => {
+                const SNACK: u8 = 0x03;
+                self.reject(header, SNACK);
+                return Ok(());
+            }
+            _ => {}
+        }
+        // One connection brings the commands in order. What is not next is a repetition or lies beyond the window, and is
+        // ignored (RFC 7143, 4.2.2.1).
+        if !header.is_immediate() {
+            let is_next = header.command_number() == self.session.command_number;
+            let is_in_window = self.command_max.wrapping_sub(header.command_number()) < COMMANDS_MAX as u32;
+            if !is_next || !is_in_window {
+                return Ok(());
+            }
+            self.session.command_number = self.session.command_number.wrapping_add(1);
+        }
+        match header.opcode() {
+            opcode::COMMAND => self.command(port, header, frame.data),
+            opcode::NOP_OUT => self.ping(header, frame.data),
+            opcode::TASK_MANAGEMENT => self.manage(port, header),
+            opcode::TEXT => self.text(header, frame.data),
+            opcode::LOGOUT => self.logout(port, header),
+            _ => {
+                const NOT_SUPPORTED: u8 = 0x05;
+                self.reject(header, NOT_SUPPORTED);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the session's numbers to a header: that of an answer, if it is one, of the next command, of the last.
+    fn number(&mut self, header: &mut Header, is_answer: bool) {
+        header.set_u32(24, self.session.status_number);
+        if is_answer {
+            self.session.status_number = self.session.status_number.wrapping_add(1);
+        }
+        let last = self.session.command_number.wrapping_add(self.tasks.free()).wrapping_sub(1);
+        // Serial numbers: it is later if it is less than half of all numbers ahead.
+        if last.wrapping_sub(self.command_max) < 1 << 31 {
+            self.command_max = last;
+        }
+        header.set_u32(28, self.session.command_number);
+        header.set_u32(32, self.command_max);
+    }
+
+    /// Answers with a PDU that has a number of its own.
+    fn answer(&mut self, mut header: Header, data: &[u8]) {
+        self.number(&mut header, true);
+        self.outbox.push(header, data);
+    }
+
+    fn reject(&mut self, rejected: &Header, reason: u8) {
+        let mut header = Header::new(opcode::REJECT, NO_TAG);
+        header.0[2] = reason;
+        self.answer(header, &rejected.0);
+    }
+
+    /// Closes at once.
+    fn break_off(&mut self, port: &mut Port<'_>) {
+        if self.phase == Phase::Broken {
+            return;
+        }
+        self.phase = Phase::Broken;
+        // Ends what is on the ring too. An error means that the socket has ended already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.outbox.discard(port);
+        port.abandon_requests();
+        self.abort_all(port);
+        self.target.session_ended(self.nexus);
+        if self.inbox.is_receiving() {
+            port.cancel(TAG_RECEIVE);
+        }
+    }
+
+    /// Hears no more; what is under way is answered.
+    fn close(&mut self, port: &mut Port<'_>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closing;
+        self.abort_unfed(port);
+        self.target.session_ended(self.nexus);
+        if self.inbox.is_receiving() {
+            port.cancel(TAG_RECEIVE);
+        }
+    }
+
+    fn received(&mut self, port: &mut Port<'_>, result: Result<u32, Errno>) {
+        self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
+        match result {
+            _ if self.phase != Phase::Open => {}
+            Ok(0) => self.break_off(port),
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => self.take_frames(port),
+            Err(error) => {
+                tracing::debug!(volume = port.volume().name, %error, "an iSCSI connection failed");
+                self.break_off(port);
+            }
+        }
+    }
+}
+
+impl FrontEnd for IscsiConnection {
+    fn buffer_classes(&self) -> &[BufferClass] {
+        tasks::BUFFER_CLASSES
+    }
+
+    fn started(&mut self, port: &mut Port<'_>) {
+        // The ring waits by itself; a descriptor that does not block would make it answer "try again" instead.
+        let blocking = fcntl_getfl(&self.socket).and_then(|flags| fcntl_setfl(&self.socket, flags - OFlags::NONBLOCK));
+        if let Err(error) = blocking {
+            tracing::info!(volume = port.volume().name, %error, "an iSCSI socket cannot be used");
+            return self.break_off(port);
+        }
+        // Smaller buffers than asked for are slower, not wrong.
+        let _ = sockopt::set_socket_send_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_socket_recv_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_tcp_nodelay(&self.socket, true);
+    }
+
+    fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, Errno>, _has_more: bool) {
+        if tag == TAG_RECEIVE {
+            return self.received(port, result);
+        }
+        if let Err(error) = self.outbox.sent(port, result) {
+            tracing::debug!(volume = port.volume().name, %error, "an iSCSI connection failed");
+            self.break_off(port);
+        }
+    }
+
+    fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
+        self.step_ended(port, finished);
+    }
+
+    fn turn_ended(&mut self, port: &mut Port<'_>) {
+        self.take_frames(port);
+        if self.phase == Phase::Broken {
+            return;
+        }
+        self.outbox.send(port, self.socket.as_raw_fd());
+        if self.phase == Phase::Open && !self.outbox.is_full() {
+            self.inbox.receive(port, self.socket.as_raw_fd());
+        }
+    }
+
+    fn stop(&mut self, port: &mut Port<'_>) {
+        self.close(port);
+    }
+
+    fn cut(&mut self, port: &mut Port<'_>) {
+        self.break_off(port);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.phase != Phase::Open
+            && self.tasks.is_empty()
+            && !self.inbox.is_receiving()
+            && (self.outbox.is_empty() || self.phase == Phase::Broken)
+    }
+}
+
+impl Drop for IscsiConnection {
+    /// Also when it never began.
+    fn drop(&mut self) {
+        self.target.session_ended(self.nexus);
+    }
+}

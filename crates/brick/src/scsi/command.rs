@@ -1,0 +1,238 @@
+//! Commands, decoded from their command descriptor blocks (CDBs).
+//!
+//! A CDB says in its first byte, and sometimes in a service action, what it is; the rest are fields at places that differ
+//! from command to command. Decoding turns all of them into one [`Command`], and refuses what this target does not do,
+//! so that nobody behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
+
+use super::sense::Sense;
+use plimsoll_core::Class;
+
+/// Bytes of the longest CDB that is understood; shorter ones are filled up with zeroes.
+pub const CDB_BYTES: usize = 16;
+/// The five bits of the GROUP NUMBER field: the class of a request (Differentiated Storage Services, section 3).
+const GROUP_MASK: u8 = 0x1f;
+
+/// Blocks that a command reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// First block.
+    pub lba: u64,
+    /// How many blocks; may be 0.
+    pub blocks: u32,
+    /// What the initiator says that they are: its GROUP NUMBER.
+    pub class: Class,
+    /// What is written must be durable before the answer (FUA).
+    pub is_forced: bool,
+}
+
+/// What a verification compares (BYTCHK).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Nothing: the blocks are read.
+    Nothing,
+    /// Each block with one that is sent.
+    Each,
+    /// All blocks with the same one.
+    One,
+}
+
+/// What an initiator asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants are the standards' commands, their fields the standards' fields")]
+pub enum Command {
+    TestUnitReady,
+    RequestSense { as_descriptors: bool, allocation: usize },
+    Inquiry { page: Option<u8>, allocation: usize },
+    ReportLuns { select: u8, allocation: usize },
+    ReadCapacity10,
+    ReadCapacity16 { allocation: usize },
+    ModeSense { is_long: bool, has_descriptors: bool, control: u8, page: u8, subpage: u8, allocation: usize },
+    ModeSelect { is_long: bool, saves: bool, length: u32 },
+    StartStopUnit,
+    PreventAllow { prevents: bool },
+    Reserve6,
+    Release6,
+    PersistentIn { action: u8, allocation: usize },
+    PersistentOut { action: u8, scope: u8, kind: u8, length: u32 },
+    ReportOpcodes { options: u8, opcode: u8, action: u16, has_timeouts: bool, allocation: usize },
+    ReportTaskManagement { is_extended: bool, allocation: usize },
+    GetLbaStatus { lba: u64, allocation: usize },
+    Read(Transfer),
+    Write(Transfer),
+    WriteAndVerify(Transfer, Compared),
+    Verify(Transfer, Compared),
+    CompareAndWrite(Transfer),
+    OrWrite(Transfer),
+    WriteSame { transfer: Transfer, unmaps: bool, has_data: bool },
+    Unmap { class: Class, length: u32 },
+    Prefetch(Transfer),
+    SynchronizeCache(Transfer),
+}
+
+fn be16(cdb: &[u8; CDB_BYTES], at: usize) -> u16 {
+    u16::from_be_bytes([cdb[at], cdb[at + 1]])
+}
+
+fn be32(cdb: &[u8; CDB_BYTES], at: usize) -> u32 {
+    u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]])
+}
+
+fn be64(cdb: &[u8; CDB_BYTES], at: usize) -> u64 {
+    u64::from(be32(cdb, at)) << 32 | u64::from(be32(cdb, at + 4))
+}
+
+fn class(byte: u8) -> Class {
+    Class::new(byte & GROUP_MASK).expect("five bits")
+}
+
+/// Fields of a command on blocks, by its length: 6, 10, 12 or 16 bytes.
+fn transfer(cdb: &[u8; CDB_BYTES], length: usize) -> Transfer {
+    let is_forced = length > 6 && cdb[1] & 0x08 != 0;
+    let (lba, blocks, class) = match length {
+        6 => {
+            let blocks = if cdb[4] == 0 { 256 } else { cdb[4].into() };
+            (u64::from(be32(cdb, 0) & 0x1f_ffff), blocks, Class::UNCLASSIFIED)
+        }
+        10 => (be32(cdb, 2).into(), be16(cdb, 7).into(), class(cdb[6])),
+        12 => (be32(cdb, 2).into(), be32(cdb, 6), class(cdb[10])),
+        _ => (be64(cdb, 2), be32(cdb, 10), class(cdb[14])),
+    };
+    Transfer { lba, blocks, class, is_forced }
+}
+
+/// As [`transfer`], of a command that can ask for protection information, which this target does not keep.
+fn unprotected(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Transfer, Sense> {
+    if cdb[1] & 0xe0 != 0 { Err(Sense::INVALID_FIELD) } else { Ok(transfer(cdb, length)) }
+}
+
+/// As [`unprotected`], of a command that compares and has no FUA bit.
+fn compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<(Transfer, Compared), Sense> {
+    let transfer = Transfer { is_forced: false, ..unprotected(cdb, length)? };
+    match cdb[1] >> 1 & 3 {
+        0 => Ok((transfer, Compared::Nothing)),
+        1 => Ok((transfer, Compared::Each)),
+        3 => Ok((transfer, Compared::One)),
+        _ => Err(Sense::INVALID_FIELD),
+    }
+}
+
+/// As [`compared`], of a command that writes the bytes it compares.
+fn written_and_compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Command, Sense> {
+    match compared(cdb, length)? {
+        (_, Compared::One) => Err(Sense::INVALID_FIELD),
+        (transfer, compared) => Ok(Command::WriteAndVerify(transfer, compared)),
+    }
+}
+
+fn write_same(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Command, Sense> {
+    let transfer = Transfer { is_forced: false, ..unprotected(cdb, length)? };
+    let (is_anchored, unmaps, has_data) = (cdb[1] & 0x10 != 0, cdb[1] & 0x08 != 0, length == 10 || cdb[1] & 1 == 0);
+    match is_anchored {
+        true => Err(Sense::INVALID_FIELD),
+        false => Ok(Command::WriteSame { transfer, unmaps, has_data }),
+    }
+}
+
+fn mode_sense(cdb: &[u8; CDB_BYTES], is_long: bool) -> Command {
+    let allocation = if is_long { be16(cdb, 7).into() } else { cdb[4].into() };
+    let (control, page) = (cdb[2] >> 6, cdb[2] & 0x3f);
+    Command::ModeSense { is_long, has_descriptors: cdb[1] & 0x08 == 0, control, page, subpage: cdb[3], allocation }
+}
+
+fn mode_select(cdb: &[u8; CDB_BYTES], is_long: bool) -> Command {
+    let length = if is_long { be16(cdb, 7).into() } else { cdb[4].into() };
+    Command::ModeSelect { is_long, saves: cdb[1] & 1 != 0, length }
+}
+
+fn service_action_in(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+    let allocation = be32(cdb, 10) as usize;
+    match cdb[1] & 0x1f {
+        0x10 => Ok(Command::ReadCapacity16 { allocation }),
+        0x12 => Ok(Command::GetLbaStatus { lba: be64(cdb, 2), allocation }),
+        _ => Err(Sense::INVALID_OPCODE),
+    }
+}
+
+fn maintenance_in(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+    let allocation = be32(cdb, 6) as usize;
+    match cdb[1] & 0x1f {
+        0x0c => {
+            let (options, opcode, action) = (cdb[2] & 7, cdb[3], be16(cdb, 4));
+            Ok(Command::ReportOpcodes { options, opcode, action, has_timeouts: cdb[2] & 0x80 != 0, allocation })
+        }
+        0x0d => Ok(Command::ReportTaskManagement { is_extended: cdb[2] & 0x80 != 0, allocation }),
+        _ => Err(Sense::INVALID_OPCODE),
+    }
+}
+
+fn inquiry(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+    let page = (cdb[1] & 1 != 0).then_some(cdb[2]);
+    // A page without the bit that asks for one, or the obsolete CMDDT bit.
+    if cdb[1] & 2 != 0 || (page.is_none() && cdb[2] != 0) {
+        return Err(Sense::INVALID_FIELD);
+    }
+    Ok(Command::Inquiry { page, allocation: be16(cdb, 3).into() })
+}
+
+fn compare_and_write(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+    Ok(Command::CompareAndWrite(Transfer { blocks: cdb[13].into(), ..unprotected(cdb, 16)? }))
+}
+
+impl Command {
+    /// Decodes a CDB.
+    ///
+    /// # Errors
+    /// The sense data to answer with: there is no such command here, or a field asks for something that is not offered.
+    pub fn decode(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+        let command = match cdb[0] {
+            0x00 => Command::TestUnitReady,
+            0x03 => Command::RequestSense { as_descriptors: cdb[1] & 1 != 0, allocation: cdb[4].into() },
+            0x08 => Command::Read(transfer(cdb, 6)),
+            0x0a => Command::Write(transfer(cdb, 6)),
+            0x12 => inquiry(cdb)?,
+            0x15 => mode_select(cdb, false),
+            0x16 => Command::Reserve6,
+            0x17 => Command::Release6,
+            0x1a => mode_sense(cdb, false),
+            0x1b => Command::StartStopUnit,
+            0x1e => Command::PreventAllow { prevents: cdb[4] & 1 != 0 },
+            0x25 => Command::ReadCapacity10,
+            0x28 => Command::Read(unprotected(cdb, 10)?),
+            0x2a => Command::Write(unprotected(cdb, 10)?),
+            0x2e => written_and_compared(cdb, 10)?,
+            0x2f => compared(cdb, 10).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
+            0x34 => Command::Prefetch(transfer(cdb, 10)),
+            0x35 => Command::SynchronizeCache(transfer(cdb, 10)),
+            0x41 => write_same(cdb, 10)?,
+            0x42 if cdb[1] & 1 != 0 => return Err(Sense::INVALID_FIELD),
+            0x42 => Command::Unmap { class: class(cdb[6]), length: be16(cdb, 7).into() },
+            0x55 => mode_select(cdb, true),
+            0x5a => mode_sense(cdb, true),
+            0x5e => Command::PersistentIn { action: cdb[1] & 0x1f, allocation: be16(cdb, 7).into() },
+            0x5f => Command::PersistentOut {
+                action: cdb[1] & 0x1f,
+                scope: cdb[2] >> 4,
+                kind: cdb[2] & 0xf,
+                length: be32(cdb, 5),
+            },
+            0x88 => Command::Read(unprotected(cdb, 16)?),
+            0x89 => compare_and_write(cdb)?,
+            0x8a => Command::Write(unprotected(cdb, 16)?),
+            0x8b => Command::OrWrite(unprotected(cdb, 16)?),
+            0x8e => written_and_compared(cdb, 16)?,
+            0x8f => compared(cdb, 16).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
+            0x90 => Command::Prefetch(transfer(cdb, 16)),
+            0x91 => Command::SynchronizeCache(transfer(cdb, 16)),
+            0x93 => write_same(cdb, 16)?,
+            0x9e => service_action_in(cdb)?,
+            0xa0 => Command::ReportLuns { select: cdb[2], allocation: be32(cdb, 6) as usize },
+            0xa3 => maintenance_in(cdb)?,
+            0xa8 => Command::Read(unprotected(cdb, 12)?),
+            0xaa => Command::Write(unprotected(cdb, 12)?),
+            0xae => written_and_compared(cdb, 12)?,
+            0xaf => compared(cdb, 12).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
+            _ => return Err(Sense::INVALID_OPCODE),
+        };
+        Ok(command)
+    }
+}

@@ -1,0 +1,36 @@
+//! The iSCSI fuzz targets' entry functions in an ordinary test: on their corpus, on mutations of it, and on anything.
+
+#[path = "../../../fuzz/corpus_tests.rs"]
+mod corpus;
+#[path = "../../../fuzz/entries/iscsi.rs"]
+mod entries;
+
+use corpus::{assert_names, mutations, try_mutated};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+type Entry = fn(&[u8]) -> bool;
+
+const TARGETS: [(&str, Entry); 2] = [("iscsi_pdus", entries::pdus), ("scsi_cdbs", entries::cdbs)];
+
+#[test]
+fn the_corpus_is_what_its_names_say() {
+    for (target, entry) in TARGETS {
+        assert_names(target, 10, entry);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn no_mutation_of_the_corpus_breaks_a_promise(input: Index, mutations in mutations()) {
+        for (target, entry) in TARGETS {
+            try_mutated(target, input, &mutations, entry);
+        }
+    }
+
+    #[test]
+    fn no_command_whatever_its_bytes_leaves_the_volume(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        entries::cdbs(&bytes);
+    }
+}

@@ -1,0 +1,10 @@
+//! Commands with their parameters, on a small volume.
+#![no_main]
+
+#[path = "../entries/iscsi.rs"]
+#[allow(dead_code)] // The other target's entry.
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    entries::cdbs(bytes);
+});

@@ -1,4 +1,4 @@
-//! The request executor of an enterprise filer (ACM TOS 2018): the half that decides.
+//! The request executor of an enterprise filer (ACM TOS 2018): what decides, and the threads that run requests by it.
 //!
 //! **Intuition.** The requests of a storage server compete for its processors before they compete for its disks. So there are
 //! few service threads, and three queues: *high* for what will be short, *low* for the rest, *maintenance* for what must be
@@ -10,21 +10,23 @@
 //! **Complication.** A lottery can pass a queue over for any time. Here it cannot: [`Selector`] gives a bound, which the paper
 //! does not.
 //!
-//! Nothing in here has a clock, a thread or chance of its own: times and tickets are arguments. The simulator runs it in virtual
-//! time; threads can each have a [`Selector`] of their own and share only the depths. `docs/executor.md` has the rules with their
-//! figures.
+//! What decides has no clock, thread or chance of its own: times and tickets are arguments, so the simulator runs it in virtual
+//! time. The service threads ([`Executor`]) each have a [`Selector`] of their own and share only the queues and their depths.
+//! `docs/executor.md` has the rules with their figures.
 
 mod dispatching;
 mod policy;
 mod queues;
 mod selector;
 mod slices;
+mod threads;
 
 pub use dispatching::Dispatching;
 pub use policy::Policy;
 pub use queues::{Queues, Waiting};
 pub use selector::Selector;
 pub use slices::Slicing;
+pub use threads::{Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, is_slice_spent};
 
 /// One of the three queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,109 @@
+//! Threads that have nothing to do: they sleep, and are woken one at a time.
+//!
+//! **Rule.** Whoever queues a request wakes one sleeper, unless one is awake already and looking; who finds work and leaves some
+//! behind wakes the next. So a burst wakes as many threads as it needs, one after the other, and a single request wakes one.
+//!
+//! **Why nobody sleeps through a request.** Who queues one first counts it, then looks whether somebody searches or sleeps. Who goes to
+//! sleep first says so, then looks once more whether something is counted. All four are sequentially consistent, so one of
+//! the two sees the other.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Thread;
+
+#[derive(Default)]
+pub(super) struct Idle {
+    /// The lock is taken by those who fall asleep or wake somebody, never while all are busy.
+    sleepers: Mutex<Vec<Thread>>,
+    sleeping: AtomicUsize,
+    searching: AtomicUsize,
+}
+
+impl Idle {
+    /// Something was counted. O(1), and two loads while all are busy.
+    pub(super) fn wake_one(&self) {
+        if self.searching.load(SeqCst) > 0 || self.sleeping.load(SeqCst) == 0 {
+            return;
+        }
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = sleepers.pop() else { return };
+        self.sleeping.fetch_sub(1, SeqCst);
+        self.searching.fetch_add(1, SeqCst);
+        drop(sleepers);
+        thread.unpark();
+    }
+
+    /// Everybody looks whether it is over.
+    pub(super) fn wake_all(&self) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = sleepers.len();
+        self.sleeping.fetch_sub(count, SeqCst);
+        self.searching.fetch_add(count, SeqCst);
+        sleepers.drain(..).for_each(|thread| thread.unpark());
+    }
+
+    /// Sleeps until it is woken, unless there is something to do after all. Afterwards it counts as searching.
+    pub(super) fn sleep(&self, has_work: impl Fn() -> bool) {
+        let me = std::thread::current();
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.push(me.clone());
+        self.sleeping.fetch_add(1, SeqCst);
+        drop(sleepers);
+        loop {
+            let is_woken = || !self.is_asleep(&me);
+            if is_woken() {
+                return;
+            }
+            if has_work() && self.get_up(&me) {
+                return;
+            }
+            std::thread::park();
+        }
+    }
+
+    fn is_asleep(&self, me: &Thread) -> bool {
+        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.iter().any(|thread| thread.id() == me.id())
+    }
+
+    /// Wakes by itself; says whether nobody else had done so.
+    fn get_up(&self, me: &Thread) -> bool {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = sleepers.iter().position(|thread| thread.id() == me.id()) else { return false };
+        sleepers.swap_remove(at);
+        self.sleeping.fetch_sub(1, SeqCst);
+        self.searching.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// Who was woken has found something, or goes to sleep again.
+    pub(super) fn searched(&self) {
+        self.searching.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Planted break: it is not looked at once more.
+    #[test]
+    fn whoever_falls_asleep_when_something_has_come_already_wakes_by_itself() {
+        let idle = Arc::new(Idle::default());
+        let (awake, is_awake) = channel();
+        let sleeper = idle.clone();
+        let thread = std::thread::spawn(move || {
+            sleeper.sleep(|| true);
+            awake.send(()).unwrap();
+        });
+        // Long, so that it ends at all where it is broken.
+        let is_awake = is_awake.recv_timeout(Duration::from_secs(20)).is_ok();
+        idle.wake_all();
+        thread.join().unwrap();
+        assert!(is_awake);
+        assert_eq!((idle.sleeping.load(SeqCst), idle.searching.load(SeqCst)), (0, 1));
+    }
+}

@@ -1,0 +1,183 @@
+//! The half that runs: service threads, and requests as futures.
+//!
+//! **Intuition.** A request is a future. When it lacks something it is `Pending`, and its thread goes on with another one; what
+//! it lacked wakes it, and it comes to a queue again as the policy says. At a [`checkpoint`](crate::checkpoint) it gives its thread back when the
+//! slice is spent. **Rule.** Each thread draws and serves on its own; they share the queues, which have no lock for requests without
+//! a deadline, and counters of how deep these are. **Complication.** Sleeping and waking: [`idle`].
+//!
+//! A request that panics is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
+//! thread, and [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
+
+mod clock;
+mod figures;
+mod idle;
+mod lines;
+mod service;
+mod slice;
+mod task;
+
+pub use figures::{Figures, QueueFigures, ThreadFigures};
+pub use slice::{checkpoint, is_slice_spent};
+
+use crate::{Arrival, Kind, Policy, QUEUES, Queue};
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+use figures::Books;
+use idle::Idle;
+use lines::Lines;
+use plimsoll_core::Time;
+use service::Service;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread::JoinHandle;
+use std::{fmt, io};
+use task::{About, Task};
+use thiserror::Error;
+
+/// How an executor is.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutorConfig {
+    /// Service threads, 1 and more; one or two fewer than processors in the paper.
+    pub threads: usize,
+    /// What decides.
+    pub policy: Policy,
+    /// Requests at once, 1 and more: 64 bytes each are taken at the start.
+    pub requests_max: usize,
+    /// Decides what the draws leave to chance.
+    pub seed: u64,
+}
+
+/// A request that was not taken: as many as allowed are not done yet. It is given back.
+#[derive(Error)]
+#[error("{requests_max} requests are under way, more are not taken")]
+pub struct Full<F> {
+    /// The request.
+    pub request: F,
+    /// How many may be.
+    pub requests_max: usize,
+}
+
+impl<F> fmt::Debug for Full<F> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Full").field("requests_max", &self.requests_max).finish_non_exhaustive()
+    }
+}
+
+struct Shared<F> {
+    policy: Policy,
+    lines: Lines<Arc<Task<F>>>,
+    idle: Idle,
+    books: Box<[CachePadded<Books>]>,
+    alive: CachePadded<AtomicUsize>,
+    requests_max: usize,
+    /// Tasks that have ended, for requests to come.
+    spare: ArrayQueue<Arc<Task<F>>>,
+    is_over: AtomicBool,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
+    fn queue(&self, task: Arc<Task<F>>, arrival: Arrival) {
+        let About { kind, deadline } = task.about;
+        self.lines.put(self.policy.queue(kind, arrival), task, deadline, clock::now());
+        self.idle.wake_one();
+    }
+
+    fn has_work(&self) -> bool {
+        self.lines.depths() != [0; QUEUES]
+    }
+
+    fn end(&self, task: Arc<Task<F>>) {
+        // If there is no room it is dropped.
+        let _ = self.spare.push(task);
+        self.alive.fetch_sub(1, Release);
+    }
+}
+
+/// Service threads that run requests of type `F`. When it is dropped, its threads end after the run that they are in, and
+/// what is not done is dropped; what is suspended, when its last waker is.
+pub struct Executor<F: Future<Output = ()> + Send + 'static> {
+    shared: Arc<Shared<F>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system refuses a thread; those that were started have ended then.
+    ///
+    /// # Panics
+    /// If no threads or no requests are allowed.
+    pub fn start(config: ExecutorConfig) -> io::Result<Executor<F>> {
+        let ExecutorConfig { threads, policy, requests_max, seed } = config;
+        assert!(threads > 0 && requests_max > 0, "{threads} threads, {requests_max} requests, allowed 1 and more");
+        let shared = Arc::new(Shared {
+            policy,
+            lines: Lines::new(requests_max),
+            idle: Idle::default(),
+            books: (0..threads).map(|_| CachePadded::default()).collect(),
+            alive: CachePadded::default(),
+            requests_max,
+            spare: ArrayQueue::new(requests_max),
+            is_over: AtomicBool::new(false),
+        });
+        let mut executor = Executor { shared, threads: Vec::new() };
+        for number in 0..threads {
+            let service = Service::new(executor.shared.clone(), number, seed);
+            let thread = std::thread::Builder::new().name(format!("service {number}"));
+            executor.threads.push(thread.spawn(move || service.run())?);
+        }
+        Ok(executor)
+    }
+
+    /// Takes a request, which should be done by `deadline` on CLOCK_MONOTONIC if it has one. O(1), O(log those with a deadline)
+    /// with one; from any thread.
+    ///
+    /// # Errors
+    /// [`Full`], with the request, if as many as allowed are not done yet.
+    pub fn spawn(&self, kind: Kind, deadline: Option<Time>, request: F) -> Result<(), Full<F>> {
+        let shared = &self.shared;
+        let requests_max = shared.requests_max;
+        let taken = shared.alive.fetch_update(AcqRel, Acquire, |alive| (alive < requests_max).then_some(alive + 1));
+        if taken.is_err() {
+            return Err(Full { request, requests_max });
+        }
+        let about = About { kind, deadline };
+        let renewed = match shared.spare.pop() {
+            Some(mut task) => task.renew(request, about).map(|()| task),
+            None => Err(request),
+        };
+        // None has ended yet, or somebody still has a waker of the one that has.
+        let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
+        shared.queue(task, Arrival::New);
+        Ok(())
+    }
+
+    /// What it has done. O(threads).
+    pub fn figures(&self) -> Figures {
+        let Shared { lines, books, alive, .. } = &*self.shared;
+        let mut queues = [QueueFigures::default(); QUEUES];
+        for (queue, depth) in Queue::ALL.into_iter().zip(lines.depths()) {
+            let figures = &mut queues[queue.index()];
+            figures.depth = depth;
+            books.iter().for_each(|books| books.add_to(queue, figures));
+        }
+        Figures { threads: books.iter().map(|books| books.figures()).collect(), queues, alive: alive.load(Acquire) }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Drop for Executor<F> {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Release);
+        self.shared.idle.wake_all();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        // What waits would keep itself alive.
+        for queue in Queue::ALL {
+            while let Some(waiting) = self.shared.lines.take(queue) {
+                waiting.request.give_up();
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A service thread: draws a queue, gets a slice, serves that queue until the slice is spent.
+
+use super::figures::Books;
+use super::task::{Ended, Task};
+use super::{Shared, clock, slice};
+use crate::{Arrival, Queue, Selector, Waiting};
+use plimsoll_core::{Span, Time};
+use rand_core::Rng;
+use rand_pcg::Pcg32;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::task::Poll;
+
+pub(super) struct Service<F> {
+    shared: Arc<Shared<F>>,
+    number: usize,
+    selector: Selector,
+    random: Pcg32,
+    /// It was woken and has found nothing yet.
+    is_searching: bool,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Service<F> {
+    pub(super) fn new(shared: Arc<Shared<F>>, number: usize, seed: u64) -> Service<F> {
+        let selector = Selector::new(shared.policy.weights);
+        Service { shared, number, selector, random: Pcg32::new(seed, number as u64), is_searching: false }
+    }
+
+    pub(super) fn run(mut self) {
+        while !self.shared.is_over.load(Acquire) {
+            let depths = self.shared.lines.depths();
+            match self.selector.draw(depths, self.random.next_u32()) {
+                Some(queue) => {
+                    let slice = self.shared.policy.slice(queue, depths);
+                    self.serve(queue, slice);
+                }
+                None => self.sleep(),
+            }
+        }
+    }
+
+    fn sleep(&mut self) {
+        if std::mem::replace(&mut self.is_searching, true) {
+            self.shared.idle.searched();
+        }
+        let shared = &self.shared;
+        shared.idle.sleep(|| shared.has_work() || shared.is_over.load(Acquire));
+    }
+
+    /// Serves a queue for a slice, and at least one request of it.
+    fn serve(&mut self, queue: Queue, slice: Span) {
+        self.books().turn();
+        let mut now = clock::now();
+        let ends = now + slice;
+        while let Some(waiting) = self.shared.lines.take(queue) {
+            self.found();
+            now = self.run_one(queue, now, ends, waiting);
+            if now >= ends || self.shared.is_over.load(Relaxed) {
+                break;
+            }
+        }
+    }
+
+    /// Somebody else may search from now on, for what is still there.
+    fn found(&mut self) {
+        if std::mem::replace(&mut self.is_searching, false) {
+            self.shared.idle.searched();
+            if self.shared.has_work() {
+                self.shared.idle.wake_one();
+            }
+        }
+    }
+
+    /// Answers with the time when it had been run.
+    fn run_one(&self, queue: Queue, now: Time, ends: Time, waiting: Waiting<Arc<Task<F>>>) -> Time {
+        let Waiting { request: task, since, .. } = waiting;
+        self.books().begun(now, queue, now.since(since));
+        let outcome = task.run(|poll| {
+            slice::within(ends, || {
+                // What a request leaves behind when it panics is its own: nobody polls it again.
+                catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| {
+                    self.books().panicked();
+                    Poll::Ready(())
+                })
+            })
+        });
+        let after = clock::now();
+        let ran = after.since(now);
+        match outcome {
+            Ended::Done => {
+                self.books().ended(ran, None);
+                self.shared.end(task);
+            }
+            Ended::Suspended => self.books().ended(ran, Some(Arrival::Resumed)),
+            Ended::Again(arrival) => {
+                self.books().ended(ran, Some(arrival));
+                self.shared.queue(task, arrival);
+            }
+        }
+        after
+    }
+
+    fn books(&self) -> &Books {
+        &self.shared.books[self.number]
+    }
+}

@@ -1,0 +1,60 @@
+//! A request's view of its time slice: where it may be asked to stop.
+//!
+//! The thread that runs a request keeps the end of its slice for it. At a *checkpoint*, which a request passes between the heavy steps
+//! of its work (a checksum, a compression, a large copy), a request whose slice is spent gives its thread back and is run again from
+//! there.
+
+use super::clock;
+use plimsoll_core::Time;
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+thread_local! {
+    /// When the slice of what this thread runs ends; never, where no request is run.
+    static ENDS: Cell<Time> = const { Cell::new(Time::MAX) };
+    /// The request that was run last stopped at a checkpoint.
+    static IS_PREEMPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the slice of the request that is run on this thread is spent; never outside of one.
+pub fn is_slice_spent() -> bool {
+    let ends = ENDS.get();
+    ends != Time::MAX && clock::now() >= ends
+}
+
+/// A place where a request may be preempted: it goes on at once, or, if its slice is spent, when its turn comes again. Outside
+/// of an executor's threads it always goes on.
+///
+/// It reads the clock, some 20 ns: once for each heavy step is often enough.
+pub fn checkpoint() -> impl Future<Output = ()> + Send {
+    Checkpoint { has_stopped: false }
+}
+
+struct Checkpoint {
+    has_stopped: bool,
+}
+
+impl Future for Checkpoint {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.has_stopped || !is_slice_spent() {
+            return Poll::Ready(());
+        }
+        self.has_stopped = true;
+        // Nobody needs to wake it: whoever runs it sees this, and queues it again.
+        IS_PREEMPTED.set(true);
+        Poll::Pending
+    }
+}
+
+/// Runs `step` of a request whose slice ends then; says whether it stopped at a checkpoint, beside what `step` says.
+pub(super) fn within<T>(ends: Time, step: impl FnOnce() -> T) -> (T, bool) {
+    ENDS.set(ends);
+    IS_PREEMPTED.set(false);
+    let outcome = step();
+    ENDS.set(Time::MAX);
+    (outcome, IS_PREEMPTED.get())
+}

@@ -1,0 +1,125 @@
+//! One request under way: its future, and where it stands.
+//!
+//! ```text
+//!   queued --> running --> done
+//!     ^          |  \
+//!     |  woken   |   woken while it runs: queued again
+//!     +-- suspended
+//! ```
+//!
+//! A request is in one queue at most, and run by one thread at most: whoever changes its state from suspended to queued, and
+//! nobody else, puts it there. Its memory is used again by the next request, so that a server that has seen its busiest hour
+//! allocates nothing.
+
+use super::Shared;
+use crate::{Arrival, Kind};
+use plimsoll_core::Time;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+const SUSPENDED: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+/// Woken while it runs.
+const WOKEN: u8 = 3;
+const DONE: u8 = 4;
+
+/// What of a request is set when it arrives and stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    pub(super) kind: Kind,
+    pub(super) deadline: Option<Time>,
+}
+
+pub(super) struct Task<F> {
+    state: AtomicU8,
+    /// Taken by the one thread that runs it, and by whoever ends it: never waited for.
+    future: Mutex<Option<F>>,
+    pub(super) about: About,
+    shared: Weak<Shared<F>>,
+}
+
+/// How a run ended.
+pub(super) enum Ended {
+    Done,
+    Suspended,
+    /// It was woken meanwhile and is to be queued again.
+    Again(Arrival),
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Task<F> {
+    pub(super) fn new(future: F, about: About, shared: &Arc<Shared<F>>) -> Arc<Task<F>> {
+        let (state, shared) = (AtomicU8::new(QUEUED), Arc::downgrade(shared));
+        Arc::new(Task { state, future: Mutex::new(Some(future)), about, shared })
+    }
+
+    /// Makes it the next request, if nobody else has it any more.
+    pub(super) fn renew(self: &mut Arc<Task<F>>, future: F, about: About) -> Result<(), F> {
+        let Some(task) = Arc::get_mut(self) else { return Err(future) };
+        *task.state.get_mut() = QUEUED;
+        *task.future.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(future);
+        task.about = about;
+        Ok(())
+    }
+
+    /// Runs it until it is done, waits, or stops at a checkpoint, which `step` says beside what it is given. It was taken out of
+    /// a queue.
+    pub(super) fn run(
+        self: &Arc<Task<F>>,
+        step: impl FnOnce(&mut dyn FnMut() -> Poll<()>) -> (Poll<()>, bool),
+    ) -> Ended {
+        // Acquire: whatever was done before somebody woke it while it waited is seen by this run.
+        self.state.swap(RUNNING, AcqRel);
+        let waker = Waker::from(self.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let (outcome, is_preempted) = step(&mut || match future.as_mut() {
+            // SAFETY: the future lies in an `Arc` that is never taken apart while there is a future in it: `renew`, the only
+            // other one to reach it, needs that it has ended. It is dropped where it is.
+            Some(future) => unsafe { Pin::new_unchecked(future) }.poll(&mut context),
+            None => Poll::Ready(()),
+        });
+        if outcome.is_ready() {
+            *future = None;
+            self.state.store(DONE, Relaxed);
+            return Ended::Done;
+        }
+        drop(future);
+        if is_preempted {
+            self.state.swap(QUEUED, AcqRel);
+            return Ended::Again(Arrival::Preempted);
+        }
+        match self.state.compare_exchange(RUNNING, SUSPENDED, AcqRel, Acquire) {
+            Ok(_) => Ended::Suspended,
+            Err(_) => {
+                self.state.swap(QUEUED, AcqRel);
+                Ended::Again(Arrival::Resumed)
+            }
+        }
+    }
+
+    /// Ends it without running it any more.
+    pub(super) fn give_up(&self) {
+        *self.future.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.state.store(DONE, Relaxed);
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Wake for Task<F> {
+    fn wake(self: Arc<Task<F>>) {
+        // Written in any case: then the next run sees what was done before it was woken.
+        let woken = |state| match state {
+            SUSPENDED => Some(QUEUED),
+            RUNNING => Some(WOKEN),
+            other => Some(other),
+        };
+        let is_suspended = self.state.fetch_update(AcqRel, Acquire, woken) == Ok(SUSPENDED);
+        if is_suspended && let Some(shared) = self.shared.upgrade() {
+            shared.queue(self, Arrival::Resumed);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The service threads: every request is run to its end, once, whatever wakes it when; and what happens when one is stuck, panics,
+//! or too many come.
+//!
+//! Planted breaks that turned a test red stand beside the tests.
+
+use plimsoll_core::Time;
+use plimsoll_executor::{Executor, ExecutorConfig, Figures, Kind, Policy, checkpoint};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Other, Kind::Maintenance];
+
+fn executor(threads: usize, requests_max: usize) -> Executor<Request> {
+    Executor::start(ExecutorConfig { threads, policy: Policy::COMBO, requests_max, seed: 1 }).unwrap()
+}
+
+fn pause() {
+    let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+}
+
+/// Waits for something that must come.
+fn wait_until(executor: &Executor<Request>, what: &str, is_so: impl Fn(&Figures) -> bool) -> Figures {
+    let found = (0..60_000).find_map(|_| {
+        let figures = executor.figures();
+        if is_so(&figures) {
+            return Some(figures);
+        }
+        pause();
+        None
+    });
+    found.unwrap_or_else(|| panic!("never came: {what}: {:?}", executor.figures()))
+}
+
+fn all_done(executor: &Executor<Request>) -> Figures {
+    wait_until(executor, "the end of all", |figures| figures.alive == 0)
+}
+
+/// Something that requests wait for, given out piece by piece by other threads.
+#[derive(Default)]
+struct Tokens {
+    count: AtomicUsize,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Tokens {
+    fn give(&self) {
+        self.count.fetch_add(1, SeqCst);
+        if let Some(waker) = self.waker.lock().unwrap().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn take(self: Arc<Self>) -> impl Future<Output = ()> + Send {
+        std::future::poll_fn(move |context: &mut Context<'_>| {
+            *self.waker.lock().unwrap() = Some(context.waker().clone());
+            let took = self.count.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+            if took.is_ok() { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+}
+
+/// Lets a blocker go, also when a test fails: else its executor would wait for it.
+struct Go(Arc<AtomicBool>);
+
+impl Drop for Go {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// A request that keeps its thread until it is let go, and says when it has it.
+fn blocker(go: &Go, begun: Sender<()>) -> Request {
+    let go = go.0.clone();
+    Box::pin(async move {
+        begun.send(()).unwrap();
+        while !go.load(SeqCst) {
+            std::thread::yield_now();
+        }
+    })
+}
+
+/// Planted break: a wake while the request is suspended does not queue it.
+#[test]
+fn every_request_ends_however_often_and_whenever_it_is_woken() {
+    const REQUESTS: usize = 400;
+    const TOKENS: usize = 20;
+    let executor = executor(3, REQUESTS);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let tokens: Vec<Arc<Tokens>> = (0..REQUESTS).map(|_| Arc::default()).collect();
+    for (number, tokens) in tokens.iter().enumerate() {
+        let (tokens, ended) = (tokens.clone(), ended.clone());
+        let request = async move {
+            for _ in 0..TOKENS {
+                tokens.clone().take().await;
+                checkpoint().await;
+            }
+            ended.fetch_add(1, SeqCst);
+        };
+        executor.spawn(KINDS[number % KINDS.len()], None, Box::pin(request)).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for giver in 0..2 {
+            let tokens = &tokens;
+            scope.spawn(move || {
+                for round in 0..TOKENS / 2 {
+                    for tokens in tokens.iter().skip((giver + round) % 3).chain(tokens.iter().take((giver + round) % 3))
+                    {
+                        tokens.give();
+                    }
+                }
+            });
+        }
+    });
+    let figures = all_done(&executor);
+    assert_eq!(ended.load(SeqCst), REQUESTS);
+    let done: u64 = figures.threads.iter().map(|thread| thread.done).sum();
+    assert_eq!(done, REQUESTS as u64);
+    let runs: u64 = figures.threads.iter().map(|thread| thread.runs).sum();
+    let served: u64 = figures.queues.iter().map(|queue| queue.served).sum();
+    assert_eq!(runs, served, "whatever was taken out of a queue was run");
+}
+
+/// Planted break: a wake while the request runs is forgotten.
+#[test]
+fn a_request_that_is_woken_while_it_runs_is_run_again() {
+    let executor = executor(1, 1);
+    let mut runs = 0;
+    let request = std::future::poll_fn(move |context| {
+        runs += 1;
+        context.waker().wake_by_ref();
+        if runs == 5 { Poll::Ready(()) } else { Poll::Pending }
+    });
+    executor.spawn(Kind::Read, None, Box::pin(request)).unwrap();
+    assert_eq!(all_done(&executor).threads[0].runs, 5);
+}
+
+/// Planted break: a new request wakes nobody.
+#[test]
+fn whoever_comes_to_sleeping_threads_is_served() {
+    let executor = executor(2, 4);
+    for round in 1..=3_000_u64 {
+        executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+        let done = |figures: &Figures| figures.threads.iter().map(|thread| thread.done).sum::<u64>();
+        let mut looks = 0_u64;
+        while done(&executor.figures()) < round {
+            looks += 1;
+            if looks > 1_000_000 {
+                pause();
+            }
+            assert!(looks < 1_060_000, "request {round} sleeps: {:?}", executor.figures());
+        }
+    }
+}
+
+/// The first goes on until the second has run; there is one thread. Planted break: checkpoints that always go on.
+#[test]
+fn a_spent_slice_lets_others_go_first() {
+    let executor = executor(1, 2);
+    let has_run = Arc::new(AtomicBool::new(false));
+    let seen = has_run.clone();
+    let long = async move {
+        // As many as take half a minute, so that it ends at all where it is broken.
+        for _ in 0..1_000_000_000_u64 {
+            checkpoint().await;
+            if seen.load(SeqCst) {
+                break;
+            }
+        }
+    };
+    executor.spawn(Kind::Read, None, Box::pin(long)).unwrap();
+    wait_until(&executor, "its begin", |figures| figures.threads[0].turns > 0);
+    executor.spawn(Kind::Read, None, Box::pin(async move { has_run.store(true, SeqCst) })).unwrap();
+    let figures = all_done(&executor);
+    assert!(figures.threads[0].preempted > 0, "{figures:?}");
+}
+
+/// Planted break: deadlines are not looked at.
+#[test]
+fn among_writes_deadlines_go_first_and_the_rest_in_order() {
+    let executor = executor(1, 64);
+    let (go, order) = (Go(Arc::default()), Arc::new(Mutex::new(Vec::new())));
+    let (begun, has_begun) = channel();
+    executor.spawn(Kind::Write, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    for number in 0..30_u64 {
+        // 17 and 30 have no common divisor: a deadline for each, in no order; every third has none.
+        let deadline = (!number.is_multiple_of(3)).then(|| Time::from_nanos(number * 17 % 30));
+        let order = order.clone();
+        let request = async move { order.lock().unwrap().push((deadline.unwrap_or(Time::MAX), number)) };
+        executor.spawn(Kind::Write, deadline, Box::pin(request)).unwrap();
+    }
+    drop(go);
+    all_done(&executor);
+    let order = order.lock().unwrap().clone();
+    let mut expected = order.clone();
+    expected.sort_unstable();
+    assert_eq!(order, expected);
+}
+
+/// Outcome: what is beyond the bound is given back, nothing of what was taken is lost. Planted break: no bound.
+#[test]
+fn a_hundred_thousand_wait_and_one_more_is_given_back() {
+    const REQUESTS: usize = 100_000;
+    let executor = executor(1, REQUESTS + 1);
+    let (go, ended) = (Go(Arc::default()), Arc::new(AtomicUsize::new(0)));
+    let (begun, has_begun) = channel();
+    executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    for number in 0..REQUESTS {
+        let ended = ended.clone();
+        let request = async move {
+            ended.fetch_add(1, SeqCst);
+        };
+        executor.spawn(KINDS[number % KINDS.len()], None, Box::pin(request)).unwrap();
+    }
+    let depths = executor.figures().queues.map(|queue| queue.depth);
+    assert_eq!(depths, [25_000, 50_000, 25_000], "writes are high, maintenance is apart");
+    let refused = executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap_err();
+    assert_eq!(refused.to_string(), "100001 requests are under way, more are not taken");
+    drop(go);
+    all_done(&executor);
+    assert_eq!(ended.load(SeqCst), REQUESTS);
+    // Memory of those that ended is there for others.
+    executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+    all_done(&executor);
+}
+
+/// Outcome: it keeps its thread, the figures say since when, all others go on. Planted break: `running_since` is not set.
+#[test]
+fn a_stuck_request_keeps_its_thread_and_nobody_else() {
+    let executor = executor(2, 1_000);
+    let go = Go(Arc::default());
+    let (begun, has_begun) = channel();
+    executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    for number in 0..500 {
+        executor.spawn(KINDS[number % KINDS.len()], None, Box::pin(async {})).unwrap();
+    }
+    let figures = wait_until(&executor, "the others", |figures| figures.alive == 1);
+    assert_eq!(figures.threads.iter().filter(|thread| thread.running_since.is_some()).count(), 1, "{figures:?}");
+    drop(go);
+    let figures = all_done(&executor);
+    assert!(figures.threads.iter().all(|thread| thread.done > 0 || thread.turns == 0));
+}
+
+/// Outcome: it is done and counted. Planted break: the thread ends with it.
+#[test]
+fn a_request_that_panics_ends_alone() {
+    let executor = executor(1, 8);
+    executor.spawn(Kind::Read, None, Box::pin(async { panic!("on purpose") })).unwrap();
+    executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+    let figures = all_done(&executor);
+    assert_eq!((figures.threads[0].panicked, figures.threads[0].done), (1, 2));
+}
+
+/// Planted break: what waits is kept.
+#[test]
+fn what_is_not_done_is_dropped_with_the_executor() {
+    struct Alive(Arc<AtomicU64>);
+    impl Drop for Alive {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, SeqCst);
+        }
+    }
+    let (alive, go) = (Arc::new(AtomicU64::new(0)), Go(Arc::default()));
+    let executor = executor(1, 64);
+    let (begun, has_begun) = channel();
+    executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    for number in 0..50 {
+        alive.fetch_add(1, SeqCst);
+        let request = Alive(alive.clone());
+        executor.spawn(KINDS[number % KINDS.len()], None, Box::pin(async move { drop(request) })).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let dropped = scope.spawn(move || drop(executor));
+        // It waits for the one that runs; sooner, the rest would be run, which is as well.
+        pause();
+        drop(go);
+        dropped.join().unwrap();
+    });
+    assert_eq!(alive.load(SeqCst), 0);
+}

@@ -202,6 +202,31 @@ fn it_measures_real_calls_and_puts_everything_back() {
     assert!(!note.exists());
 }
 
+/// Red if the file keeps its name, and if the model is used instead.
+#[test]
+fn tenants_use_this_machines_own_disk_and_nothing_is_left_of_it() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = "scheduler = \"wdt\"\nown_disk = \"256MiB\"";
+    let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"\nread_percent = 50\ndepth = 4";
+    let host = host(Arc::default());
+    match host.run(&setup(own, tenant), 1) {
+        Ok(result) => {
+            let bytes = |kind: &str| -> u64 {
+                result.sources["t"].series(kind).unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
+            };
+            assert!(bytes("read") > 0 && bytes("write") > 0);
+            let notes = host.notes();
+            assert!(notes[0].starts_with("seed 1: this machine's own disk, 256 MiB of it: "), "{notes:?}");
+        }
+        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
+    assert!(!note("own-disk").exists());
+    let reason = "a file system is on an emulated device only, own_disk is for tenants";
+    let refused = run(&setup(&format!("{EXT4}\nown_disk = \"256MiB\""), APPEND));
+    assert_eq!(refused.err(), Some(HostError::NotRun(reason.to_owned())));
+}
+
 /// A process with a limit beside one without, told apart by who caused what.
 fn tenants() -> Setup {
     let processes = "[account.b]\nlimit = \"64KB/s\"\n[process.a]\nworkload = \"append 4KiB to log 16MiB\"\n\

@@ -41,3 +41,11 @@ fn where_nothing_was_run_nothing_is_reported() {
     assert_eq!(error, Some(HostError::NotRun(REASON.to_owned())));
     assert_eq!(SimHost.run(&scenario.variants[0].setup, 1).err(), error);
 }
+
+#[test]
+fn nobody_simulates_this_machines_own_disk() {
+    let own = "{ machine.own_disk = \"256MiB\" }";
+    let scenario = parse(&format!("ours = {own}\nkernels = {own}"));
+    let reason = "this machine's own disk is on the live host only";
+    assert_eq!(SimHost.run(&scenario.variants[0].setup, 1).err(), Some(HostError::NotRun(reason.to_owned())));
+}

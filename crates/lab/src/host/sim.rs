@@ -69,6 +69,9 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Err(HostError::NotRun(format!("the kernel's {scheduler} is on the live host only")));
     }
+    if setup.machine.own_disk_bytes.is_some() {
+        return Err(HostError::NotRun("this machine's own disk is on the live host only".to_owned()));
+    }
     let failed = |(name, error): (String, String)| HostError::Failed(format!("account {name}: {error}"));
     let accounts = Accounts::open(&setup.machine, &setup.accounts).map_err(failed)?;
     let mut simulation = build(setup, &accounts, seed);

@@ -93,6 +93,8 @@ pub struct MachineSetup {
     pub file_system: &'static str,
     /// Bytes of the volume that the file system is on, from the device's start; `None` for the whole device.
     pub volume_bytes: Option<u64>,
+    /// Bytes of a file on this machine's own disk that tenants use instead of the model; live host only.
+    pub own_disk_bytes: Option<u64>,
     /// The kernel's own scheduler on the block device, above the device's; live host only.
     pub kernel_scheduler: Option<&'static str>,
     /// Whether the kernel is told limits and weights, through its cgroups; live host only.

@@ -96,6 +96,7 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let scheduler = scheduler(&mut section, problems);
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
+    let own_disk = section.quantity("own_disk", VOLUME, problems, is_volume);
     let kernel_scheduler = section.choice("kernel_scheduler", KERNEL_SCHEDULERS, problems);
     let has_kernel_wdt = section.boolean("kernel_wdt", problems).unwrap_or(false);
     let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false) || has_kernel_wdt;
@@ -122,6 +123,7 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         scheduler: scheduler?,
         file_system: file_system.unwrap_or("raw"),
         volume_bytes: volume.map(|size| size.0),
+        own_disk_bytes: own_disk.map(|size| size.0),
         kernel_scheduler,
         has_kernel_limits,
         has_kernel_wdt,

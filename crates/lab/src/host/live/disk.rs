@@ -1,8 +1,9 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick.
+//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick; or for
+//! these a file on this machine's own disk.
 
 use super::queue::Queue;
 use super::tenants::Tenants;
-use super::{HostError, cgroups, failed, knobs, queue, tenants};
+use super::{HostError, cgroups, failed, knobs, own_disk, queue, tenants};
 use crate::scenario::Setup;
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
@@ -44,6 +45,8 @@ pub(super) struct Disk {
     attachment: Option<Attachment>,
     /// Of the volume, where it is not mounted.
     info: Option<VolumeInfo>,
+    /// What this machine's own disk can do, if it is that.
+    own: Option<String>,
     folder: PathBuf,
 }
 
@@ -64,6 +67,16 @@ fn open_volume(pool: &str, bytes: u64) -> Result<Volume, HostError> {
     Volume::open(config).map_err(|error| failed("make a volume", error))
 }
 
+/// The setup's device, emulated.
+fn emulated(setup: &Setup, seed: u64) -> EngineConfig {
+    let model = plimsoll_devices::build(setup.machine.device, seed).expect("a model that was chosen by its name");
+    let mut config = EngineConfig::emulated(model, setup.machine.scheduler);
+    if config.profile.is_rotational {
+        config.lateness_bound = LATENESS_BOUND_ROTATIONAL;
+    }
+    config
+}
+
 /// Why this machine cannot mount `file_system`, if so.
 pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
     if !FILE_SYSTEMS.iter().any(|known| known.0 == file_system) {
@@ -81,10 +94,8 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
 }
 
 impl Disk {
-    /// Starts the setup's device, with nothing on it, after putting away what a run that was killed left.
-    fn start(setup: &Setup, seed: u64) -> Result<(Disk, Arc<StateDirectory>), HostError> {
-        let machine = &setup.machine;
-        let lock = OnlyRun::begin()?;
+    /// Starts a device, with nothing on it, after putting away what a run that was killed left.
+    fn start(lock: OnlyRun, config: EngineConfig) -> Result<(Disk, Arc<StateDirectory>), HostError> {
         let base = base();
         let folder = base.join("mount");
         let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
@@ -92,23 +103,28 @@ impl Disk {
         queue::recover(&folder);
         cgroups::recover(&folder);
         tenants::recover();
-        let model = plimsoll_devices::build(machine.device, seed).expect("a model that was chosen by its name");
-        let mut config = EngineConfig::emulated(model, machine.scheduler);
-        if config.profile.is_rotational {
-            config.lateness_bound = LATENESS_BOUND_ROTATIONAL;
-        }
-        let engine = spawn(config);
-        let engine = engine.map_err(|error| failed("start the emulated device", error))?;
-        let info = None;
-        Ok((Disk { _lock: lock, engine, queue: None, tenants: None, attachment: None, info, folder }, state))
+        let engine = spawn(config).map_err(|error| failed("start the device", error))?;
+        let (queue, tenants, attachment, info, own) = Default::default();
+        Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, folder }, state))
     }
 
-    /// Starts the setup's device, with a volume as large as it is, for clients of the brick.
+    /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of the brick.
     pub(super) fn build_bare(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
-        let (mut disk, _) = Disk::start(setup, seed)?;
-        let model = plimsoll_devices::build(setup.machine.device, seed).expect("a model that was chosen by its name");
-        let volume = open_volume("", model.profile().capacity_bytes)?;
-        disk.info = Some(volume.info().clone());
+        let (lock, machine) = (OnlyRun::begin()?, &setup.machine);
+        let (config, volume) = match machine.own_disk_bytes {
+            Some(bytes) => {
+                let (volume, profile) = own_disk::open(VOLUME, &base(), bytes)?;
+                (EngineConfig::new(profile, machine.scheduler), volume)
+            }
+            None => {
+                let config = emulated(setup, seed);
+                let volume = open_volume("", config.profile.capacity_bytes)?;
+                (config, volume)
+            }
+        };
+        let own = machine.own_disk_bytes.map(|_| own_disk::in_words(&config.profile));
+        let (mut disk, _) = Disk::start(lock, config)?;
+        (disk.own, disk.info) = (own, Some(volume.info().clone()));
         disk.engine.add_volume(volume).map_err(|error| failed("add a volume", error))?;
         Ok(disk)
     }
@@ -117,7 +133,7 @@ impl Disk {
     /// promised what their accounts are, if the setup needs them.
     pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
         let machine = &setup.machine;
-        let (mut disk, state) = Disk::start(setup, seed)?;
+        let (mut disk, state) = Disk::start(OnlyRun::begin()?, emulated(setup, seed))?;
         let mut volume = open_volume(VOLUME, bytes)?;
         volume.populate();
         let (_, kind, options) = FILE_SYSTEMS.iter().find(|known| known.0 == machine.file_system).expect("was checked");
@@ -192,10 +208,15 @@ impl Disk {
         &self.folder
     }
 
-    /// How true the emulation was so far.
+    /// What this machine's own disk can do, if it is that.
+    pub(super) fn own(&self) -> Option<&str> {
+        self.own.as_deref()
+    }
+
+    /// How true the emulation was so far; a real disk is never late.
     pub(super) fn emulation(&self) -> Result<EmulationStatus, HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
-        Ok(status.emulation.expect("the device is a model"))
+        Ok(status.emulation.unwrap_or_default())
     }
 
     /// Requests so far whose cause nobody knows, and all. A flush is its sender's, whoever caused it, and does not count.

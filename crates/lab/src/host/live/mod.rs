@@ -5,12 +5,13 @@
 //!      ext4 or XFS  ->  loop device  ->  FUSE  ->  engine: the scenario's scheduler, the device's model in real time
 //! ```
 //!
-//! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback as
-//! they are today, and about nothing of this machine's disk. With `kernel_scheduler` the kernel's own scheduler decides
-//! (it is a rival): it is told priorities, with `kernel_limits` also limits and weights, and the device below it serves
-//! first come, first served. Where ours has several accounts, or decides above the block layer, a station tells processes
-//! apart and holds their calls ([`tenants`]). Tenants need none of this: they are clients of the brick ([`clients`]). What
-//! the host cannot do is *not run*, with the reason: it takes root, FUSE and loop devices, and BPF programs for a station.
+//! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback
+//! as they are today, and about nothing of this machine's disk, unless it asks for that ([`own_disk`]). With
+//! `kernel_scheduler` the kernel's own scheduler decides (it is a rival): it is told priorities, with `kernel_limits`
+//! also limits and weights, and the device below it serves first come, first served. Where ours has several accounts,
+//! or decides above the block layer, a station tells processes apart and holds their calls ([`tenants`]). Tenants need
+//! none of this: they are clients of the brick ([`clients`]). What the host cannot do is *not run*, with the reason: it
+//! takes root, FUSE and loop devices, and BPF programs for a station.
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
 //! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
@@ -23,6 +24,7 @@ mod crew;
 mod disk;
 mod files;
 mod knobs;
+mod own_disk;
 mod priority;
 mod process;
 mod queue;
@@ -102,7 +104,10 @@ impl Host for LiveHost {
             return Err(interrupted());
         }
         if !setup.tenants.is_empty() {
-            let (result, late_seconds) = run_clients(setup, seed, &self.stop)?;
+            let disk = build_for_clients(setup, seed)?;
+            notes.extend(disk.own().map(|own| format!("seed {seed}: {own}")));
+            let clients = Clients::connect(&disk, setup, seed)?;
+            let (result, late_seconds) = measure(&disk, setup, clients, clients::are_timed(setup), &self.stop)?;
             notes.extend(late_note(seed, late_seconds));
             return Ok(result);
         }
@@ -146,12 +151,9 @@ fn late_note(seed: u64, seconds: u64) -> Option<String> {
     (seconds > 0).then_some(note)
 }
 
-/// Tenants that send block requests, as clients of the brick.
-fn run_clients(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<(RunResult, u64), HostError> {
-    clients::why_not(setup).map_or(Ok(()), |reason| Err(HostError::NotRun(reason)))?;
-    let disk = Disk::build_bare(setup, seed)?;
-    let clients = Clients::connect(&disk, setup, seed)?;
-    measure(&disk, setup, clients, clients::are_timed(setup), stop)
+/// The device for tenants that send block requests, as clients of the brick.
+fn build_for_clients(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
+    clients::why_not(setup).map_or_else(|| Disk::build_bare(setup, seed), |reason| Err(HostError::NotRun(reason)))
 }
 
 fn interrupted() -> HostError {
@@ -187,6 +189,9 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
         return Err("a cluster runs on the simulator only".to_owned());
     }
     let machine = &setup.machine;
+    if machine.own_disk_bytes.is_some() {
+        return Err("a file system is on an emulated device only, own_disk is for tenants".to_owned());
+    }
     if !machine.config.has_flusher {
         return Err("the kernel's flusher cannot be turned off".to_owned());
     }

@@ -30,8 +30,8 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Whether the setup takes a station above its disk.
 pub(super) fn are_needed(setup: &Setup) -> bool {
     let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
-    let is_told_apart =
-        sessions.clone().count() > 1 && sessions.clone().any(|one| one.allocation != Allocation::default());
+    let has_promises = setup.accounts.iter().any(|account| account.allocation != Allocation::default());
+    let is_told_apart = sessions.clone().count() > 1 && has_promises;
     let is_alone_in_a_pool = sessions.clone().count() == 1 && sessions.clone().any(|one| one.parent.is_some());
     let has_levels = NEED_LEVELS.contains(&setup.machine.scheduler);
     setup.machine.kernel_scheduler.is_none() && (has_levels || is_told_apart || is_alone_in_a_pool)
@@ -154,5 +154,27 @@ impl Tenants {
                 eprintln!("{name} keeps its limit: {error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(accounts: &str) -> Setup {
+        let text = format!(
+            "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"live\"]\ntakes = \"1 s\"\n\
+             duration = \"2s\"\n[machine]\ndevice = \"nvme.64th\"\nscheduler = \"wdt\"\nfile_system = \"ext4\"\n{accounts}\n\
+             [process.a]\nworkload = \"append 4KiB\"\n[process.b]\nworkload = \"append 4KiB\"\n\
+             [row.r]\ntitle = \"t\"\nmeasure = '1'\nunit = \"\"\n"
+        );
+        crate::scenario::parse(&text, Path::new("t.toml"), &[]).unwrap().variants[0].setup.clone()
+    }
+
+    #[test]
+    fn processes_are_told_apart_where_they_or_their_pools_are_promised_something() {
+        assert!(!are_needed(&setup("")));
+        assert!(are_needed(&setup("[account]\na = { weight = 200 }")));
+        assert!(are_needed(&setup("[account]\nheavy = { weight = 200 }\na = { parent = \"heavy\" }")));
     }
 }

@@ -51,8 +51,10 @@ pub enum SessionCommand {
 What the session is promised is taken out of what the volume is; a reserve that does not fit is refused, and the message
 says by how much. All connections to that export share it. The session stays open until it is closed.
 
-  $ plimsoll session open db loader --reserve \"20 runs/s\" -- sh -c \\
-      'qemu-img convert -n -O raw image.qcow2 nbd:unix:/run/plimsoll/nbd.sock:exportname=$PLIMSOLL_EXPORT'
+  $ cat load.sh
+  qemu-img convert -n -O raw image.qcow2 \\
+    nbd:unix:/run/plimsoll/nbd.sock:exportname=$PLIMSOLL_EXPORT
+  $ plimsoll session open db loader --reserve \"20 runs/s\" -- sh load.sh
 
 With a command, the session ends with the last process of it, however that ends; NBD clients that are still connected are
 cut off. The command takes the place of this process, so signals, terminal and exit code are its own, and finds the export

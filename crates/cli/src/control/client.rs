@@ -70,10 +70,10 @@ impl Client {
         let response = serde_json::from_slice(&line)
             .map_err(|error| Failure::Failed(format!("the daemon's answer is not understood: {error}")))?;
         match response {
-            Response::Error(report) if matches!(report.kind, ErrorKind::BadRequest | ErrorKind::NotFound) => {
-                Err(Failure::BadInput(report.message))
-            }
-            Response::Error(report) => Err(Failure::Failed(report.message)),
+            Response::Error(report) => Err(match report.kind {
+                ErrorKind::BadRequest | ErrorKind::Invalid | ErrorKind::NotFound => Failure::BadInput(report.message),
+                ErrorKind::Busy | ErrorKind::Refused | ErrorKind::Failed => Failure::Failed(report.message),
+            }),
             response => Ok(response),
         }
     }

@@ -337,6 +337,8 @@ pub enum ErrorKind {
     BadRequest,
     /// Too many clients. The daemon closes the connection.
     Busy,
+    /// A value is not allowed.
+    Invalid,
     /// There is no such pool, volume or device.
     NotFound,
     /// Admission: the reserves would not fit.

@@ -42,6 +42,7 @@ pub(super) struct Administration {
 
 /// Why a request was not carried out.
 enum Refusal {
+    Invalid(String),
     NotFound(String),
     Failed(String),
     Engine(EngineError),
@@ -56,6 +57,7 @@ impl From<EngineError> for Refusal {
 impl From<Refusal> for Response {
     fn from(refusal: Refusal) -> Response {
         match refusal {
+            Refusal::Invalid(message) => Response::error(ErrorKind::Invalid, message),
             Refusal::NotFound(message) => Response::error(ErrorKind::NotFound, message),
             Refusal::Failed(message) => Response::error(ErrorKind::Failed, message),
             Refusal::Engine(EngineError::Account(error)) if error.excess() > 0.0 => Response::Error(ErrorReport {
@@ -65,6 +67,9 @@ impl From<Refusal> for Response {
             }),
             Refusal::Engine(error @ (EngineError::UnknownPool { .. } | EngineError::UnknownVolume { .. })) => {
                 Response::error(ErrorKind::NotFound, error)
+            }
+            Refusal::Engine(error @ EngineError::Account(AccountError::Allocation { .. })) => {
+                Response::error(ErrorKind::Invalid, error)
             }
             Refusal::Engine(error) => Response::error(ErrorKind::Failed, error),
         }
@@ -194,7 +199,7 @@ impl Administration {
     fn pool_add(&self, path: &str, device: Option<&str>, change: Change) -> Result<Response, Refusal> {
         let name = path.rsplit('/').next().unwrap_or_default();
         if let Some(allowed) = crate::config::name_problem(name) {
-            return Err(Refusal::Failed(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
+            return Err(Refusal::Invalid(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
         }
         let owner = match path.rsplit_once('/') {
             Some((parent, _)) => self.find(parent)?.0,
@@ -216,7 +221,7 @@ impl Administration {
         let names = || self.devices.iter().map(|device| device.profile.name.as_str()).collect::<Vec<_>>().join(", ");
         match (name, &self.devices[..]) {
             (None, [only]) => Ok(only),
-            (None, _) => Err(Refusal::Failed(format!("got no device, allowed {}", names()))),
+            (None, _) => Err(Refusal::Invalid(format!("got no device, allowed {}", names()))),
             (Some(name), devices) => devices
                 .iter()
                 .find(|device| device.profile.name == name)
@@ -226,7 +231,7 @@ impl Administration {
 
     fn pool_set(&self, path: &str, change: Change) -> Result<Response, Refusal> {
         if change == Change::default() {
-            return Err(Refusal::Failed("nothing to change: allowed are reserve, limit, weight, priority".into()));
+            return Err(Refusal::Invalid("nothing to change: allowed are reserve, limit, weight, priority".into()));
         }
         let (device, before) = self.find(path)?;
         let allocation = change.apply(before);
@@ -237,7 +242,7 @@ impl Administration {
 
     fn session_open(&self, volume: &str, name: &str, change: Change) -> Result<SessionEntry, Refusal> {
         if let Some(allowed) = crate::config::name_problem(name) {
-            return Err(Refusal::Failed(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
+            return Err(Refusal::Invalid(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
         }
         let found = self.configuration.volumes.iter().find(|section| section.name == volume);
         let section = found.ok_or_else(|| {
@@ -290,5 +295,5 @@ fn check_percentages(device: &ServedDevice, allocation: &Allocation) -> Result<(
         return Ok(());
     }
     let name = &device.profile.name;
-    Err(Refusal::Failed(format!("got a reserve or a percentage, allowed only with device.{name}.worst_case")))
+    Err(Refusal::Invalid(format!("got a reserve or a percentage, allowed only with device.{name}.worst_case")))
 }

@@ -90,7 +90,7 @@ fn pools_change(site: &Site) {
     done(&["pool", "set", "web", "--reserve", "45%", "--limit", "500 runs/s", "--weight", "7"], "pool web changed");
     refused(
         &["pool", "set", "web", "--reserve", "60%"],
-        1,
+        2,
         "web: limit 500 runs/s is less than reserve 60%, allowed is at least as much",
     );
     refused(
@@ -115,7 +115,7 @@ fn pools_change(site: &Site) {
         "there is no pool \"nowhere\"; plimsoll pool list shows what there is",
     );
     refused(&["pool", "remove", "web"], 1, "web: a pool with members cannot be closed");
-    refused(&["pool", "set", "web"], 1, "nothing to change: allowed are reserve, limit, weight, priority");
+    refused(&["pool", "set", "web"], 2, "nothing to change: allowed are reserve, limit, weight, priority");
     let pools = site.json(&["pool", "list"]);
     let web = &pools.as_array().unwrap().iter().find(|pool| pool["path"] == "web").unwrap()["allocation"];
     assert_eq!((&web["reserve"], &web["limit"], &web["weight"]), (&"45%".into(), &"500 runs/s".into(), &7.into()));

@@ -105,7 +105,7 @@ fn what_cannot_have_a_session_is_told() {
         assert_eq!(asked(&site, &arguments), (expected.into(), Some(code)));
     }
     let (message, code) = asked(&site, &["session", "open", "db", "a/b"]);
-    assert!(message.starts_with("got the name \"a/b\", allowed ") && code == Some(1), "{message}");
+    assert!(message.starts_with("got the name \"a/b\", allowed ") && code == Some(2), "{message}");
     daemon.stop();
 }
 

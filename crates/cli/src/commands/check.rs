@@ -55,8 +55,10 @@ fn as_tables(configuration: &Configuration) -> String {
         ]);
     }
     let listen = configuration.listen.iter().map(|listen| format!("NBD on {}\n", listen.address)).collect::<String>();
+    let portals = configuration.iscsi_listen.iter();
+    let portals = portals.map(|listen| format!("iSCSI on {}\n", listen.address)).collect::<String>();
     let control = configuration.daemon.control_socket.display();
-    format!("{devices}\n{pools}\n{volumes}\n{listen}control on unix:{control}\n")
+    format!("{devices}\n{pools}\n{volumes}\n{listen}{portals}control on unix:{control}\n")
 }
 
 /// What a device behaves like.
@@ -74,7 +76,11 @@ fn front_ends(volume: &Volume) -> Vec<String> {
         Some(FileSystemPlan { kind, target, .. }) => format!("{kind} on {}", target.display()),
         None => "loop device".to_owned(),
     });
-    export.chain(mount).collect()
+    let target = volume.iscsi.iter().map(|target| match &target.chap {
+        Some(chap) => format!("iSCSI target {} for {:?}", target.name, chap.initiator.user),
+        None => format!("iSCSI target {}", target.name),
+    });
+    export.chain(target).chain(mount).collect()
 }
 
 fn as_json(configuration: &Configuration) -> Value {
@@ -108,6 +114,10 @@ fn as_json(configuration: &Configuration) -> Value {
             "is_read_only": volume.is_read_only,
             "allocation": volume.allocation,
             "export": volume.export.as_ref().map(|export| &export.name),
+            "iscsi": volume.iscsi.as_ref().map(|target| json!({
+                "name": target.name,
+                "chap_user": target.chap.as_ref().map(|chap| &chap.initiator.user),
+            })),
             "mount": volume.mount.as_ref().map(|mount| json!({
                 "filesystem": mount.file_system.as_ref().map(|file_system| file_system.kind),
                 "path": mount.file_system.as_ref().map(|file_system| &file_system.target),
@@ -121,6 +131,8 @@ fn as_json(configuration: &Configuration) -> Value {
         "control_socket": configuration.daemon.control_socket,
         "state_directory": configuration.daemon.state_directory,
         "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
+        "iscsi_listen":
+            configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
         "devices": devices.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),

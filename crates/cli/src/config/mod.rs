@@ -9,6 +9,7 @@
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
 mod check;
+mod iscsi;
 mod model;
 mod profile;
 mod sections;
@@ -19,6 +20,7 @@ pub use profile::MeasuredProfile;
 
 use plimsoll_brick::nbd::Address;
 use plimsoll_settings::{LineIndex, Section, syntax};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
@@ -64,6 +66,11 @@ impl Defaults {
     /// Where NBD clients connect if nobody says.
     pub fn listen(&self) -> Address {
         Address::Unix(self.state_directory.join("nbd.sock"))
+    }
+
+    /// Where iSCSI initiators connect if nobody says.
+    pub fn iscsi_listen(&self) -> Address {
+        Address::Tcp((Ipv4Addr::LOCALHOST, iscsi::PORT).into())
     }
 }
 
@@ -122,10 +129,10 @@ mod tests {
 
     const WHOLE: &str = include_str!("../../tests/good/everything.toml");
 
-    const SECTIONS: &str = "[daemon] [nbd] [device.d] [pool.p] [pool.q] [volume.v] [volume.w] [volume.v.nbd] \
+    const SECTIONS: &str = "[daemon] [nbd] [device.d] [pool.p] [pool.q] [volume.v] [volume.w] [volume.v.nbd] [iscsi] [volume.v.iscsi] \
         [volume.v.mount] [device] [[pool]] [volume.\"a/b\"]";
     const KEYS: &str = "device parent pool size start file memory reserve limit weight priority deadlines worst_case \
-        emulate scheduler outstanding_max listen export path filesystem format options read_only control_socket seed";
+        emulate scheduler outstanding_max listen export name chap path filesystem format options read_only control_socket seed";
     const VALUES: &str = "\"d\" \"p\" \"q\" \"30%\" \"9e9runs/s\" \"99999999TB\" \"4KiB\" true -1 99999999999999999999 \
         1e400 nan [] [1] [\"unix:x\"] {} {read=\"1ms\"} 1979-05-27 \"noop\" \"ext4\" \"/\" \"\"";
 

@@ -1,6 +1,7 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
 use plimsoll_brick::attach::FileSystemPlan;
+use plimsoll_brick::iscsi::Chap;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
@@ -21,6 +22,8 @@ pub struct Configuration {
     pub daemon: Daemon,
     /// Where NBD clients connect; empty if no volume is exported.
     pub listen: Vec<Listen>,
+    /// Where iSCSI initiators connect; empty if no volume is a target.
+    pub iscsi_listen: Vec<Listen>,
     /// Devices in the order of the file; each has at least one pool.
     pub devices: Vec<Device>,
     /// Pools, parents before children.
@@ -40,10 +43,10 @@ pub struct Daemon {
     pub place: Place,
 }
 
-/// An address that NBD clients connect to.
+/// An address that NBD clients or iSCSI initiators connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// A Unix socket, or a loopback address; port 0 lets the kernel choose.
+    /// A Unix socket for NBD, or an address and a port; port 0 lets the kernel choose.
     pub address: Address,
     /// Its line; 0 if it is the default.
     pub line: usize,
@@ -131,6 +134,8 @@ pub struct Volume {
     pub allocation: Allocation,
     /// Its NBD export.
     pub export: Option<Export>,
+    /// Its iSCSI target.
+    pub iscsi: Option<IscsiTarget>,
     /// Its disk and file system on this machine.
     pub mount: Option<Mount>,
     /// Where the section stands.
@@ -160,6 +165,17 @@ impl fmt::Display for Backing {
 pub struct Export {
     /// What clients ask for.
     pub name: String,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// A section `[volume.NAME.iscsi]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IscsiTarget {
+    /// What initiators log in to.
+    pub name: String,
+    /// What it asks of them.
+    pub chap: Option<Chap>,
     /// Where the section stands.
     pub place: Place,
 }

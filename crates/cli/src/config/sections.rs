@@ -1,6 +1,7 @@
 //! The sections of the file and their keys, one function a section. What only other sections can tell (does the pool
 //! exist, do the reserves fit) is left to [`super::check`].
 
+use super::iscsi;
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
@@ -39,6 +40,7 @@ const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 pub(super) struct Sections {
     pub(super) daemon: Daemon,
     pub(super) listen: Option<Vec<Listen>>,
+    pub(super) iscsi_listen: Option<Vec<Listen>>,
     pub(super) devices: Vec<Device>,
     pub(super) pools: Vec<PoolSection>,
     pub(super) volumes: Vec<Volume>,
@@ -72,6 +74,7 @@ pub(super) fn read(
 ) -> Sections {
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
     let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
+    let iscsi_listen = file.section("iscsi", problems).and_then(|section| iscsi::listen(section, problems));
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
     let observes = devices.iter().any(|(_, section)| section.place().has("observe"));
     let devices =
@@ -85,7 +88,7 @@ pub(super) fn read(
     if !place.has("volume") && !observes {
         problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
     }
-    Sections { daemon, listen, devices, pools, volumes, device_names, pool_names }
+    Sections { daemon, listen, iscsi_listen, devices, pools, volumes, device_names, pool_names }
 }
 
 /// The tables in `key` and their names. No names if something is wrong with the list itself: then nobody can say
@@ -151,13 +154,23 @@ fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String> {
     }
 }
 
-fn listen(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
+fn listen(section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
     const ALLOWED: &str = "a list such as [\"unix:/run/plimsoll/nbd.sock\", \"tcp:127.0.0.1:10809\"]";
-    let texts = section.texts("listen", ALLOWED, problems);
+    addresses(section, ALLOWED, |text| address(text, directory), problems)
+}
+
+/// The addresses in `listen`, each read by `read`, which says what is allowed instead.
+pub(super) fn addresses(
+    mut section: Section<'_>,
+    allowed: &'static str,
+    read: impl Fn(&str) -> Result<Address, String>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Listen>> {
+    let texts = section.texts("listen", allowed, problems);
     let mut listen: Vec<Listen> = Vec::new();
     for (line, text) in texts.iter().flatten().copied() {
         let refuse = |got: String, allowed: String| Problem { line, ..section.place().problem("listen", got, allowed) };
-        match address(text, directory) {
+        match read(text) {
             Err(allowed) => problems.push(refuse(quoted(text), allowed)),
             Ok(address) if listen.iter().any(|other| other.address == address && !is_any_port(&address)) => {
                 problems.push(refuse(format!("{text:?} twice"), "each address once".into()));
@@ -170,7 +183,7 @@ fn listen(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem
         }
     }
     if texts.as_ref().is_some_and(Vec::is_empty) {
-        problems.push(section.place().problem("listen", "an empty list", ALLOWED));
+        problems.push(section.place().problem("listen", "an empty list", allowed));
     }
     section.finish(problems);
     texts.is_some().then_some(listen)
@@ -275,6 +288,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
     let allocation = allocation(&mut section, problems);
     let export = section.section("nbd", problems).and_then(|section| export(&name, section, problems));
+    let iscsi = section.section("iscsi", problems).and_then(|section| iscsi::target(&name, section, problems));
     let mount = section.section("mount", problems);
     let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
@@ -296,6 +310,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         is_read_only,
         allocation,
         export,
+        iscsi,
         mount,
         place,
     })

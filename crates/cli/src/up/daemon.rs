@@ -1,8 +1,8 @@
 //! Everything that runs while the daemon serves, in the order in which it is started and undone.
 //!
 //! ```text
-//!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  NBD, control answer
-//!   stop:   control, NBD hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
+//!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  NBD, iSCSI, control answer
+//!   stop:   control, NBD, iSCSI hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
 //! ```
 //!
 //! What can fail without leaving a trace comes first. A failure further on undoes what was done, by the same way as a
@@ -10,6 +10,7 @@
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::exports::{Exports, Target};
+use super::iscsi;
 use super::tenants::{Tenants, mount_with_station};
 use super::{observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
@@ -80,13 +81,14 @@ impl Daemon {
             served: Vec::new(),
         };
         let control = ControlSocket::bind(&daemon.configuration.daemon.control_socket).map_err(failed)?;
-        let listeners = daemon.bind()?;
+        let (listeners, portals) = (daemon.bind()?, iscsi::bind(&daemon.configuration)?);
         let volumes = daemon.open_volumes()?;
         let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| volume.info().clone()).collect();
         daemon.start_engines(volumes)?;
         let disks = daemon.mount_all(&infos)?;
         daemon.observe_all()?;
         daemon.serve_nbd(listeners, &infos)?;
+        daemon.serve_iscsi(portals, &infos)?;
         let administration = Administration::new(
             daemon.configuration.clone(),
             daemon.devices.clone(),
@@ -259,6 +261,14 @@ impl Daemon {
             self.served.push(format!("NBD on {}", serving.address()));
             self.listeners.push(serving);
         }
+        Ok(())
+    }
+
+    fn serve_iscsi(&mut self, portals: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
+        let engine = |device: &str| self.engine(device).clone();
+        let (portals, served) = iscsi::serve(&self.configuration, portals, infos, engine)?;
+        self.listeners.extend(portals);
+        self.served.extend(served);
         Ok(())
     }
 

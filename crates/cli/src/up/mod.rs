@@ -6,6 +6,7 @@
 mod administration;
 mod daemon;
 mod exports;
+mod iscsi;
 mod observed;
 mod plan;
 mod preflight;
@@ -80,6 +81,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         file: format!("agent of {}", mount.display()).into(),
         daemon: config::Daemon { control_socket, state_directory, place: Place::default() },
         listen: Vec::new(),
+        iscsi_listen: Vec::new(),
         devices: vec![device],
         pools: Vec::new(),
         volumes: Vec::new(),

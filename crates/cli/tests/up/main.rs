@@ -1,6 +1,7 @@
 //! `plimsoll up` end to end, with the built command.
 
 mod agent;
+mod iscsi;
 mod mount;
 mod nbd;
 mod record;

@@ -28,10 +28,20 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         }
         None => Vec::new(),
     };
+    let is_target = sections.volumes.iter().any(|volume| volume.iscsi.is_some());
+    let iscsi_listen = match sections.iscsi_listen {
+        Some(listen) => listen,
+        None if is_target => {
+            let defaults = Defaults { state_directory: sections.daemon.state_directory.clone() };
+            vec![Listen { address: defaults.iscsi_listen(), line: 0 }]
+        }
+        None => Vec::new(),
+    };
     Configuration {
         file: file.to_owned(),
         daemon: sections.daemon,
         listen,
+        iscsi_listen,
         devices: sections.devices,
         pools,
         volumes: sections.volumes,

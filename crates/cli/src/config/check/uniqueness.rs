@@ -10,6 +10,8 @@ use std::path::Path;
 pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     files(&sections.volumes, problems);
     exports(&sections.volumes, problems);
+    targets(&sections.volumes, problems);
+    portals(sections, problems);
     mount_points(&sections.volumes, problems);
     front_ends(&sections.volumes, problems);
     tenants(&sections.volumes, problems);
@@ -73,12 +75,61 @@ fn mount_points(volumes: &[Volume], problems: &mut Vec<Problem>) {
     }
 }
 
+fn targets(volumes: &[Volume], problems: &mut Vec<Problem>) {
+    let mut users: BTreeMap<&str, &str> = BTreeMap::new();
+    for volume in volumes {
+        let Some(target) = &volume.iscsi else { continue };
+        if let Some(first) = users.get(target.name.as_str()) {
+            let got = format!("the target of volume {first:?}, {}", quoted(&target.name));
+            problems.push(target.place.problem("name", got, "a name of its own"));
+        } else {
+            users.insert(&target.name, &volume.name);
+        }
+    }
+}
+
+/// From other machines, only those come in who prove who they are.
+fn portals(sections: &Sections, problems: &mut Vec<Problem>) {
+    let open = sections.volumes.iter().find(|volume| volume.iscsi.as_ref().is_some_and(|target| target.chap.is_none()));
+    let Some(open) = open else { return };
+    for Listen { address, line } in sections.iscsi_listen.iter().flatten() {
+        if matches!(address, Address::Tcp(address) if !address.ip().is_loopback()) {
+            let got = format!(
+                "{:?}, which other machines reach, and volume {:?} without chap",
+                address.to_string(),
+                open.name
+            );
+            let got = got.replace("\"tcp:", "\"");
+            let allowed = "a loopback address such as 127.0.0.1 or [::1], or chap for every volume with iscsi".into();
+            problems.push(Problem { line: *line, key: "iscsi.listen".into(), got, allowed });
+        }
+    }
+}
+
+/// What goes together with a target: nobody else who writes, for nobody else would hear of its reservations.
+fn target_alone(volume: &Volume, problems: &mut Vec<Problem>) {
+    let Some(target) = volume.iscsi.as_ref().filter(|_| !volume.is_read_only) else { return };
+    if volume.export.is_some() {
+        let got = "an iSCSI target of a volume that is exported over NBD";
+        let allowed = "one of the two, or read_only = true: reservations would not hold for NBD clients";
+        problems.push(target.place.problem("", got, allowed));
+    }
+    if volume.mount.is_some() {
+        let got = "an iSCSI target of a volume that is mounted here";
+        let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
+        problems.push(target.place.problem("", got, allowed));
+    }
+}
+
 fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
     for volume in volumes {
+        target_alone(volume, problems);
         match (&volume.export, &volume.mount) {
-            (None, None) => {
-                let (got, allowed) =
-                    ("neither an nbd nor a mount table", "at least one of them: otherwise nobody can use it");
+            (None, None) if volume.iscsi.is_none() => {
+                let (got, allowed) = (
+                    "neither an nbd nor an iscsi nor a mount table",
+                    "at least one of them: otherwise nobody can use it",
+                );
                 problems.push(volume.place.problem("", got, allowed));
             }
             (Some(export), Some(mount)) if mount.file_system.is_some() && !volume.is_read_only => {

@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 
 /// cachestat(2)'s number, the same on all architectures (Linux 6.5).
 const SYS_CACHESTAT: libc::c_long = 451;
-const PAGE_BYTES: u64 = 4096;
+/// A page of memory, bytes.
+pub const PAGE_BYTES: u64 = 4096;
 
 #[repr(C)]
 struct CachestatRange {

@@ -43,8 +43,9 @@ use std::collections::VecDeque;
 
 /// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
 /// is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as much to
-/// random reads as to writes that are charged alike. `tests/trips.rs` holds what a stream loses to awaited writes to a tenth.
-const WAY_BACK_PART: f64 = 2.0 / 3.0;
+/// random reads as to writes that are charged alike (`split-fig13-sweep`). `tests/trips.rs` holds what a stream loses to awaited
+/// writes to an eighth.
+const WAY_BACK_PART: f64 = 5.0 / 8.0;
 
 /// Random requests whose cost may be saved up, whatever the limit: a journal's commit goes to two places and comes back from
 /// both. Who overwrites files in memory pays for one every few seconds, and is not held for it if it can afford that.

@@ -5,7 +5,7 @@
 //! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round: one
 //! that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is twice as long; one
 //! that has more is halved, down to a page. That takes O(pages passed + log file), not the whole file's. Where a folio is larger than
-//! a page all of it counts as dirty. Before Linux 6.5 nobody tells, and ranges count in full.
+//! a page all of it counts as dirty. Before Linux 6.5 nobody tells, and ranges of 1.25 MiB count in full.
 //!
 //! It may wait for a full queue of the device, so a thread of its own does it, one slice after the other. There is room for
 //! [`SLICES_WAITING_MAX`] that wait; more are left out: whoever wished for them will wish again.
@@ -23,7 +23,8 @@ use system::{PAGE_BYTES, dirty_bytes, start_writeback};
 
 /// Slices that wait for the thread at the most.
 pub const SLICES_WAITING_MAX: usize = 256;
-/// The first range of a slice, bytes: the largest write that the block layer makes by default (`max_sectors_kb`).
+/// The first range of a slice, and the least where nobody tells what is dirty, bytes: the largest write that the block layer makes
+/// by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
 /// Files whose place is remembered.
 const FILES_MAX: usize = 4096;
@@ -95,14 +96,14 @@ fn write_slice(file: &File, from: u64, bytes_max: u64) -> Result<u64, Errno> {
             }
             let range = place..part.end.min(place + range_bytes);
             let length = range.end - range.start;
-            let dirty = match dirty_bytes(file, range.clone()) {
-                Err(Errno::NOSYS) => length,
-                told => told?,
+            let (dirty, length_min) = match dirty_bytes(file, range.clone()) {
+                Err(Errno::NOSYS) => (length, RANGE_BYTES),
+                told => (told?, PAGE_BYTES),
             };
-            if dirty > left && length > PAGE_BYTES {
+            if dirty > left && length > length_min {
                 // All of it is dirty: then so is as much of it as is left.
                 let shorter = if dirty >= length { left.min(length - 1) } else { length / 2 };
-                range_bytes = (shorter - shorter % PAGE_BYTES).max(PAGE_BYTES);
+                range_bytes = (shorter - shorter % PAGE_BYTES).max(length_min);
                 continue;
             }
             place = range.end;

@@ -53,6 +53,7 @@ fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
 
 soak: build ## Load, kill -9 and restart, verified, for SOAK_MINUTES (default 10)
 	bench/soak.sh $(or $(SOAK_MINUTES),10)
+	$(CARGO) test -p plimsoll-cli --test up $(FLAGS) -- --ignored --nocapture a_hundred_kills_under_load
 
 clean: ## Removes what was built
 	$(CARGO) clean

@@ -12,6 +12,7 @@
 
 pub mod attach;
 pub mod backend;
+pub mod cache;
 pub mod engine;
 pub mod fuse;
 pub mod iscsi;

@@ -4,15 +4,23 @@ mod engine_support;
 
 use engine_support::{Random, Served, file_config, memory, profile};
 use plimsoll_brick::backend::Volume;
-use plimsoll_brick::engine::EngineConfig;
+use plimsoll_brick::cache::{self, CacheSettings, FoundCache};
+use plimsoll_brick::engine::{CacheStatus, EngineConfig};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
+use plimsoll_cache::policies;
+use plimsoll_cache::store::Semantics;
+use plimsoll_core::class::Scheme;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const VOLUME_BYTES: u64 = 32 << 20;
 const BLOCK_BYTES: u64 = 512;
 const DEPTH: u32 = 24;
 const CONNECTIONS: usize = 4;
 const STEPS: usize = 3000;
+/// Of a cache that is too small for the volume, so that it always cleans.
+const CACHE_BYTES: u64 = 8 << 20;
 
 /// What one tag of one client is doing.
 struct UnderWay {
@@ -150,4 +158,84 @@ fn an_emulated_device_behaves_like_a_vector() {
     compare_with_a_vector(&served, "v", 9);
     assert!(served.engine.status().unwrap().emulation.is_some());
     served.engine.shutdown(engine_support::PATIENCE).unwrap();
+}
+
+fn cache_settings(path: PathBuf, policy: &str) -> CacheSettings {
+    let policy = policies().iter().find(|entry| entry.name == policy).unwrap();
+    CacheSettings { size_bytes: Some(CACHE_BYTES), ..CacheSettings::new("fast", path, policy, Scheme::default()) }
+}
+
+fn cache_of(served: &Served) -> CacheStatus {
+    served.engine.status().unwrap().volumes[0].cache.clone().expect("the volume has a cache")
+}
+
+#[test]
+fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutdown() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let choices = [("lru", Semantics::WriteCache), ("selective", Semantics::Strict), ("credit", Semantics::WriteCache)];
+    for (number, (policy, semantics)) in choices.into_iter().enumerate() {
+        let [slow, fast] = ["slow", "fast"].map(|kind| directory.path().join(format!("{policy}.{kind}")));
+        let config = file_config("v", &slow, Some(VOLUME_BYTES));
+        let volume = Volume::open(config.clone()).unwrap();
+        let settings = CacheSettings { semantics, ..cache_settings(fast, policy) };
+        cache::make(&settings, volume.config(), VOLUME_BYTES, false).unwrap();
+        let found = FoundCache::find(settings.clone(), &volume).unwrap();
+        let served = Served::new(EngineConfig::new(profile(), "zygaria"), vec![volume]);
+        served.engine.attach_cache("v", found).unwrap();
+        compare_with_a_vector(&served, "v", 20 + number as u64);
+        let status = cache_of(&served);
+        assert!(status.used_units > 1000 && status.classes[0].read_hits > 0 && status.cleaned > 0, "{status:?}");
+        let mut all = vec![0; VOLUME_BYTES as usize];
+        served.connect("v", 1, true).read(0, &mut all).unwrap();
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
+
+        let volume = Volume::open(config).unwrap();
+        let found = FoundCache::find(settings, &volume).unwrap();
+        assert_eq!(found.report.journal_blocks, 0, "a shutdown leaves a snapshot and no journal");
+        assert!(found.report.dirty_units > 0, "what is dirty need not be written back before a shutdown");
+        let served = Served::plain(vec![volume]);
+        served.engine.attach_cache("v", found).unwrap();
+        let mut again = vec![0; VOLUME_BYTES as usize];
+        served.connect("v", 1, true).read(0, &mut again).unwrap();
+        assert!(all == again);
+        assert!(cache_of(&served).classes[0].read_hits > 1000, "it is warm");
+        served.engine.detach_cache("v").unwrap();
+        assert!(std::fs::read(&slow).unwrap() == all, "what a detached cache had is on the slow device");
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [slow, fast] = ["slow", "fast"].map(|name| directory.path().join(name));
+    let in_file = Volume::open(file_config("v", &slow, Some(VOLUME_BYTES))).unwrap();
+    for (number, volume) in [in_file, memory("v", VOLUME_BYTES, 0)].into_iter().enumerate() {
+        let served = Served::plain(vec![volume]);
+        let is_over = AtomicBool::new(false);
+        let rounds = std::thread::scope(|scope| {
+            let (engine, fast, is_over) = (served.engine.clone(), &fast, &is_over);
+            let administrator = scope.spawn(move || {
+                let mut rounds = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let (config, bytes) = engine.volume_config("v").unwrap();
+                    let settings = cache_settings(fast.clone(), "lru");
+                    let found = FoundCache::find_or_make(settings, &config, bytes, true).unwrap();
+                    engine.attach_cache("v", found).unwrap();
+                    for policy in ["credit", "selective"] {
+                        engine.flush_cache("v").unwrap();
+                        engine.change_cache("v", cache_settings(fast.clone(), policy)).unwrap();
+                    }
+                    engine.detach_cache("v").unwrap();
+                    rounds += 1;
+                }
+                rounds
+            });
+            compare_with_a_vector(&served, "v", 30 + number as u64);
+            is_over.store(true, Ordering::Relaxed);
+            administrator.join().unwrap()
+        });
+        assert!(rounds > 1, "{rounds} rounds");
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
+    }
 }

@@ -11,7 +11,7 @@ use plimsoll_core::class::{Admission, Scheme};
 
 /// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
 /// its own, until it names it as a victim or is told that it is gone.
-pub trait CachePolicy {
+pub trait CachePolicy: Send {
     /// Whether a block that is not in the cache may be taken into it.
     fn admission(&self, access: &Access) -> Admission;
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod cache;
 mod container;
 mod measure;
 mod promises;
@@ -8,6 +9,10 @@ mod replay;
 mod why;
 
 pub use agent::AgentArguments;
+pub use cache::{
+    CacheAttachArguments, CacheCommand, CacheMakeArguments, CachePolicyArguments, CacheResizeArguments,
+    CacheVolumeArguments,
+};
 pub use container::ContainerProfileArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
@@ -116,6 +121,9 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     /// The volumes of the running daemon
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// The fast devices before volumes: how they are, and making, flushing, attaching, detaching, resizing, changing them
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Run a command as a tenant of a mounted volume, with a session, a limit and deadlines of its own
     #[command(after_help = "Example:
   # plimsoll run --pool backup --limit 10MB/s -- tar cf /mnt/db/backup.tar /mnt/db/data

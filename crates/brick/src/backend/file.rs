@@ -18,6 +18,9 @@ use std::path::Path;
 const ZEROES_BYTES: usize = 64 * 1024;
 /// At most one line in the log for each volume in this time, however many requests fail.
 const LOG_INTERVAL: Span = Span::from_secs(1);
+/// How often, and with which pauses, a lock is tried that another process has: for two seconds.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Span = Span::from_millis(20);
 
 #[repr(C, align(4096))]
 struct Zeroes([u8; ZEROES_BYTES]);
@@ -228,6 +231,21 @@ fn lock(config: &VolumeConfig, file: &File) -> Result<(), Errno> {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
+    lock_patiently(file, lock)
+}
+
+/// Locks a file, and waits a moment for a daemon that was killed: the kernel does what its ring had under way, and keeps the lock
+/// until that is done. So who has the lock knows that no write of a predecessor comes any more.
+pub(crate) fn lock_patiently(file: &File, lock: FlockOperation) -> Result<(), Errno> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(file, lock) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => return locked,
+        }
+        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOCK_PAUSE.as_nanos() as i64 };
+        // One that is interrupted is shorter.
+        let _ = rustix::thread::nanosleep(&pause);
+    }
     rustix::fs::flock(file, lock)
 }
 

@@ -69,6 +69,16 @@ impl MemoryBackend {
         unsafe { std::ptr::copy_nonoverlapping(source, destination, length as usize) }
     }
 
+    /// Copies `length` bytes from `offset` on to `target`.
+    ///
+    /// # Safety
+    /// `target` is valid for writing `length` bytes and lies outside of the volume.
+    pub(crate) unsafe fn read(&self, offset: u64, target: *mut u8, length: u32) {
+        let source = self.at(offset, length as usize);
+        // SAFETY: `at` checked the source; the caller promises the target.
+        unsafe { std::ptr::copy_nonoverlapping(source, target, length as usize) }
+    }
+
     /// Makes `length` bytes from `offset` on zero, giving whole pages back.
     pub(crate) fn zero(&mut self, offset: u64, length: u32) {
         let start = self.at(offset, length as usize);

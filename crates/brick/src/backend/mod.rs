@@ -6,7 +6,7 @@
 mod file;
 mod memory;
 
-pub(crate) use file::{FileBackend, FileStep, Progress};
+pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
 pub(crate) use memory::MemoryBackend;
 
 use plimsoll_core::ByteCount;

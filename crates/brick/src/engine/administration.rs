@@ -174,7 +174,7 @@ impl Core {
         {
             memory.use_large_pages();
         }
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None, unflushed: CauseSet::EMPTY });
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None, unflushed: CauseSet::EMPTY, cache: None });
         Ok(())
     }
 
@@ -184,6 +184,9 @@ impl Core {
         let front_ends = self.volumes[index].front_ends;
         if front_ends > 0 {
             return Err(EngineError::VolumeInUse { name: name.to_owned(), front_ends });
+        }
+        if self.volumes[index].cache.is_some() {
+            return Err(EngineError::Cached { volume: name.to_owned() });
         }
         self.sync_volume(index)?;
         self.volumes.remove(index);
@@ -240,13 +243,14 @@ impl Core {
     /// A snapshot of everything.
     pub(super) fn status(&mut self) -> EngineStatus {
         self.look_once_a_second();
-        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends, .. })| VolumeStatus {
+        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends, cache, .. })| VolumeStatus {
             name: volume.info().name.clone(),
             pool: volume.config().pool.clone(),
             size_bytes: volume.info().size_bytes,
             start_bytes: volume.config().start_bytes,
             is_read_only: volume.info().is_read_only,
             front_ends: *front_ends,
+            cache: cache.as_ref().map(|cache| cache.status()),
         });
         EngineStatus {
             device: self.tree.device().name.clone(),

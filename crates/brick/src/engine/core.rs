@@ -11,10 +11,11 @@
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
+use super::cached::{OF_CACHE, VolumeCache};
 use super::clock::Clock;
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
-use super::front_end::{Finished, Submission, VolumeBytes};
+use super::front_end::{Finished, Payload, Submission, VolumeBytes};
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
@@ -38,6 +39,8 @@ pub(super) struct VolumeSeat {
     pub(super) tags: Option<Box<dyn BlockTags>>,
     /// Who caused what was written since the last flush.
     pub(super) unflushed: CauseSet,
+    /// What stands before it.
+    pub(super) cache: Option<Box<VolumeCache>>,
 }
 
 /// All of an engine but its front ends.
@@ -80,12 +83,16 @@ pub(crate) struct Core {
     pub(super) recordings: u32,
     /// Requests that are done, with their front ends, not yet handed out.
     pub(super) finished: Vec<(u32, Finished)>,
+    /// Volumes whose caches may go on.
+    pub(super) caches_with_work: Vec<u32>,
 }
 
 impl Core {
     /// Where the bytes of a volume in memory are.
     pub(super) fn volume_bytes(&self, volume: u32, offset: u64, length: u32) -> Option<VolumeBytes> {
-        match &self.volumes[volume].volume.backend {
+        let seat = &self.volumes[volume];
+        match &seat.volume.backend {
+            Backend::Memory(_) if seat.cache.is_some() => None,
             Backend::Memory(memory) => Some(memory.bytes(offset, length)),
             Backend::File(_) => None,
         }
@@ -99,12 +106,16 @@ impl Core {
             self.finished.push((seat.index, finished));
             return;
         }
+        if self.volumes[seat.volume].cache.is_some() {
+            debug_assert!(!matches!(submission.payload, Payload::Volume(_)), "what is read is not there");
+            return self.submit_to_cache(seat.volume, (seat.index, seat.session), submission);
+        }
         let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
         let index = self.requests.insert(request);
         self.add_pieces(index);
     }
 
-    fn add_pieces(&mut self, index: u32) {
+    pub(super) fn add_pieces(&mut self, index: u32) {
         while let Some((start, length_max)) = self.requests[index].uncut() {
             let request = &mut self.requests[index];
             let VolumeSeat { volume, tags, unflushed, .. } = &mut self.volumes[request.volume];
@@ -209,13 +220,17 @@ impl Core {
             Backend::Memory(memory) => {
                 let offset = request.offset + u64::from(piece.start);
                 match (request.operation, request.payload.as_ptr()) {
+                    (Operation::Read, Some(target)) if !matches!(request.payload, Payload::Volume(_)) => {
+                        // SAFETY: as for a write; the payload is a buffer or a block of the volume's cache.
+                        unsafe { memory.read(offset, target.add(piece.start as usize).cast_mut(), piece.length) }
+                    }
                     (Operation::Write, Some(source)) => {
                         // SAFETY: `check` found the payload to hold the whole request, of which this is a piece, and a
                         // write's payload is a buffer, never the volume itself.
                         unsafe { memory.write(offset, source.add(piece.start as usize), piece.length) }
                     }
                     (Operation::Trim | Operation::WriteZeroes, _) => memory.zero(offset, piece.length),
-                    // A read is answered out of the volume; a flush has nothing to do.
+                    // Other reads are answered out of the volume; a flush has nothing to do.
                     (Operation::Read | Operation::Flush | Operation::Write, _) => {}
                 }
                 if !piece.waits.for_model {
@@ -336,10 +351,14 @@ impl Core {
     fn request_done(&mut self, index: u32) {
         let request = self.requests.remove(index).expect("a request is done once");
         let Request { front_end, token, operation, length, payload, error, .. } = request;
+        if front_end == OF_CACHE {
+            return self.store_operation_completed(request.volume, token as u32, error);
+        }
         let latency = self.now.since(request.arrived);
         self.meters.request_completed(request.metered, operation, latency, error.is_none());
         let result = error.map_or(Ok(()), Err);
         self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+        self.cache_has_work(request.volume);
     }
 
     /// Marks the requests of a front end as wanted by nobody. O(requests).
@@ -350,6 +369,7 @@ impl Core {
                 request.cut_no_more();
             }
         }
+        self.abandon_in_caches(front_end);
     }
 
     /// When the engine must wake up even if nothing happens.

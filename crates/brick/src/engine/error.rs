@@ -80,6 +80,32 @@ pub enum EngineError {
         /// Connections and mounts.
         front_ends: u32,
     },
+    /// A volume has one cache, and cannot go as long as it has it.
+    #[error("volume {volume} has a cache: detach it first")]
+    Cached {
+        /// The volume.
+        volume: String,
+    },
+    /// It has none.
+    #[error("volume {volume} has no cache")]
+    NotCached {
+        /// The volume.
+        volume: String,
+    },
+    /// A cache cannot do what it was asked to.
+    #[error("cache {cache}: {what}")]
+    CacheFailed {
+        /// The cache.
+        cache: String,
+        /// Why.
+        what: &'static str,
+    },
+    /// A policy cannot be given to a cache.
+    #[error("{message}")]
+    CachePolicy {
+        /// Why.
+        message: String,
+    },
     /// Two volumes would share a part of the device.
     #[error("volume {volume} would overlap volume {other} on the device")]
     Overlap {

@@ -43,7 +43,16 @@ pub enum Payload {
     /// front end is attached, so the address holds as long as the front end lives. A write that is under way at the
     /// same time may show, whole or in part, as on any disk.
     Volume(VolumeBytes),
+    /// In a block of the volume's cache, which moves it itself: no front end has these.
+    Cache(CacheBlock),
 }
+
+/// The address of a block of a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheBlock(pub(crate) *mut u8);
+
+// SAFETY: an address only; the engine alone, on whose thread the cache is, reads and writes there.
+unsafe impl Send for CacheBlock {}
 
 /// The address of bytes in a volume that lies in memory.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +70,7 @@ impl Payload {
             // SAFETY: `Port::submit` refuses an `at` beyond the buffer's capacity.
             Payload::Buffer { buffer, at } => Some(unsafe { buffer.as_ptr().add(*at as usize) }),
             Payload::Volume(bytes) => Some(bytes.0),
+            Payload::Cache(block) => Some(block.0.cast_const()),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | `request` | requests and the pieces that they are cut into |
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
+//! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
@@ -33,6 +34,7 @@
 mod administration;
 mod alarm;
 mod buffer;
+mod cached;
 pub(crate) mod clock;
 mod core;
 pub mod early_reads;
@@ -55,12 +57,14 @@ mod urgency;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
 pub use error::EngineError;
-pub use front_end::{Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
+pub use front_end::{CacheBlock, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
 pub use handle::{
     AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
 };
 pub use held_reads::{AccountReads, HeldReads};
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
-pub use status::{AccountStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus};
+pub use status::{
+    AccountStatus, CacheClassStatus, CacheStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus,
+};
 pub use upper_levels::{Below, BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels, session_of};

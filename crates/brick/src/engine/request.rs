@@ -217,6 +217,7 @@ pub(super) fn check(volume: &VolumeInfo, submission: &Submission) -> Result<(), 
             u64::from(*at).is_multiple_of(block_bytes) && *at as usize + length as usize <= buffer.capacity()
         }
         Payload::Volume(_) => operation == Operation::Read,
+        Payload::Cache(_) => false,
     };
     if fits && length <= PAYLOAD_BYTES_MAX { Ok(()) } else { Err(Errno::INVAL) }
 }

@@ -3,7 +3,7 @@
 //! Every operation carries 64 bits through the kernel that say whose it is:
 //!
 //! ```text
-//!   63..56 kind | 55..32 tag, the front end's own | 31..0 index of the front end or the piece
+//!   63..56 kind | 55..32 tag, the front end's or cache's own | 31..0 index of the front end, the piece or the volume
 //! ```
 //!
 //! An index is used again only after every operation under it has come back, so it needs no generation count.
@@ -32,6 +32,8 @@ pub(crate) enum Owner {
     Piece(u32),
     /// A front end, and its own name for the operation.
     FrontEnd(u32, u32),
+    /// The cache of a volume, and its own number for the operation.
+    Cache(u32, u32),
     /// Nobody waits for it.
     Nobody,
 }
@@ -44,6 +46,7 @@ impl Owner {
             Owner::FrontEnd(index, tag) => (2, tag, index),
             Owner::UpperLevels => (3, 0, 0),
             Owner::Nobody => (4, 0, 0),
+            Owner::Cache(volume, operation) => (5, operation, volume),
         };
         debug_assert!(tag < 1 << TAG_BITS, "a tag has {TAG_BITS} bits");
         (kind << 56) | (u64::from(tag) << 32) | u64::from(index)
@@ -56,6 +59,7 @@ impl Owner {
             1 => Owner::Piece(index),
             2 => Owner::FrontEnd(index, tag),
             3 => Owner::UpperLevels,
+            5 => Owner::Cache(index, tag),
             _ => Owner::Nobody,
         }
     }
@@ -160,6 +164,7 @@ mod tests {
             Owner::Nobody,
             Owner::Piece(u32::MAX),
             Owner::FrontEnd(u32::MAX, (1 << TAG_BITS) - 1),
+            Owner::Cache(u32::MAX, (1 << TAG_BITS) - 1),
         ] {
             assert_eq!(Owner::decode(owner.encode()), owner);
         }

@@ -1,5 +1,6 @@
 //! What an engine says about itself: one snapshot, made on its thread, for the control plane.
 
+pub use super::cached::{CacheClassStatus, CacheStatus};
 use hdrhistogram::Histogram;
 use plimsoll_core::{AccountKind, Allocation};
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,8 @@ pub struct VolumeStatus {
     pub is_read_only: bool,
     /// Connections and mounts.
     pub front_ends: u32,
+    /// What stands before it.
+    pub cache: Option<CacheStatus>,
 }
 
 /// An engine: one device.

@@ -98,6 +98,7 @@ impl Engine {
             tap: None,
             recordings: 0,
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
+            caches_with_work: Vec::new(),
         };
         Ok(Engine {
             core,
@@ -118,7 +119,7 @@ impl Engine {
         self.core.ring.watch(self.wake.as_raw_fd(), Owner::Wake);
         let failure = loop {
             self.turn();
-            if self.is_ending && self.front_ends.len() == 0 {
+            if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
                 break None;
             }
             let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
@@ -147,6 +148,17 @@ impl Engine {
         }
     }
 
+    /// Whether every cache is closed; if not, those that were not asked to are now.
+    fn caches_are_closed(&mut self) -> bool {
+        while !self.core.caches_are_closed() {
+            if !self.core.has_cache_work() {
+                return false;
+            }
+            self.turn();
+        }
+        true
+    }
+
     fn turn(&mut self) {
         self.core.now = self.core.clock.now();
         let mut completed = std::mem::take(&mut self.completed);
@@ -163,6 +175,9 @@ impl Engine {
                 Owner::Wake => self.woken(completed.has_more),
                 Owner::UpperLevels if completed.result == Err(Errno::CANCELED) => {}
                 Owner::UpperLevels => self.core.upper_levels_are_ready(completed.has_more),
+                Owner::Cache(volume, operation) => {
+                    self.core.cache_operation_completed(volume, operation, completed.result);
+                }
                 Owner::Nobody => {}
             }
         }
@@ -172,8 +187,9 @@ impl Engine {
         self.core.look_once_a_second();
         self.cut_overdue();
         loop {
+            self.core.drive_caches();
             self.core.pump();
-            if !self.hand_out() && !self.end_turn() {
+            if !self.hand_out() && !self.end_turn() && !self.core.has_cache_work() {
                 break;
             }
         }

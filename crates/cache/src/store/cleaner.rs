@@ -55,15 +55,25 @@ pub(super) struct Cleaner {
     next: Option<u32>,
     /// The store failed: nothing is copied until somebody asks for something.
     is_paused: bool,
+    /// How often all units were looked at; one more when nothing was dirty.
+    pub passes: u64,
 }
 
 impl Cleaner {
     pub fn new() -> Cleaner {
-        Cleaner { cleaned: VecDeque::with_capacity(CLEANED_MAX), next: None, is_paused: false }
+        Cleaner { cleaned: VecDeque::with_capacity(CLEANED_MAX), next: None, is_paused: false, passes: 0 }
     }
 
     pub fn clean_all(&mut self) {
         (self.next, self.is_paused) = (Some(0), false);
+    }
+
+    pub fn clean_no_more(&mut self) {
+        self.next = None;
+    }
+
+    pub fn is_cleaning_all(&self) -> bool {
+        self.next.is_some()
     }
 
     pub fn resume(&mut self) {
@@ -188,6 +198,8 @@ impl CacheStore {
         while let Some(next) = self.cleaner.next {
             if self.marks.dirty_units == 0 {
                 self.cleaner.next = None;
+                // Who began to wait within a pass need not wait for another.
+                self.cleaner.passes += 2;
             } else if next < units {
                 self.cleaner.next = Some(next + 1);
                 let unit = UnitId(next);
@@ -197,6 +209,7 @@ impl CacheStore {
             } else if self.slots.cleaning() == 0 && self.cleaner.copies() == 0 {
                 // Some were written again meanwhile.
                 self.cleaner.next = Some(0);
+                self.cleaner.passes += 1;
             } else {
                 return None;
             }

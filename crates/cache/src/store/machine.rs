@@ -15,10 +15,9 @@ use super::slots::{Kind, Slots, Step};
 use super::snapshot::Snapshot;
 use super::superblock::Superblock;
 use crate::cache::Cache;
-use crate::config::{CacheConfig, ConfigError};
-use crate::policy::PolicyEntry;
 use crate::units::Pool;
 use plimsoll_core::Class;
+use plimsoll_core::class::CLASSES;
 use std::collections::VecDeque;
 use thiserror::Error;
 
@@ -155,6 +154,30 @@ pub struct Counters {
     pub damaged_dirty: u64,
 }
 
+/// How often blocks of a class were asked for so far, and found in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Reads of a block, or a part of it.
+    pub reads: u64,
+    /// Those that were in the cache.
+    pub read_hits: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Those whose block was in the cache.
+    pub write_hits: u64,
+}
+
+/// Who an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The request with this token.
+    Request(u64),
+    /// The syncer, which copies a block of this class.
+    Syncer(Class),
+    /// The cache: its journal, its map, its flushes.
+    Own,
+}
+
 /// A cache on a device.
 pub struct CacheStore {
     pub(super) superblock: Superblock,
@@ -175,6 +198,7 @@ pub struct CacheStore {
     pub(super) is_closing: bool,
     pub(super) has_failed: bool,
     pub(super) counters: Counters,
+    pub(super) class_counters: Box<[ClassCounters; CLASSES]>,
 }
 
 impl CacheStore {
@@ -201,6 +225,7 @@ impl CacheStore {
             is_closing: false,
             has_failed: false,
             counters: Counters::default(),
+            class_counters: Box::default(),
         }
     }
 
@@ -326,72 +351,5 @@ impl CacheStore {
                 _ => {}
             }
         }
-    }
-
-    /// Whether the device of the cache failed, so that writes are refused.
-    pub fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    /// What happened so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// The half that decides: contents by class, the syncer.
-    pub fn cache(&self) -> &Cache {
-        &self.cache
-    }
-
-    /// Units that the store lacks, so far as the device knows.
-    pub fn dirty_units(&self) -> u32 {
-        self.marks.dirty_units
-    }
-
-    /// Units that hold a block.
-    pub fn used_units(&self) -> u32 {
-        self.superblock.layout.units - self.cache.empty_units()
-    }
-
-    /// The superblock that holds.
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    /// Bytes that grow with the units.
-    pub fn bytes(&self) -> usize {
-        self.cache.bytes() + self.marks.bytes()
-    }
-
-    /// Goes on with another policy, scheme or bounds.
-    ///
-    /// # Errors
-    /// What of `config` is out of range; nothing is changed then.
-    pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
-        self.cache.set_policy(config, policy)?;
-        self.drive();
-        Ok(())
-    }
-
-    /// From now on writes are acknowledged so.
-    pub fn set_semantics(&mut self, semantics: Semantics) {
-        self.semantics = semantics;
-    }
-
-    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written meanwhile.
-    pub fn clean_all(&mut self) {
-        self.cleaner.clean_all();
-        self.drive();
-    }
-
-    /// Writes a snapshot when all requests are answered, so that the next start reads no journal. The host submits nothing more.
-    pub fn close(&mut self) {
-        self.is_closing = true;
-        self.drive();
-    }
-
-    /// Whether there is nothing left to do.
-    pub fn is_closed(&self) -> bool {
-        self.is_closing && self.slots.is_idle() && (self.has_failed || self.is_snapshot_complete())
     }
 }

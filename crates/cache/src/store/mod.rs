@@ -17,12 +17,13 @@
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
 //! | [`mod@format`], [`recovery`] | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
-//! | `requests`, `commit`, `cleaner`, `snapshot` | its parts: a request's way, the journal, the store, the map |
+//! | `requests`, `commit`, `cleaner`, `snapshot`, `control` | its parts: a request's way, the journal, the store, the map, its owner |
 
 pub mod bytes;
 mod cleaner;
 mod commit;
 mod contents;
+mod control;
 pub mod error;
 pub mod format;
 pub mod journal;
@@ -41,6 +42,9 @@ pub mod superblock;
 pub use error::{DeviceError, FormatError, OpenError};
 pub use format::{Blocks, Identity, format, give_up};
 pub use layout::{BLOCK_BYTES, Layout};
-pub use machine::{Action, CacheStore, Counters, Depth, Failure, Operation, Request, RequestKind, Semantics, Target};
+pub use machine::{
+    Action, CacheStore, ClassCounters, Counters, Depth, Failure, Operation, Origin, Request, RequestKind, Semantics,
+    Target,
+};
 pub use recovery::{Opened, Report, open, probe};
 pub use superblock::Superblock;

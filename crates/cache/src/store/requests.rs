@@ -50,8 +50,11 @@ impl CacheStore {
         let (block, access) = (self.slots.slots[at].block, self.access(at, false));
         let is_refused = block >= self.superblock.store_blocks || (self.has_failed && self.is_cached(block).is_none());
         let outcome = if is_refused { Outcome::Refused } else { self.cache.access(&access) };
+        let of_class = &mut self.class_counters[usize::from(access.class.number())];
+        of_class.reads += 1;
         match outcome {
             Outcome::Hit(unit) => {
+                of_class.read_hits += 1;
                 self.counters.read_hits += 1;
                 self.unit_operation(at, Step::ReadUnit, Action::Read, unit);
             }
@@ -78,7 +81,11 @@ impl CacheStore {
             return self.finish(at, Some(Failure::Device));
         }
         let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
-        if let Some(unit) = self.is_cached(slot.block) {
+        let cached = self.is_cached(slot.block);
+        let of_class = &mut self.class_counters[usize::from(slot.class.number())];
+        of_class.writes += 1;
+        of_class.write_hits += u64::from(cached.is_some());
+        if let Some(unit) = cached {
             self.counters.write_hits += 1;
             self.cache.access(&self.access(at, true));
             self.slots.slots[at].is_relocated = true;

@@ -18,7 +18,7 @@ use super::slots::Page;
 use super::superblock::Superblock;
 
 /// Pages that are on their way at once.
-const PAGES: usize = 8;
+pub(super) const PAGES: usize = 8;
 /// A snapshot begins when so many parts of the journal are in use.
 const JOURNAL_PARTS: u64 = 2;
 

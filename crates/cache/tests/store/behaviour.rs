@@ -50,6 +50,25 @@ fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
+/// A program that died leaves what it wrote in the device's volatile cache, where the next one reads it: whoever was served that must
+/// not lose it to a power failure.
+#[test]
+fn what_is_found_after_a_kill_outlives_a_power_failure() {
+    let mut compared = 0;
+    for seed in 60..68 {
+        let mut rig = Rig::fresh(Setup { store_blocks: 400, ..setup() }, seed);
+        (0..150).for_each(|_| rig.step());
+        let mut next = reopened(&rig, rig.cache.after_kill(), rig.store.after_kill());
+        let mut last =
+            reopened(&rig, next.cache.after_power_failure(|_, _| 0), next.store.after_power_failure(|_, _| 0));
+        for (block, _, _) in contents(&next).into_iter().filter(|(_, _, is_dirty)| *is_dirty) {
+            assert_eq!(next.read(block).unwrap(), last.read(block).unwrap(), "seed {seed}, block {block}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "only {compared} blocks were compared");
+}
+
 /// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back with them, by
 /// the journal or by the map.
 #[test]

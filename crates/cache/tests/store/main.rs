@@ -50,7 +50,8 @@ fn whatever_a_crash_leaves_is_between_what_was_promised_and_what_was_written() {
 #[test]
 fn long_runs_survive_a_crash_that_keeps_all_or_nothing() {
     let mut points = Points::default();
-    for seed in 102..108 {
+    // Seeds 100 and 101 are the ones that found a unit cleaned before its record was durable.
+    for seed in 100..108 {
         let semantics = if seed % 4 == 0 { Semantics::WriteCache } else { Semantics::Strict };
         let setup = Setup { units: 14, store_blocks: 32, ..Setup::small("selective", semantics) };
         let (mut rig, mut random) = (Rig::fresh(setup, seed), Random(seed));

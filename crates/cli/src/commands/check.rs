@@ -2,10 +2,12 @@
 
 use super::{allocation_cells, print, print_json};
 use crate::arguments::CheckArguments;
-use crate::config::{Configuration, Defaults, Device, Volume, load};
+use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_brick::attach::FileSystemPlan;
+use plimsoll_brick::cache::CacheSettings;
+use plimsoll_cache::store::Semantics;
 use plimsoll_core::{ByteCount, Rate};
 use serde_json::{Value, json};
 
@@ -40,6 +42,20 @@ fn as_tables(configuration: &Configuration) -> String {
         let path = configuration.pool_path(&pool.name);
         pools.row([path, pool.device.clone(), reserve, limit, weight, priority]);
     }
+    let mut caches = Table::new(&["cache", "file", ">size", "policy", "classes", "semantics", "volume"]);
+    for Cache { name, settings, classes, .. } in &configuration.caches {
+        let volume = configuration.volumes.iter().find(|volume| volume.cache.as_ref() == Some(name));
+        caches.row([
+            name.clone(),
+            settings.path.display().to_string(),
+            settings.size_bytes.map_or("all of it".into(), |size| ByteCount(size).to_string()),
+            settings.policy.name.to_owned(),
+            classes.clone(),
+            semantics(settings).to_owned(),
+            volume.map_or("-".into(), |volume| volume.name.clone()),
+        ]);
+    }
+    let caches = if configuration.caches.is_empty() { String::new() } else { format!("{caches}\n") };
     let mut volumes = Table::new(&["volume", "pool", ">size", ">start", ">reserve", ">limit", "content", "served as"]);
     for volume in &configuration.volumes {
         let [reserve, limit, ..] = allocation_cells(&volume.allocation);
@@ -58,7 +74,15 @@ fn as_tables(configuration: &Configuration) -> String {
     let portals = configuration.iscsi_listen.iter();
     let portals = portals.map(|listen| format!("iSCSI on {}\n", listen.address)).collect::<String>();
     let control = configuration.daemon.control_socket.display();
-    format!("{devices}\n{pools}\n{volumes}\n{listen}{portals}control on unix:{control}\n")
+    format!("{devices}\n{pools}\n{caches}{volumes}\n{listen}{portals}control on unix:{control}\n")
+}
+
+/// When a write is acknowledged.
+fn semantics(settings: &CacheSettings) -> &'static str {
+    match settings.semantics {
+        Semantics::WriteCache => "write-cache",
+        Semantics::Strict => "strict",
+    }
 }
 
 /// What a device behaves like.
@@ -103,6 +127,20 @@ fn as_json(configuration: &Configuration) -> Value {
             "allocation": pool.allocation,
         })
     });
+    let caches = configuration.caches.iter().map(|Cache { name, settings, classes, .. }| {
+        json!({
+            "name": name,
+            "file": settings.path,
+            "size_bytes": settings.size_bytes,
+            "policy": settings.policy.name,
+            "classes": classes,
+            "promote_reads": settings.promotes_reads,
+            "watermark_low": settings.watermark_low,
+            "watermark_high": settings.watermark_high,
+            "semantics": semantics(settings),
+            "accept_losses": settings.accepts_losses,
+        })
+    });
     let volumes = configuration.volumes.iter().map(|volume| {
         json!({
             "name": volume.name,
@@ -111,6 +149,7 @@ fn as_json(configuration: &Configuration) -> Value {
             "size_bytes": volume.size_bytes,
             "start_bytes": volume.start_bytes,
             "content": volume.backing.to_string(),
+            "cache": volume.cache,
             "is_read_only": volume.is_read_only,
             "allocation": volume.allocation,
             "export": volume.export.as_ref().map(|export| &export.name),
@@ -135,6 +174,7 @@ fn as_json(configuration: &Configuration) -> Value {
             configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
         "devices": devices.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
+        "caches": caches.collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),
     })
 }

@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod cache;
 mod check;
 mod class;
 mod container_profile;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Pool(command) => pool::run(&command),
         Command::Session(command) => session::run(&command),
         Command::Volume(command) => volume::run(&command),
+        Command::Cache(command) => cache::run(&command),
         Command::Run(arguments) => run::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
         Command::ContainerProfile(arguments) => container_profile::run(&arguments),

@@ -1,6 +1,7 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
 use plimsoll_brick::attach::FileSystemPlan;
+use plimsoll_brick::cache::CacheSettings;
 use plimsoll_brick::iscsi::Chap;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::units::RUN_BYTES_MAX;
@@ -28,6 +29,8 @@ pub struct Configuration {
     pub devices: Vec<Device>,
     /// Pools, parents before children.
     pub pools: Vec<Pool>,
+    /// Caches in the order of the file; one that no volume has can be attached to one.
+    pub caches: Vec<Cache>,
     /// Volumes in the order of the file.
     pub volumes: Vec<Volume>,
 }
@@ -111,6 +114,19 @@ pub struct Pool {
     pub place: Place,
 }
 
+/// A section `[cache.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// Its name; unique in the file.
+    pub name: String,
+    /// What it is made from.
+    pub settings: CacheSettings,
+    /// The scheme of classes, as the file names it.
+    pub classes: String,
+    /// Where the section stands.
+    pub place: Place,
+}
+
 /// A section `[volume.NAME]`.
 #[derive(Clone, Debug)]
 pub struct Volume {
@@ -128,6 +144,8 @@ pub struct Volume {
     pub start_bytes: u64,
     /// Whether the file says where it starts; otherwise it was packed.
     pub is_start_fixed: bool,
+    /// The name of its cache.
+    pub cache: Option<String>,
     /// Writes are refused.
     pub is_read_only: bool,
     /// What it was promised, for all its sessions together.
@@ -195,6 +213,11 @@ impl Configuration {
     /// The device called `name`.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The cache called `name`.
+    pub fn cache(&self, name: &str) -> Option<&Cache> {
+        self.caches.iter().find(|cache| cache.name == name)
     }
 
     /// The pool called `name`.

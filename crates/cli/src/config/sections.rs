@@ -1,9 +1,9 @@
 //! The sections of the file and their keys, one function a section. What only other sections can tell (does the pool
 //! exist, do the reserves fit) is left to [`super::check`].
 
-use super::iscsi;
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
+use super::{caches, iscsi};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
@@ -15,10 +15,11 @@ use std::path::{Component, Path, PathBuf};
 /// Devices, pools, volumes and addresses that one daemon serves at the most.
 const DEVICES_MAX: usize = 64;
 const POOLS_MAX: usize = 1024;
+const CACHES_MAX: usize = 64;
 const VOLUMES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 64;
 /// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Smallest volume in which mkfs.xfs makes a file system (mkfs.xfs(8)).
 const XFS_SIZE_MIN: ByteCount = ByteCount(300 << 20);
 /// Largest offset that a file has on Linux. Bytes.
@@ -33,7 +34,7 @@ pub(super) const OUTSTANDING_MAX: u64 = 1024;
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
 pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
-const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
+pub(super) const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
 const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 
 /// What the file says, section by section, before the sections were compared with each other.
@@ -43,11 +44,14 @@ pub(super) struct Sections {
     pub(super) iscsi_listen: Option<Vec<Listen>>,
     pub(super) devices: Vec<Device>,
     pub(super) pools: Vec<PoolSection>,
+    pub(super) caches: Vec<Cache>,
     pub(super) volumes: Vec<Volume>,
     /// The names that a pool may be on; `None` if they are not all known.
     pub(super) device_names: Option<BTreeSet<String>>,
     /// The names that a pool or a volume may be in; `None` if they are not all known.
     pub(super) pool_names: Option<BTreeSet<String>>,
+    /// The names of caches; `None` if they are not all known.
+    pub(super) cache_names: Option<BTreeSet<String>>,
 }
 
 /// A `[pool.NAME]` before it is known which device it is on.
@@ -81,6 +85,9 @@ pub(super) fn read(
         devices.into_iter().filter_map(|(name, section)| device(name, section, directory, problems)).collect();
     let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
     let pools = pools.into_iter().filter_map(|(name, section)| pool(name, section, problems)).collect();
+    let (caches, cache_names) = named(&mut file, "cache", CACHES_MAX, problems);
+    let caches =
+        caches.into_iter().filter_map(|(name, section)| caches::cache(name, section, directory, problems)).collect();
     let (volumes, _) = named(&mut file, "volume", VOLUMES_MAX, problems);
     let volumes =
         volumes.into_iter().filter_map(|(name, section)| volume(name, section, directory, problems)).collect();
@@ -88,7 +95,7 @@ pub(super) fn read(
     if !place.has("volume") && !observes {
         problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
     }
-    Sections { daemon, listen, iscsi_listen, devices, pools, volumes, device_names, pool_names }
+    Sections { daemon, listen, iscsi_listen, devices, pools, caches, volumes, device_names, pool_names, cache_names }
 }
 
 /// The tables in `key` and their names. No names if something is wrong with the list itself: then nobody can say
@@ -123,7 +130,7 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
     Daemon { control_socket, state_directory: defaults.state_directory, place: section.finish(problems) }
 }
 
-fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
+pub(super) fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
     if text.is_empty() || text.chars().any(char::is_control) {
         return Err("a path that is not empty and has no control characters".into());
     }
@@ -285,6 +292,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let size = section.quantity("size", SIZE, problems, |size: &ByteCount| size.0 > 0 && is_block(size));
     let start = section.quantity("start", START, problems, is_block);
     let backing = backing(&mut section, directory, problems);
+    let cache = section.text("cache", "the name of a cache", problems).map(str::to_owned);
     let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
     let allocation = allocation(&mut section, problems);
     let export = section.section("nbd", problems).and_then(|section| export(&name, section, problems));
@@ -307,6 +315,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         backing,
         start_bytes: start.map_or(0, |start| start.0),
         is_start_fixed: start.is_some(),
+        cache,
         is_read_only,
         allocation,
         export,

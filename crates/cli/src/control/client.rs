@@ -46,6 +46,17 @@ impl Client {
         self.understand(line)
     }
 
+    /// Asks for something that takes as long as it takes, and waits for the answer.
+    ///
+    /// # Errors
+    /// The daemon refused or is gone.
+    pub fn ask_patiently(&mut self, request: &Request) -> Result<Response, Failure> {
+        self.stream.get_ref().set_read_timeout(None)?;
+        let answer = self.ask(request);
+        self.stream.get_ref().set_read_timeout(Some(PATIENCE))?;
+        answer
+    }
+
     /// Waits for a further line of an answer that has several.
     ///
     /// # Errors

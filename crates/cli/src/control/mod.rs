@@ -4,6 +4,7 @@
 //! a few requests a second, and for recordings; nothing on the way of a tenant's I/O passes here. The protocol is described in
 //! `docs/control.md`.
 
+pub mod caches;
 pub mod client;
 pub mod protocol;
 pub mod recording;

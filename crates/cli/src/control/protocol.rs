@@ -1,5 +1,6 @@
 //! What is said on the control socket.
 
+pub use super::caches::{CacheChange, CacheEntry};
 use plimsoll_agent::Entrance;
 use plimsoll_brick::engine::status::EngineStatus;
 use plimsoll_core::units::ParseUnitError;
@@ -81,6 +82,42 @@ pub enum Request {
     Tenants,
     /// The volumes; answered with [`Response::Volumes`].
     VolumeList,
+    /// How the volumes' caches are; answered with [`Response::Caches`].
+    CacheList,
+    /// Begins to write to the slow device what only a volume's cache has; answered with [`Response::CacheFlushing`].
+    CacheFlush {
+        /// The volume.
+        volume: String,
+    },
+    /// Puts a cache of the configuration before a volume; answered with [`Response::Done`].
+    CacheAttach {
+        /// The volume.
+        volume: String,
+        /// The cache.
+        cache: String,
+        /// Whether an empty one is made; whatever is on its device is gone then.
+        #[serde(default)]
+        make: bool,
+    },
+    /// Takes a volume's cache away when everything in it is on the slow device; answered with [`Response::Done`].
+    CacheDetach {
+        /// The volume.
+        volume: String,
+    },
+    /// Gives a volume's cache another size: it starts empty; answered with [`Response::Done`].
+    CacheResize {
+        /// The volume.
+        volume: String,
+        /// The new size, bytes.
+        size_bytes: u64,
+    },
+    /// Gives a volume's cache another policy, scheme or semantics; answered with [`Response::Done`].
+    CacheSet {
+        /// The volume.
+        volume: String,
+        /// What changes; what is left out stays.
+        change: CacheChange,
+    },
     /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
     /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by closing
     /// its end for sending.
@@ -180,6 +217,13 @@ pub enum Response {
     Pools(Vec<PoolStatus>),
     /// The volumes, in the order of the configuration.
     Volumes(Vec<VolumeEntry>),
+    /// The volumes' caches.
+    Caches(Vec<CacheEntry>),
+    /// A flush has begun.
+    CacheFlushing {
+        /// It is done when [`CacheStatus::clean_passes`](plimsoll_brick::engine::CacheStatus::clean_passes) is as much, or nothing is dirty.
+        passes: u64,
+    },
     /// Tenants that have joined, by volume or device.
     Tenants(Vec<TenantEntry>),
     /// A process has joined: where its commands come in.

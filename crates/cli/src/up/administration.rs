@@ -1,5 +1,6 @@
 //! What the control socket can do to a running daemon.
 
+use super::caches::Caches;
 use super::exports::Exports;
 use super::tenants::Tenants;
 use crate::config::Configuration;
@@ -35,13 +36,14 @@ pub(super) struct Administration {
     disks: Vec<ServedDisk>,
     tenants: Tenants,
     exports: Arc<Exports>,
+    caches: Caches,
     stop: Sender<()>,
     /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
     changing: Mutex<()>,
 }
 
 /// Why a request was not carried out.
-enum Refusal {
+pub(super) enum Refusal {
     Invalid(String),
     NotFound(String),
     Failed(String),
@@ -86,11 +88,29 @@ impl Administration {
         exports: Arc<Exports>,
         stop: Sender<()>,
     ) -> Administration {
-        Administration { configuration, devices, disks, tenants, exports, stop, changing: Mutex::new(()) }
+        let caches = Caches::new(configuration.clone(), devices.clone());
+        Administration { configuration, devices, disks, tenants, exports, caches, stop, changing: Mutex::new(()) }
     }
 
     /// Carries out a request.
     pub(super) fn answer(&self, request: Request) -> Answer {
+        // These may take long, and have a lock of their own.
+        let cached = match &request {
+            Request::CacheList => Some(self.caches.list().map(Response::Caches)),
+            Request::CacheFlush { volume } => Some(self.caches.flush(volume)),
+            Request::CacheAttach { volume, cache, make } => Some(self.caches.attach(volume, cache, *make)),
+            Request::CacheDetach { volume } => Some(self.caches.detach(volume)),
+            Request::CacheResize { volume, size_bytes } => Some(self.caches.resize(volume, *size_bytes)),
+            Request::CacheSet { volume, change } => Some(self.caches.change(volume, change)),
+            _ => None,
+        };
+        match cached {
+            Some(answer) => Answer::Line(answer.unwrap_or_else(Response::from)),
+            None => self.answer_at_once(request),
+        }
+    }
+
+    fn answer_at_once(&self, request: Request) -> Answer {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match request {
             Request::Status => self.status().map(Response::Status),
@@ -114,6 +134,12 @@ impl Administration {
                 let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
                 joined.map(Response::Joined).map_err(Refusal::Failed)
             }
+            Request::CacheList
+            | Request::CacheFlush { .. }
+            | Request::CacheAttach { .. }
+            | Request::CacheDetach { .. }
+            | Request::CacheResize { .. }
+            | Request::CacheSet { .. } => unreachable!("answered before"),
             Request::Shutdown => {
                 // The daemon may be ending already.
                 let _ = self.stop.send(());

@@ -12,7 +12,7 @@ use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::exports::{Exports, Target};
 use super::iscsi;
 use super::tenants::{Tenants, mount_with_station};
-use super::{observed, plan};
+use super::{caches, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
@@ -20,6 +20,7 @@ use plimsoll_agent::mounts;
 use plimsoll_agent::{AgentError, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
+use plimsoll_brick::cache::FoundCache;
 use plimsoll_brick::engine::{self, EngineHandle, SessionConfig};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::driver::export_info;
@@ -84,7 +85,8 @@ impl Daemon {
         let (listeners, portals) = (daemon.bind()?, iscsi::bind(&daemon.configuration)?);
         let volumes = daemon.open_volumes()?;
         let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| volume.info().clone()).collect();
-        daemon.start_engines(volumes)?;
+        let caches = caches::find(&daemon.configuration, &volumes)?;
+        daemon.start_engines(volumes, caches)?;
         let disks = daemon.mount_all(&infos)?;
         daemon.observe_all()?;
         daemon.serve_nbd(listeners, &infos)?;
@@ -141,7 +143,7 @@ impl Daemon {
         if problems.is_empty() { Ok(volumes) } else { Err(failed(problems.join("\n"))) }
     }
 
-    fn start_engines(&mut self, volumes: Vec<Volume>) -> Result<(), Failure> {
+    fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {
         for device in &self.configuration.devices {
             let mut config = plan::engine(device);
             if let Some(path) = &device.observe {
@@ -153,16 +155,23 @@ impl Daemon {
             let like = device.emulate.as_ref().map_or(String::new(), |model| format!(", behaves like {model}"));
             self.served.push(format!("device {}: scheduler {}{like}", device.name, device.scheduler));
         }
-        let configuration = &self.configuration;
+        let (configuration, mut lines) = (&self.configuration, Vec::new());
         for pool in &configuration.pools {
             let path = configuration.pool_path(&pool.name);
             self.engine(&pool.device).open_pool(&path, pool.allocation).map_err(failed)?;
         }
-        for (section, volume) in configuration.volumes.iter().zip(volumes) {
+        for ((section, volume), cache) in configuration.volumes.iter().zip(volumes).zip(caches) {
             let engine = self.engine(&section.device);
             let add = engine.open_pool(&configuration.volume_path(section), section.allocation);
             add.and_then(|()| engine.add_volume(volume)).map_err(failed)?;
+            if let (Some(found), Some(cache)) =
+                (cache, section.cache.as_deref().and_then(|name| configuration.cache(name)))
+            {
+                lines.push(caches::found_line(&section.name, cache, &found.report));
+                engine.attach_cache(&section.name, found).map_err(failed)?;
+            }
         }
+        self.served.extend(lines);
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! stdout, a line each; the log goes to stderr.
 
 mod administration;
+mod caches;
 mod daemon;
 mod exports;
 mod iscsi;
@@ -16,6 +17,7 @@ mod tenants;
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{Failure, Outcome};
+pub(crate) use caches::make as make_cache;
 use daemon::Daemon;
 use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;
@@ -84,6 +86,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         iscsi_listen: Vec::new(),
         devices: vec![device],
         pools: Vec::new(),
+        caches: Vec::new(),
         volumes: Vec::new(),
     })
 }

@@ -1,6 +1,7 @@
 //! `plimsoll up` end to end, with the built command.
 
 mod agent;
+mod cache;
 mod iscsi;
 mod mount;
 mod nbd;
@@ -9,4 +10,5 @@ mod sessions;
 mod steer;
 mod support;
 mod tenants;
+mod versions;
 mod why;

@@ -184,3 +184,15 @@ pub fn why_no_mounts() -> Option<&'static str> {
     }
     ["/dev/fuse", "/dev/loop-control"].into_iter().find(|device| !Path::new(device).exists())
 }
+
+/// A small generator of numbers that look random (xorshift64*, Vigna 2016); the same seed gives the same numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % bound
+    }
+}

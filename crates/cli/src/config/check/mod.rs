@@ -44,6 +44,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         iscsi_listen,
         devices: sections.devices,
         pools,
+        caches: sections.caches,
         volumes: sections.volumes,
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
             false
         }
     });
+    undefined_caches(sections, problems);
     unused_devices(&sections.devices, &pools, problems);
     pools
 }
@@ -52,6 +53,17 @@ fn undefined_holders(sections: &Sections, problems: &mut Vec<Problem>) {
             Holder::Device(device) => undefined("device", "device", device, &sections.device_names, &pool.place),
             Holder::Pool(parent) => undefined("parent", "pool", parent, &sections.pool_names, &pool.place),
         });
+    }
+}
+
+fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
+    for volume in &sections.volumes {
+        let Some(cache) = &volume.cache else { continue };
+        problems.extend(undefined("cache", "cache", cache, &sections.cache_names, &volume.place));
+        if volume.is_read_only {
+            let got = format!("the cache {} of a read-only volume", quoted(cache));
+            problems.push(volume.place.problem("cache", got, "a cache of a volume that is written"));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     files(&sections.volumes, problems);
+    caches(sections, problems);
     exports(&sections.volumes, problems);
     targets(&sections.volumes, problems);
     portals(sections, problems);
@@ -27,6 +28,34 @@ fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
             problems.push(volume.place.problem("file", got, "a file of its own"));
         } else {
             users.insert(path, &volume.name);
+        }
+    }
+}
+
+/// A cache has a file that nobody else has, and is of one volume.
+fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
+    let volumes = sections.volumes.iter().filter_map(|volume| match &volume.backing {
+        Backing::File(path) => Some((path.as_path(), format!("volume {:?}", volume.name))),
+        Backing::Memory => None,
+    });
+    let mut users: BTreeMap<&Path, String> = volumes.collect();
+    for cache in &sections.caches {
+        let path = cache.settings.path.as_path();
+        if let Some(first) = users.get(path) {
+            let got = format!("the file of {first}, {}", quoted(&path.to_string_lossy()));
+            problems.push(cache.place.problem("file", got, "a file of its own"));
+        } else {
+            users.insert(path, format!("cache {:?}", cache.name));
+        }
+    }
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for volume in &sections.volumes {
+        let Some(cache) = &volume.cache else { continue };
+        if let Some(first) = owners.get(cache.as_str()) {
+            let got = format!("the cache of volume {first:?}, {}", quoted(cache));
+            problems.push(volume.place.problem("cache", got, "a cache of its own"));
+        } else {
+            owners.insert(cache, &volume.name);
         }
     }
 }

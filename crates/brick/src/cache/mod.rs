@@ -1,0 +1,305 @@
+//! A volume's cache: what it is made from, making it on its device, and finding it there again.
+//!
+//! All of this is done on control threads, before an engine has the cache: [`FoundCache`] is what it is handed
+//! ([`EngineHandle::attach_cache`](crate::engine::EngineHandle::attach_cache)). What it then does with it stands in
+//! `engine/cached.rs`, what the cache itself does in `plimsoll_cache::store`.
+//!
+//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of another store, may
+//! be one that was lost with data that only it had: then the volume is not served, rather than what the slow device has.
+//! A volume in memory is empty at each start, and its cache is made anew.
+
+mod device;
+mod identity;
+
+pub(crate) use device::CacheDevice;
+
+use crate::backend::{Backing, Volume, VolumeConfig};
+use identity::identity_of;
+use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
+use plimsoll_cache::store::{
+    BLOCK_BYTES, CacheStore, Depth, FormatError, Layout, OpenError, Opened, Report, Semantics, format, open, probe,
+};
+use plimsoll_cache::{CacheConfig, PolicyEntry};
+use plimsoll_core::ByteCount;
+use plimsoll_core::class::Scheme;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The smallest cache, bytes.
+pub const CACHE_BYTES_MIN: u64 = 128 << 10;
+/// How much goes on at once: blocks of requests, and units that are cleaned.
+pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 32 };
+
+/// What a cache is made from.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// What people call it.
+    pub name: String,
+    /// The fast device, or a file on it.
+    pub path: PathBuf,
+    /// Bytes to use of it, when the cache is made; `None` for all that there are. A file is made as long.
+    pub size_bytes: Option<u64>,
+    /// Which block leaves next, and which comes in.
+    pub policy: &'static PolicyEntry,
+    /// The classes.
+    pub scheme: Scheme,
+    /// Whether reads take blocks in.
+    pub promotes_reads: bool,
+    /// The part of the units below which the syncer wakes up, above 0 to 1.
+    pub watermark_low: f64,
+    /// The part at which it goes to sleep, from `watermark_low` to 1.
+    pub watermark_high: f64,
+    /// When a write is acknowledged.
+    pub semantics: Semantics,
+    /// What is damaged may be forgotten.
+    pub accepts_losses: bool,
+}
+
+impl CacheSettings {
+    /// Usual settings.
+    pub fn new(name: &str, path: PathBuf, policy: &'static PolicyEntry, scheme: Scheme) -> CacheSettings {
+        CacheSettings {
+            name: name.to_owned(),
+            path,
+            size_bytes: None,
+            policy,
+            scheme,
+            promotes_reads: true,
+            watermark_low: 1.0 / f64::from(WATERMARK_LOW_PARTS),
+            watermark_high: 1.0 / f64::from(WATERMARK_HIGH_PARTS),
+            semantics: Semantics::default(),
+            accepts_losses: false,
+        }
+    }
+
+    /// The same in units of a cache that has so many.
+    pub fn config(&self, units: u32) -> CacheConfig {
+        let of = |part: f64| ((f64::from(units) * part) as u32).clamp(1, units);
+        let (low, high) = (of(self.watermark_low), of(self.watermark_high));
+        CacheConfig {
+            watermark_low: low.min(high),
+            watermark_high: high,
+            promotes_reads: self.promotes_reads,
+            is_on_device: true,
+            ..CacheConfig::new(units, self.scheme.clone())
+        }
+    }
+}
+
+/// Why a cache cannot be made, or is not used.
+#[derive(Debug, Error)]
+pub enum CacheError {
+    /// The system refused something.
+    #[error("cache {cache}: cannot {action} {}: {source}", path.display())]
+    System {
+        /// The cache.
+        cache: String,
+        /// What was tried.
+        action: &'static str,
+        /// Its device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else has the device.
+    #[error("cache {cache}: {} is locked by another process", path.display())]
+    Locked {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+    },
+    /// There is no room.
+    #[error("cache {cache}: {} has {}, a cache needs 128 KiB or more", path.display(), ByteCount(*.bytes))]
+    TooSmall {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+        /// Bytes that there are.
+        bytes: u64,
+    },
+    /// There is less than it should have.
+    #[error(
+        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(), ByteCount(*.has_bytes),
+        ByteCount(*.wanted_bytes)
+    )]
+    TooLarge {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+        /// Bytes that there are.
+        has_bytes: u64,
+        /// Bytes that it should have.
+        wanted_bytes: u64,
+    },
+    /// There is one already.
+    #[error("cache {cache}: there is a cache on {} already; --replace gives up what only that one has", path.display())]
+    Exists {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+    },
+    /// It cannot be made.
+    #[error("cache {cache}: {source}")]
+    Format {
+        /// The cache.
+        cache: String,
+        /// Why.
+        source: FormatError,
+    },
+    /// It is not there, or not to be used.
+    #[error("cache {cache} on {}: {source}", path.display())]
+    Open {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+        /// Why.
+        source: OpenError,
+    },
+    /// A cache of it would be in front of nothing that may be written.
+    #[error("volume {volume} is read-only and cannot have a cache")]
+    ReadOnly {
+        /// The volume.
+        volume: String,
+    },
+}
+
+/// A cache that was found on its device, for a volume.
+pub struct FoundCache {
+    pub(crate) settings: CacheSettings,
+    pub(crate) machine: Box<CacheStore>,
+    pub(crate) device: CacheDevice,
+    /// What was found.
+    pub report: Report,
+}
+
+/// Makes an empty cache for `volume`. Whatever was on its device is gone; so is what only a cache there had.
+///
+/// # Errors
+/// The device cannot be opened or written, or is too small; or there is a cache, or was one, and `replaces` is false.
+///
+/// Answers the units that it has.
+pub fn make(
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+    volume_bytes: u64,
+    replaces: bool,
+) -> Result<u32, CacheError> {
+    let mut device = CacheDevice::open(settings, true)?;
+    let (cache, path) = (settings.name.clone(), settings.path.clone());
+    match probe(&mut device) {
+        Err(OpenError::NoCache) => {}
+        _ if replaces => {}
+        Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),
+        _ => return Err(CacheError::Exists { cache, path }),
+    }
+    make_on(&mut device, settings, volume, volume_bytes)
+}
+
+/// Says whether a cache can be made of this size on its device.
+///
+/// # Errors
+/// It is too small, or the device is.
+pub fn check_size(settings: &CacheSettings) -> Result<(), CacheError> {
+    let CacheSettings { name, path, size_bytes, .. } = settings;
+    let system = |source| CacheError::System { cache: name.clone(), action: "measure", path: path.clone(), source };
+    let (has_bytes, can_grow) = CacheDevice::measure(path).map_err(system)?;
+    let (wanted_bytes, cache, path) = (size_bytes.unwrap_or(has_bytes), name.clone(), path.clone());
+    if wanted_bytes < CACHE_BYTES_MIN {
+        return Err(CacheError::TooSmall { cache, path, bytes: wanted_bytes });
+    }
+    if wanted_bytes > has_bytes && !can_grow {
+        return Err(CacheError::TooLarge { cache, path, has_bytes, wanted_bytes });
+    }
+    Ok(())
+}
+
+fn make_on(
+    device: &mut CacheDevice,
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+    volume_bytes: u64,
+) -> Result<u32, CacheError> {
+    check_size(settings)?;
+    let CacheSettings { name, path, size_bytes, .. } = settings;
+    let bytes = size_bytes.unwrap_or(u64::MAX).min(device.bytes());
+    let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
+    let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
+    let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
+    let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
+    Ok(layout.units)
+}
+
+impl FoundCache {
+    /// Finds the cache of `volume`, and makes it if the volume is in memory.
+    ///
+    /// # Errors
+    /// There is none, it is of another store, or it is damaged; and as for [`make`].
+    pub fn find(settings: CacheSettings, volume: &Volume) -> Result<FoundCache, CacheError> {
+        let is_in_memory = matches!(volume.config().backing, Backing::Memory { .. });
+        let mut device = CacheDevice::open(&settings, is_in_memory)?;
+        if is_in_memory {
+            make_on(&mut device, &settings, volume.config(), volume.info().size_bytes)?;
+        }
+        FoundCache::on(device, settings, volume.config(), volume.info().size_bytes)
+    }
+
+    /// The same for a volume that an engine has, by its configuration; `makes` says whether a new one is made.
+    ///
+    /// # Errors
+    /// As for [`find`](Self::find).
+    pub fn find_or_make(
+        settings: CacheSettings,
+        volume: &VolumeConfig,
+        volume_bytes: u64,
+        makes: bool,
+    ) -> Result<FoundCache, CacheError> {
+        let mut device = CacheDevice::open(&settings, makes)?;
+        if makes {
+            make_on(&mut device, &settings, volume, volume_bytes)?;
+        }
+        FoundCache::on(device, settings, volume, volume_bytes)
+    }
+
+    fn on(
+        mut device: CacheDevice,
+        settings: CacheSettings,
+        volume: &VolumeConfig,
+        volume_bytes: u64,
+    ) -> Result<FoundCache, CacheError> {
+        if volume.is_read_only {
+            return Err(CacheError::ReadOnly { volume: volume.name.clone() });
+        }
+        let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
+        let units = probe(&mut device).map_err(wrong)?.layout.units;
+        let config = settings.config(units);
+        // In memory nothing was before it was made just now, whatever its name.
+        let identity = match volume.backing {
+            Backing::Memory { .. } => identity::found_on(&mut device).map_err(wrong)?,
+            Backing::File { .. } => identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?,
+        };
+        let accepts = settings.accepts_losses;
+        let opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
+        let report = opened.report;
+        let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
+        Ok(FoundCache { settings, machine, device, report })
+    }
+}
+
+/// Gives up a cache whose engine does not have it any more: none is found on its device from now on.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn give_up(device: &mut CacheDevice) -> io::Result<()> {
+    let superblock = probe(device).map_err(io::Error::other)?;
+    let identity = plimsoll_cache::store::Identity { store: superblock.store, store_blocks: superblock.store_blocks };
+    let uuid = identity::random()?;
+    plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;
+    Ok(())
+}

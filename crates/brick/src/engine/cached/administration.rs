@@ -1,0 +1,417 @@
+//! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and how it is.
+
+use super::super::core::Core;
+use super::super::error::EngineError;
+use super::super::handle::{EngineHandle, SessionConfig};
+use super::super::request::Request;
+use super::super::status::VolumeStatus;
+use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
+use crate::backend::VolumeConfig;
+use crate::cache::{CacheDevice, CacheSettings, FoundCache, give_up};
+use plimsoll_cache::store::Semantics;
+use plimsoll_core::class::CLASSES;
+use plimsoll_core::{Allocation, Class};
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{Sender, channel};
+
+/// What the session of a cache's syncer is called.
+const SESSION_NAME: &str = "cache";
+/// The scheduler that keeps nothing back, for the end.
+const SCHEDULER_OF_THE_END: &str = "noop";
+
+/// What a cache has of one class, and how often it was of use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheClassStatus {
+    /// The class's number.
+    pub number: u8,
+    /// Its name in the scheme; empty if the scheme has none for it.
+    pub name: String,
+    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
+    pub units: u32,
+    /// Blocks that were read since the start.
+    pub reads: u64,
+    /// Those that were in the cache.
+    pub read_hits: u64,
+    /// Blocks that were written.
+    pub writes: u64,
+    /// Those that were in the cache.
+    pub write_hits: u64,
+}
+
+/// A volume's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// What people call it.
+    pub name: String,
+    /// Its device or file.
+    pub path: String,
+    /// Which block leaves next.
+    pub policy: String,
+    /// Whether a write is answered only when it is durable.
+    pub is_strict: bool,
+    /// Requests go through it; not while it begins or ends.
+    pub is_working: bool,
+    /// Its device failed: writes are refused.
+    pub has_failed: bool,
+    /// Units of 4 KiB.
+    pub units: u32,
+    /// Those that hold a block.
+    pub used_units: u32,
+    /// Those that the store lacks.
+    pub dirty_units: u32,
+    /// Those that another block could get; they are still readable.
+    pub free_units: u32,
+    /// The syncer makes room.
+    pub is_syncer_awake: bool,
+    /// Everything dirty is being copied to the store, because somebody asked for it.
+    pub is_cleaning: bool,
+    /// How often that was done so far.
+    pub clean_passes: u64,
+    /// Units that it copied to the store.
+    pub cleaned: u64,
+    /// Blocks that were written past the cache.
+    pub writes_around: u64,
+    /// Blocks of the journal that were written, and snapshots of the map.
+    pub commits: u64,
+    /// See there.
+    pub snapshots: u64,
+    /// Units that were damaged: clean ones, which the store replaced, and dirty ones, which are lost.
+    pub damaged_clean: u64,
+    /// See there.
+    pub damaged_dirty: u64,
+    /// Classes that were met, by number.
+    pub classes: Vec<CacheClassStatus>,
+}
+
+impl VolumeCache {
+    pub(in super::super) fn status(&self) -> CacheStatus {
+        let (machine, settings) = (&self.machine, &self.settings);
+        let (cache, counters) = (machine.cache(), machine.counters());
+        let classes = (0..CLASSES as u8).filter_map(|number| {
+            let class = Class::new(number)?;
+            let (units, counts) = (cache.class_units(class), machine.class_counters(class));
+            let name = settings.scheme.entry(class).map_or(String::new(), |entry| entry.name.clone());
+            let is_met = units > 0 || counts.reads + counts.writes > 0;
+            is_met.then_some(CacheClassStatus {
+                number,
+                name,
+                units,
+                reads: counts.reads,
+                read_hits: counts.read_hits,
+                writes: counts.writes,
+                write_hits: counts.write_hits,
+            })
+        });
+        CacheStatus {
+            name: settings.name.clone(),
+            path: settings.path.display().to_string(),
+            policy: settings.policy.name.to_owned(),
+            is_strict: settings.semantics == Semantics::Strict,
+            is_working: self.phase == Phase::Working,
+            has_failed: machine.has_failed(),
+            units: machine.superblock().layout.units,
+            used_units: machine.used_units(),
+            dirty_units: machine.dirty_units(),
+            free_units: cache.free_units(),
+            is_syncer_awake: cache.is_syncer_awake(),
+            is_cleaning: machine.is_cleaning_all(),
+            clean_passes: machine.clean_passes(),
+            cleaned: counters.cleaned,
+            writes_around: counters.writes_around,
+            commits: counters.commits,
+            snapshots: counters.snapshots,
+            damaged_clean: counters.damaged_clean,
+            damaged_dirty: counters.damaged_dirty,
+            classes: classes.collect(),
+        }
+    }
+
+    fn failed(&self, what: &'static str) -> EngineError {
+        EngineError::CacheFailed { cache: self.settings.name.clone(), what }
+    }
+
+    /// Answers those who wait until everything is clean.
+    fn answer_flushes(&mut self) {
+        let (passes, is_clean) = (self.machine.clean_passes(), self.machine.dirty_units() == 0);
+        let has_stopped = !self.machine.is_cleaning_all();
+        if !has_stopped && passes >= self.clean_until && self.phase == Phase::Working {
+            self.machine.clean_no_more();
+        }
+        if self.flush_waiters.is_empty() {
+            return;
+        }
+        let error = || self.failed("it is not clean: its device or the store failed, see the log");
+        let errors: Vec<_> = (0..self.flush_waiters.len()).map(|_| error()).collect();
+        let mut waiting = Vec::new();
+        for (waiter, error) in std::mem::take(&mut self.flush_waiters).into_iter().zip(errors) {
+            let answer = match () {
+                () if is_clean || passes >= waiter.passes => Ok(()),
+                () if has_stopped => Err(error),
+                () => {
+                    waiting.push(waiter);
+                    continue;
+                }
+            };
+            let _ = waiter.answer.send(answer);
+        }
+        self.flush_waiters = waiting;
+    }
+}
+
+impl Core {
+    fn cache_of(&mut self, volume: &str) -> Result<(u32, &mut VolumeCache), EngineError> {
+        let index = self.volume(volume)?;
+        let missing = || EngineError::NotCached { volume: volume.to_owned() };
+        Ok((index, self.volumes[index].cache.as_deref_mut().ok_or_else(missing)?))
+    }
+
+    /// Begins to use a cache, when the volume has done what it was asked before.
+    fn attach_cache(
+        &mut self,
+        volume: &str,
+        found: FoundCache,
+        begun: Sender<Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
+        let index = self.volume(volume)?;
+        if self.volumes[index].cache.is_some() {
+            return Err(EngineError::Cached { volume: volume.to_owned() });
+        }
+        let pool = self.volumes[index].volume.config().pool.clone();
+        let session = SessionConfig { name: SESSION_NAME.into(), allocation: Allocation::default() };
+        let session = self.open_session(&pool, &session)?;
+        self.volumes[index].cache = Some(Box::new(VolumeCache::new(found, session, begun)));
+        self.cache_has_work(index);
+        Ok(())
+    }
+
+    /// Goes on to the next phase when this one is over.
+    pub(super) fn look_at_phase(&mut self, volume: u32) {
+        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
+        cache.answer_flushes();
+        let before = cache.phase;
+        match before {
+            Phase::Beginning => {
+                let is_own = |(_, request): &(u32, &Request)| request.volume == volume && request.front_end != OF_CACHE;
+                if self.requests.iter().find(is_own).is_none() {
+                    cache.phase = Phase::Working;
+                    cache.answer_phase(Ok(()));
+                }
+            }
+            Phase::Emptying if cache.machine.has_failed() => cache.stop_emptying("its device has failed"),
+            Phase::Emptying if cache.is_idle() && cache.machine.dirty_units() == 0 => {
+                cache.phase = Phase::Closing;
+                cache.machine.close();
+            }
+            Phase::Emptying if cache.is_idle() && !cache.is_last_cleaning => {
+                cache.is_last_cleaning = true;
+                cache.machine.clean_all();
+                self.cache_has_work(volume);
+                return;
+            }
+            Phase::Emptying if cache.is_idle() && !cache.machine.is_cleaning_all() => {
+                cache.stop_emptying("not all of it could be written to the store");
+            }
+            Phase::Closing if cache.machine.is_closed() && cache.operations_under_way == 0 => {
+                cache.phase = Phase::Closed;
+                cache.answer_phase(Ok(()));
+            }
+            Phase::Emptying | Phase::Closing | Phase::Closed | Phase::Working => {}
+        }
+        if cache.phase != before {
+            self.cache_has_work(volume);
+        }
+    }
+
+    /// Begins to copy to the store what is dirty; `answer` hears of the end. It is over when [`CacheStatus::clean_passes`] is as much as
+    /// what is answered.
+    fn flush_cache(
+        &mut self,
+        volume: &str,
+        answer: Option<Sender<Result<(), EngineError>>>,
+    ) -> Result<u64, EngineError> {
+        let (index, cache) = self.cache_of(volume)?;
+        // A pass that is under way may have gone past what was written a moment ago.
+        let more = if cache.machine.is_cleaning_all() { 2 } else { 1 };
+        // Where nothing is dirty, this is over at once.
+        let passes = cache.machine.clean_passes() + more;
+        cache.machine.clean_all();
+        cache.clean_until = cache.clean_until.max(passes);
+        cache.flush_waiters.extend(answer.map(|answer| FlushWaiter { passes, answer }));
+        self.cache_has_work(index);
+        Ok(passes)
+    }
+
+    /// Empties a cache and closes it; requests that come are held from now on.
+    fn empty_cache(&mut self, volume: &str, answer: Sender<Result<(), EngineError>>) -> Result<(), EngineError> {
+        let (index, cache) = self.cache_of(volume)?;
+        if cache.phase != Phase::Working {
+            return Err(cache.failed("it is beginning or ending"));
+        }
+        cache.phase = Phase::Emptying;
+        cache.is_last_cleaning = false;
+        cache.phase_waiter = Some(answer);
+        cache.machine.clean_all();
+        self.cache_has_work(index);
+        Ok(())
+    }
+
+    /// Takes a cache that was emptied away, and lets the held requests go to the volume.
+    fn drop_cache(&mut self, volume: &str) -> Result<(), EngineError> {
+        let (index, cache) = self.cache_of(volume)?;
+        if cache.phase != Phase::Closed {
+            return Err(cache.failed("it is still in use"));
+        }
+        let Some(mut cache) = self.volumes[index].cache.take() else { return Ok(()) };
+        for waiting in std::mem::take(&mut cache.waiting) {
+            let request = cache.requests.remove(waiting).expect("whoever waits is there");
+            let request = self.requests.insert(request.uncached(index));
+            self.add_pieces(request);
+        }
+        self.close_session(cache.session)
+    }
+
+    /// Another policy, scheme, watermarks or semantics.
+    fn change_cache(&mut self, volume: &str, settings: CacheSettings) -> Result<(), EngineError> {
+        let (index, cache) = self.cache_of(volume)?;
+        let config = settings.config(cache.machine.superblock().layout.units);
+        let wrong = |error: plimsoll_cache::ConfigError| EngineError::CachePolicy { message: error.to_string() };
+        cache.machine.set_policy(&config, settings.policy).map_err(wrong)?;
+        cache.machine.set_semantics(settings.semantics);
+        let path = std::mem::take(&mut cache.settings.path);
+        cache.settings = CacheSettings { path, ..settings };
+        self.cache_has_work(index);
+        Ok(())
+    }
+
+    /// Closes every cache, now that nobody asks for anything any more. Says whether that is done.
+    pub(in super::super) fn caches_are_closed(&mut self) -> bool {
+        let mut is_closed = true;
+        for volume in 0..self.volumes.places() as u32 {
+            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
+            if cache.phase == Phase::Closed {
+                continue;
+            }
+            is_closed = false;
+            if cache.phase != Phase::Closing {
+                cache.phase = Phase::Closing;
+                cache.machine.clean_no_more();
+                cache.machine.close();
+                self.cache_has_work(volume);
+                if let Err(error) = self.switch_scheduler(SCHEDULER_OF_THE_END) {
+                    tracing::error!(%error, "requests that a limit holds back delay the end");
+                }
+            }
+        }
+        is_closed
+    }
+}
+
+impl VolumeCache {
+    fn stop_emptying(&mut self, what: &'static str) {
+        self.phase = Phase::Working;
+        self.answer_phase(Err(self.failed(what)));
+    }
+
+    fn answer_phase(&mut self, answer: Result<(), EngineError>) {
+        if let Some(waiter) = self.phase_waiter.take() {
+            let _ = waiter.send(answer);
+        }
+    }
+}
+
+impl EngineHandle {
+    /// Puts a cache before a volume: requests that come from now on go through it. Waits for those that came before.
+    ///
+    /// # Errors
+    /// There is no such volume, or it has a cache.
+    pub fn attach_cache(&self, volume: &str, found: FoundCache) -> Result<(), EngineError> {
+        let (volume, (begun, has_begun)) = (volume.to_owned(), channel());
+        self.call(move |engine| engine.core.attach_cache(&volume, found, begun))??;
+        has_begun.recv().unwrap_or(Err(EngineError::Stopped))
+    }
+
+    /// Copies to the store what is dirty now and is not written again meanwhile, and waits for it; requests go on.
+    ///
+    /// # Errors
+    /// There is no such volume, it has no cache, or a device failed.
+    pub fn flush_cache(&self, volume: &str) -> Result<(), EngineError> {
+        let (volume, (answer, answered)) = (volume.to_owned(), channel());
+        self.call(move |engine| engine.core.flush_cache(&volume, Some(answer)))??;
+        answered.recv().unwrap_or(Err(EngineError::Stopped))
+    }
+
+    /// Begins to do so, and does not wait: it is done when [`CacheStatus::clean_passes`] is as much as what is answered, or nothing is
+    /// dirty.
+    ///
+    /// # Errors
+    /// There is no such volume, or it has no cache.
+    pub fn begin_flush_cache(&self, volume: &str) -> Result<u64, EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.core.flush_cache(&volume, None))?
+    }
+
+    /// Takes the cache away from a volume: it is flushed while requests go on, then they wait until the last of it is clean and the
+    /// cache is given up on its device.
+    ///
+    /// # Errors
+    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then; if it could not be given up,
+    /// it refuses writes.
+    pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
+        self.flush_cache(volume)?;
+        let (name, (answer, answered)) = (volume.to_owned(), channel());
+        self.call(move |engine| engine.core.empty_cache(&name, answer))??;
+        answered.recv().unwrap_or(Err(EngineError::Stopped))?;
+        let name = volume.to_owned();
+        let device = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| cache.device.clone()))?;
+        let mut device: CacheDevice = device?;
+        let given_up = give_up(&mut device);
+        drop(device);
+        let name = volume.to_owned();
+        match given_up {
+            Ok(()) => self.call(move |engine| engine.core.drop_cache(&name))?,
+            Err(error) => {
+                tracing::error!(%error, volume, "the cache cannot be given up");
+                self.call(move |engine| {
+                    let (index, cache) = engine.core.cache_of(&name)?;
+                    cache.phase = Phase::Working;
+                    cache.machine.resume();
+                    cache.machine.refuse_writes();
+                    let error = cache.failed("it cannot be given up: the log says why; writes are refused");
+                    engine.core.cache_has_work(index);
+                    Err(error)
+                })?
+            }
+        }
+    }
+
+    /// Goes on with another policy, scheme, watermarks or semantics; the name, the path and the size are of no account.
+    ///
+    /// # Errors
+    /// There is no such volume, it has no cache, or the policy cannot be given to it.
+    pub fn change_cache(&self, volume: &str, settings: CacheSettings) -> Result<(), EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.core.change_cache(&volume, settings))?
+    }
+
+    /// What a volume was made from, and its bytes.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn volume_config(&self, volume: &str) -> Result<(VolumeConfig, u64), EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| {
+            let index = engine.core.volume(&volume)?;
+            let volume = &engine.core.volumes[index].volume;
+            Ok((volume.config().clone(), volume.info().size_bytes))
+        })?
+    }
+
+    /// The caches of the engine's volumes, each with its volume.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn caches(&self) -> Result<Vec<(String, CacheStatus)>, EngineError> {
+        let cached = |volume: VolumeStatus| Some((volume.name, volume.cache?));
+        Ok(self.status()?.volumes.into_iter().filter_map(cached).collect())
+    }
+}

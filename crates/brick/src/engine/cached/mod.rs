@@ -1,0 +1,288 @@
+//! A cache between a volume's requests and its backing.
+//!
+//! ```text
+//!   front end -> submit -> waiting -> cut into blocks -> CacheStore --+--> fast device: an operation on the ring
+//!                                                            ^        +--> store: a request of the volume, as any other:
+//!                                                            |             pieces -> scheduler -> backend, device model
+//!                                                            +--- completed <---------------------+
+//! ```
+//!
+//! **The rule.** The scheduler orders what the slow device is asked to do, so it sees misses, writes past the cache and the syncer's
+//! copies, and never a hit. A miss is the request of whoever missed: his session, his class, his causes. What the syncer
+//! does is the volume's, in a session of its own; where tags say who caused a block, they say so of its copy too.
+//!
+//! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the scheduler keeps its
+//! place. So a tenant who is held back could take all of them, and nobody would have hits. Each session may have as many places
+//! as are free: whoever comes finds some (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+
+mod administration;
+mod request;
+mod submission;
+
+pub use administration::{CacheClassStatus, CacheStatus};
+
+use super::core::Core;
+use super::error::EngineError;
+use super::front_end::{CacheBlock, Finished, Payload, Submission};
+use super::request::Request;
+use super::ring::Owner;
+use super::slab::Slab;
+use crate::cache::{CacheDevice, CacheSettings, FoundCache};
+use plimsoll_cache::store::{Action, CacheStore, Operation, Origin, Target};
+use plimsoll_core::{AccountId, Class};
+use request::{CachedRequest, Places};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+
+/// The front end of requests that a cache makes of its own volume.
+pub(super) const OF_CACHE: u32 = u32::MAX;
+
+/// Whether requests come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not until the volume has done what it was asked before it had a cache.
+    Beginning,
+    /// They do.
+    Working,
+    /// No new ones until everything is clean; then the cache ends.
+    Emptying,
+    /// No new ones; the cache writes its snapshot.
+    Closing,
+    /// The cache has nothing left to do, and knows of nothing that the store lacks.
+    Closed,
+}
+
+/// Somebody who waits until what is dirty now is on the store.
+struct FlushWaiter {
+    passes: u64,
+    answer: Sender<Result<(), EngineError>>,
+}
+
+/// A cache at work.
+pub(super) struct VolumeCache {
+    settings: CacheSettings,
+    machine: Box<CacheStore>,
+    device: CacheDevice,
+    /// Whose requests the syncer's are.
+    session: AccountId,
+    phase: Phase,
+    requests: Slab<CachedRequest>,
+    places: Places,
+    /// Requests of which not every block was submitted, in the order of coming.
+    waiting: VecDeque<u32>,
+    /// Requests that may be done.
+    done: Vec<u32>,
+    /// Operations on the store that ended.
+    ended: Vec<(u32, Result<(), Errno>)>,
+    /// Operations on the fast device, by number, and how many are under way.
+    operations: Vec<Option<Operation>>,
+    operations_under_way: u32,
+    /// It stands among those that have something to do.
+    is_listed: bool,
+    flush_waiters: Vec<FlushWaiter>,
+    /// How often everything is to have been looked at, to be cleaned.
+    clean_until: u64,
+    /// All that is dirty is being cleaned, and nobody writes any more.
+    is_last_cleaning: bool,
+    /// Who waits for the phase that is under way to be over.
+    phase_waiter: Option<Sender<Result<(), EngineError>>>,
+}
+
+impl VolumeCache {
+    fn new(found: FoundCache, session: AccountId, begun: Sender<Result<(), EngineError>>) -> VolumeCache {
+        let FoundCache { settings, machine, device, .. } = found;
+        let operations = machine.operations_max() as usize;
+        VolumeCache {
+            settings,
+            device,
+            session,
+            phase: Phase::Beginning,
+            requests: Slab::with_capacity(operations),
+            places: Places::new(crate::cache::DEPTH.requests),
+            waiting: VecDeque::with_capacity(operations),
+            done: Vec::with_capacity(operations),
+            ended: Vec::with_capacity(operations),
+            operations: vec![None; operations],
+            operations_under_way: 0,
+            is_listed: false,
+            flush_waiters: Vec::new(),
+            clean_until: 0,
+            is_last_cleaning: false,
+            phase_waiter: Some(begun),
+            machine,
+        }
+    }
+
+    /// Nobody is answered later for whom it works.
+    fn is_idle(&self) -> bool {
+        self.requests.len() == self.waiting.len() && self.operations_under_way == 0
+    }
+}
+
+impl Core {
+    /// Takes a request for a volume that has a cache.
+    pub(super) fn submit_to_cache(&mut self, volume: u32, seat: (u32, AccountId), submission: Submission) {
+        let now = self.now;
+        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
+        let index = cache.requests.insert(CachedRequest::new(seat, submission, now));
+        cache.waiting.push_back(index);
+        self.cache_has_work(volume);
+    }
+
+    /// Remembers that a volume's cache may go on.
+    pub(super) fn cache_has_work(&mut self, volume: u32) {
+        if let Some(cache) = self.volumes[volume].cache.as_deref_mut()
+            && !std::mem::replace(&mut cache.is_listed, true)
+        {
+            self.caches_with_work.push(volume);
+        }
+    }
+
+    /// Whether a cache may go on.
+    pub(super) fn has_cache_work(&self) -> bool {
+        !self.caches_with_work.is_empty()
+    }
+
+    /// Lets every cache go on that can.
+    pub(super) fn drive_caches(&mut self) {
+        while let Some(volume) = self.caches_with_work.pop() {
+            // Out of its seat, so that it can make requests of its volume.
+            let Some(mut cache) = self.volumes[volume].cache.take() else { continue };
+            cache.is_listed = false;
+            while self.drive_cache(volume, &mut cache) {}
+            self.volumes[volume].cache = Some(cache);
+            self.look_at_phase(volume);
+        }
+    }
+
+    /// One round; says whether another may bear fruit.
+    fn drive_cache(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
+        let mut has_moved = false;
+        let mut ended = std::mem::take(&mut cache.ended);
+        for (id, result) in ended.drain(..) {
+            cache.operation_ended(id, result);
+            has_moved = true;
+        }
+        cache.ended = ended;
+        has_moved |= self.submit_blocks(volume, cache);
+        while let Some(operation) = cache.machine.next_operation() {
+            self.begin(volume, cache, &operation);
+            has_moved = true;
+        }
+        has_moved |= cache.take_answers();
+        self.finish_done(cache);
+        has_moved
+    }
+
+    /// Gives an operation of the cache to its device.
+    fn begin(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
+        cache.operations_under_way += 1;
+        cache.operations[operation.id as usize] = Some(*operation);
+        match operation.target {
+            Target::Cache => self.begin_on_cache(volume, cache, operation),
+            Target::Store => self.begin_on_store(volume, cache, operation),
+        }
+    }
+
+    fn begin_on_cache(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
+        let data = match operation.action {
+            Action::Read | Action::Write => cache.machine.buffer(operation).as_mut_ptr(),
+            Action::Flush | Action::Trim => std::ptr::null_mut(),
+        };
+        let entry = cache.device.entry(operation, data);
+        // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and the open
+        // device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
+        unsafe { self.ring.push(entry, Owner::Cache(volume, operation.id)) }
+    }
+
+    fn begin_on_store(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
+        use plimsoll_core::Operation as Asked;
+        let (session, class, asked) = match cache.machine.origin(operation) {
+            Origin::Request(token) => {
+                let request = &cache.requests[request::index_of(token)];
+                (request.session, request.class_of_blocks, Some(request.operation))
+            }
+            Origin::Syncer(class) => (cache.session, class, None),
+            Origin::Own => (cache.session, Class::UNCLASSIFIED, None),
+        };
+        let (asked, payload) = match operation.action {
+            Action::Read | Action::Write => {
+                let data = CacheBlock(cache.machine.buffer(operation).as_mut_ptr());
+                let asked = if operation.action == Action::Read { Asked::Read } else { Asked::Write };
+                (asked, Payload::Cache(data))
+            }
+            Action::Trim if asked == Some(Asked::WriteZeroes) => (Asked::WriteZeroes, Payload::None),
+            Action::Trim => (Asked::Trim, Payload::None),
+            Action::Flush => (Asked::Flush, Payload::None),
+        };
+        let submission = Submission {
+            token: u64::from(operation.id),
+            operation: asked,
+            offset: operation.offset_bytes,
+            length: operation.length_bytes,
+            is_forced: false,
+            class,
+            payload,
+        };
+        let index = self.requests.insert(Request::new(OF_CACHE, volume, session, submission, self.now));
+        self.add_pieces(index);
+    }
+
+    /// The ring has done an operation on a cache's device.
+    pub(super) fn cache_operation_completed(&mut self, volume: u32, id: u32, result: Result<u32, Errno>) {
+        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
+        let operation = cache.operations[id as usize].expect("what ends was begun");
+        let is_transfer = matches!(operation.action, Action::Read | Action::Write);
+        if matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
+            let Some(mut cache) = self.volumes[volume].cache.take() else { return };
+            self.begin_on_cache(volume, &mut cache, &operation);
+            self.volumes[volume].cache = Some(cache);
+            return;
+        }
+        let result = match result {
+            Ok(bytes) if is_transfer && bytes != operation.length_bytes => Err(Errno::IO),
+            Ok(_) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        if let Err(errno) = result {
+            let (cache, offset) = (&cache.settings.name, operation.offset_bytes);
+            tracing::error!(cache, action = ?operation.action, offset, error = %errno, "the cache's device failed");
+        }
+        cache.ended.push((id, result));
+        self.cache_has_work(volume);
+    }
+
+    /// The volume has done a request of its cache.
+    pub(super) fn store_operation_completed(&mut self, volume: u32, id: u32, error: Option<Errno>) {
+        if let Some(cache) = self.volumes[volume].cache.as_deref_mut() {
+            cache.ended.push((id, error.map_or(Ok(()), Err)));
+        }
+        self.cache_has_work(volume);
+    }
+
+    /// Answers the requests that are done.
+    fn finish_done(&mut self, cache: &mut VolumeCache) {
+        while let Some(index) = cache.done.pop() {
+            let request = cache.requests.remove(index).expect("a request is done once");
+            let CachedRequest { front_end, token, operation, length, payload, error, metered, .. } = request;
+            let latency = self.now.since(request.arrived);
+            self.meters.request_completed(metered, operation, latency, error.is_none());
+            let result = error.map_or(Ok(()), Err);
+            self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+        }
+    }
+
+    /// Marks a front end's requests as wanted by nobody. O(requests).
+    pub(super) fn abandon_in_caches(&mut self, front_end: u32) {
+        for volume in 0..self.volumes.places() as u32 {
+            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
+            for index in 0..cache.requests.places() as u32 {
+                if let Some(request) = cache.requests.get_mut(index).filter(|request| request.front_end == front_end) {
+                    request.is_abandoned = true;
+                }
+            }
+            self.cache_has_work(volume);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A request on its way through a cache, block by block, and how many places each session has.
+
+use super::super::front_end::{Payload, Submission};
+use super::super::request::Request;
+use plimsoll_cache::store::BLOCK_BYTES;
+use plimsoll_core::{AccountId, Class, Operation, Time};
+use rustix::io::Errno;
+
+/// The number of a block that stands for the flush which makes a forced write durable.
+const FLUSH: u32 = u32::MAX;
+
+/// The cache's name for a block of a request.
+pub(super) fn token_of(request: u32, block: u32) -> u64 {
+    (u64::from(request) << 32) | u64::from(block)
+}
+
+/// The name of the flush behind a forced write.
+pub(super) fn flush_token_of(request: u32) -> u64 {
+    token_of(request, FLUSH)
+}
+
+/// The request of a name.
+pub(super) fn index_of(token: u64) -> u32 {
+    (token >> 32) as u32
+}
+
+/// A part of a request that lies in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The block of the volume.
+    pub block: u64,
+    /// The first byte in it, and the byte behind the last.
+    pub from: u16,
+    pub to: u16,
+    /// Where it begins in the request.
+    pub start: u32,
+}
+
+/// A request of a front end.
+pub(super) struct CachedRequest {
+    pub front_end: u32,
+    pub token: u64,
+    pub session: AccountId,
+    /// Whose latency it counts as.
+    pub metered: AccountId,
+    pub operation: Operation,
+    pub offset: u64,
+    pub length: u32,
+    pub is_forced: bool,
+    /// What the client says that it is.
+    pub class: Class,
+    /// What the block that was submitted last was taken for.
+    pub class_of_blocks: Class,
+    pub payload: Payload,
+    pub arrived: Time,
+    /// Bytes whose blocks were submitted.
+    pub submitted: u32,
+    /// Something was submitted.
+    pub is_begun: bool,
+    /// The flush behind a forced write was submitted.
+    pub is_flushed: bool,
+    /// Blocks under way.
+    pub blocks: u32,
+    /// What the store said last.
+    pub store_error: Option<Errno>,
+    pub error: Option<Errno>,
+    pub is_abandoned: bool,
+}
+
+impl CachedRequest {
+    pub fn new((front_end, session): (u32, AccountId), submission: Submission, arrived: Time) -> CachedRequest {
+        let Submission { token, operation, offset, length, is_forced, class, payload } = submission;
+        CachedRequest {
+            front_end,
+            token,
+            session,
+            metered: session,
+            operation,
+            offset,
+            length,
+            is_forced,
+            class,
+            class_of_blocks: class,
+            payload,
+            arrived,
+            submitted: 0,
+            is_begun: false,
+            is_flushed: false,
+            blocks: 0,
+            store_error: None,
+            error: None,
+            is_abandoned: false,
+        }
+    }
+
+    /// The same for a volume that has no cache any more.
+    pub fn uncached(self, volume: u32) -> Request {
+        let CachedRequest { token, operation, offset, length, is_forced, class, payload, .. } = self;
+        let submission = Submission { token, operation, offset, length, is_forced, class, payload };
+        let mut request = Request::new(self.front_end, volume, self.session, submission, self.arrived);
+        request.is_abandoned = self.is_abandoned;
+        request
+    }
+
+    /// Whether every block was submitted, or need not be.
+    pub fn is_submitted(&self) -> bool {
+        self.is_begun && self.submitted == self.length
+    }
+
+    /// The part that is submitted next.
+    pub fn next_part(&self) -> Part {
+        self.part_at(self.submitted)
+    }
+
+    fn part_at(&self, start: u32) -> Part {
+        let at = self.offset + u64::from(start);
+        let from = (at % BLOCK_BYTES as u64) as u32;
+        let to = (from + self.length - start).min(BLOCK_BYTES as u32);
+        Part { block: at / BLOCK_BYTES as u64, from: from as u16, to: to as u16, start }
+    }
+
+    /// The bytes of `part` of a write, or as many zeroes.
+    pub fn bytes_of(&self, part: Part) -> &[u8] {
+        static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+        let length = usize::from(part.to - part.from);
+        match (self.operation, self.payload.as_ptr()) {
+            // SAFETY: `check` found the payload to hold the whole request, of which this is a part, and nobody else has it until
+            // the request is answered.
+            (Operation::Write, Some(data)) => unsafe {
+                std::slice::from_raw_parts(data.add(part.start as usize), length)
+            },
+            _ => &ZEROES[..length],
+        }
+    }
+
+    /// Puts what was read of the block that began at `start` where it belongs.
+    pub fn take_read(&mut self, start: u32, data: &[u8]) {
+        if let Payload::Buffer { buffer, at } = &mut self.payload {
+            let begin = *at as usize + start as usize;
+            buffer.as_mut_slice()[begin..begin + data.len()].copy_from_slice(data);
+        }
+    }
+}
+
+/// Places for blocks under way: a session may have as many as are free.
+pub(super) struct Places {
+    free: u32,
+    taken: Vec<u32>,
+}
+
+impl Places {
+    pub fn new(places: u32) -> Places {
+        Places { free: places, taken: Vec::new() }
+    }
+
+    /// Whether `session` may have another.
+    pub fn may_take(&self, session: AccountId) -> bool {
+        self.free > 0 && self.taken.get(session.index()).is_none_or(|&taken| taken < self.free)
+    }
+
+    pub fn take(&mut self, session: AccountId) {
+        if self.taken.len() <= session.index() {
+            self.taken.resize(session.index() + 1, 0);
+        }
+        self.taken[session.index()] += 1;
+        self.free -= 1;
+    }
+
+    pub fn give_back(&mut self, session: AccountId) {
+        self.taken[session.index()] -= 1;
+        self.free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(operation: Operation, offset: u64, length: u32) -> CachedRequest {
+        let (class, payload) = (Class::UNCLASSIFIED, Payload::None);
+        let submission = Submission { token: 0, operation, offset, length, is_forced: false, class, payload };
+        CachedRequest::new((0, AccountId::ROOT), submission, Time::ZERO)
+    }
+
+    #[test]
+    fn a_request_is_cut_at_the_blocks() {
+        let mut trim = request(Operation::Trim, 4096 + 512, 2 * 4096);
+        let mut parts = Vec::new();
+        while trim.submitted < trim.length {
+            let part = trim.next_part();
+            trim.submitted += u32::from(part.to - part.from);
+            parts.push((part.block, part.from, part.to, part.start));
+        }
+        assert_eq!(parts, [(1, 512, 4096, 0), (2, 0, 4096, 3584), (3, 0, 512, 7680)]);
+    }
+
+    #[test]
+    fn whoever_waits_leaves_places_to_others() {
+        let mut places = Places::new(128);
+        for session in (1..=3).map(AccountId) {
+            while places.may_take(session) {
+                places.take(session);
+            }
+        }
+        assert_eq!(places.taken, [0, 64, 32, 16]);
+        assert!(places.may_take(AccountId(4)));
+        places.give_back(AccountId(3));
+        assert!(places.may_take(AccountId(3)) && !places.may_take(AccountId(1)));
+    }
+}

@@ -1,0 +1,168 @@
+//! From requests to blocks of the cache, and from its answers back.
+
+use super::super::core::{Core, VolumeSeat};
+use super::super::upper_levels::{BlockTags, session_of};
+use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
+use super::{Phase, VolumeCache};
+use plimsoll_cache::Pool;
+use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Semantics, Target};
+use plimsoll_core::{Class, Operation};
+use rustix::io::Errno;
+
+impl Core {
+    /// Submits what can be. Says whether anything was.
+    pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
+        let VolumeSeat { tags, .. } = &self.volumes[volume];
+        let (mut place, mut has_submitted) = (0, false);
+        while let Some(&index) = cache.waiting.get(place) {
+            if cache.requests[index].is_abandoned {
+                cache.give_up(index);
+            }
+            has_submitted |= cache.submit(index, tags.as_deref());
+            match cache.requests[index].is_submitted() {
+                true => drop(cache.waiting.remove(place)),
+                false => place += 1,
+            }
+        }
+        has_submitted
+    }
+}
+
+impl VolumeCache {
+    /// Nobody wants the rest of a request.
+    fn give_up(&mut self, index: u32) {
+        let request = &mut self.requests[index];
+        request.error.get_or_insert(Errno::CANCELED);
+        (request.is_begun, request.submitted) = (true, request.length);
+        if request.blocks == 0 {
+            self.done.push(index);
+        }
+    }
+
+    /// Submits blocks of a request until there is no room. Says whether there was for one.
+    fn submit(&mut self, index: u32, tags: Option<&dyn BlockTags>) -> bool {
+        let mut has_submitted = false;
+        loop {
+            let request = &mut self.requests[index];
+            let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
+            if is_held || request.is_submitted() || !self.places.may_take(request.session) {
+                return has_submitted;
+            }
+            let (block, data_of) = next_block(request, index, self.machine.superblock().store_blocks, tags);
+            let data = match data_of {
+                Some(part) if block.kind == RequestKind::Write => request.bytes_of(part),
+                _ => &[],
+            };
+            if !self.machine.submit(&block, data) {
+                return has_submitted;
+            }
+            let request = &mut self.requests[index];
+            request.is_begun = true;
+            request.blocks += 1;
+            request.submitted += u32::from(block.to - block.from);
+            self.places.take(request.session);
+            has_submitted = true;
+        }
+    }
+
+    /// An operation of the cache ended.
+    pub(super) fn operation_ended(&mut self, id: u32, result: Result<(), Errno>) {
+        let operation = self.operations[id as usize].take().expect("what ends was begun");
+        self.operations_under_way -= 1;
+        if let (Err(errno), Target::Store) = (result, operation.target)
+            && let Origin::Request(token) = self.machine.origin(&operation)
+            && let Some(request) = self.requests.get_mut(index_of(token))
+        {
+            request.store_error = Some(errno);
+        }
+        self.machine.completed(id, result.is_ok());
+    }
+
+    /// Takes what the cache has answered. Says whether there was anything.
+    pub(super) fn take_answers(&mut self) -> bool {
+        let VolumeCache { machine, requests, places, done, settings, .. } = self;
+        let is_write_cache = settings.semantics == Semantics::WriteCache;
+        let (mut has_taken, mut to_flush) = (false, None);
+        while machine.next_answer(|token, failure, data| {
+            let index = index_of(token);
+            let request = &mut requests[index];
+            places.give_back(request.session);
+            request.blocks -= 1;
+            match failure {
+                None if request.operation == Operation::Read => request.take_read(token as u32, data),
+                None => {}
+                Some(failure) => drop(request.error.get_or_insert(errno_of(failure, request.store_error))),
+            }
+            if request.is_submitted() && request.blocks == 0 {
+                let is_to_flush = request.is_forced && is_write_cache && request.operation.is_write();
+                match is_to_flush && request.error.is_none() && !request.is_flushed {
+                    true => to_flush = Some(index),
+                    false => done.push(index),
+                }
+            }
+        }) {
+            has_taken = true;
+            if let Some(index) = to_flush.take() {
+                // The place that the last block has just given back.
+                let request = &mut requests[index];
+                request.is_flushed = true;
+                request.blocks = 1;
+                places.take(request.session);
+                let flush = flush_request(flush_token_of(index), request.class);
+                if !machine.submit(&flush, &[]) {
+                    // The journal is crowded: the rest of the request is its flush.
+                    request.blocks = 0;
+                    places.give_back(request.session);
+                    request.is_begun = false;
+                    self.waiting.push_front(index);
+                }
+            }
+        }
+        has_taken
+    }
+}
+
+fn flush_request(token: u64, class: Class) -> BlockRequest {
+    let (kind, pool) = (RequestKind::Flush, Pool::default());
+    BlockRequest { token, kind, block: 0, from: 0, to: 0, class, pool }
+}
+
+/// What the cache is asked next for a request, and which part of the request that is.
+fn next_block(
+    request: &mut CachedRequest,
+    index: u32,
+    store_blocks: u64,
+    tags: Option<&dyn BlockTags>,
+) -> (BlockRequest, Option<Part>) {
+    if request.operation == Operation::Flush || request.is_flushed {
+        let token = if request.is_flushed { flush_token_of(index) } else { token_of(index, 0) };
+        return (flush_request(token, request.class), None);
+    }
+    let part = request.next_part();
+    if let Some(tags) = tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) {
+        let tag = tags.tag(request.operation, part.block * BLOCK_BYTES as u64);
+        if request.submitted == 0 {
+            request.metered = session_of(&tag.causes, request.session);
+        }
+        if request.class == Class::UNCLASSIFIED {
+            request.class_of_blocks = tag.class;
+        }
+    }
+    let is_whole = part.from == 0 && usize::from(part.to) == BLOCK_BYTES && part.block < store_blocks;
+    let kind = match request.operation {
+        Operation::Read => RequestKind::Read,
+        Operation::Trim | Operation::WriteZeroes if is_whole => RequestKind::Trim,
+        _ => RequestKind::Write,
+    };
+    let token = token_of(index, part.start);
+    let (from, to, class) = (part.from, part.to, request.class_of_blocks);
+    (BlockRequest { token, kind, block: part.block, from, to, class, pool: Pool::default() }, Some(part))
+}
+
+/// What a front end hears.
+fn errno_of(failure: Failure, store_error: Option<Errno>) -> Errno {
+    match failure {
+        Failure::Store => store_error.unwrap_or(Errno::IO),
+        Failure::Device | Failure::Damaged => Errno::IO,
+    }
+}

@@ -1,0 +1,127 @@
+//! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
+
+use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Semantics};
+use super::slots::Kind;
+use super::superblock::Superblock;
+use crate::cache::Cache;
+use crate::config::{CacheConfig, ConfigError};
+use crate::policy::PolicyEntry;
+use plimsoll_core::Class;
+
+impl CacheStore {
+    /// Who `operation`, which is under way, is for.
+    pub fn origin(&self, operation: &Operation) -> Origin {
+        match self.slots.slots.get(operation.id as usize) {
+            Some(slot) if matches!(slot.kind, Kind::Clean { .. }) => {
+                Origin::Syncer(self.cache.find(slot.block).map_or(slot.class, |unit| self.cache.describe(unit).class))
+            }
+            Some(slot) => Origin::Request(slot.token),
+            None => Origin::Own,
+        }
+    }
+
+    /// Operations have numbers below this.
+    pub fn operations_max(&self) -> u32 {
+        self.slots.slots.len() as u32 + Self::PAGES + super::snapshot::PAGES as u32
+    }
+
+    /// What happened so far to blocks of `class`.
+    pub fn class_counters(&self, class: Class) -> ClassCounters {
+        self.class_counters[usize::from(class.number())]
+    }
+
+    /// How often [`CacheStore::clean_all`] has looked at every unit and copied those that were dirty. What was written before that
+    /// began, and not again, is on the store.
+    pub fn clean_passes(&self) -> u64 {
+        self.cleaner.passes
+    }
+
+    /// Whether everything is being cleaned: no more when nothing is dirty, or when the store failed.
+    pub fn is_cleaning_all(&self) -> bool {
+        self.cleaner.is_cleaning_all() && !self.has_failed
+    }
+
+    /// What is dirty stays so until the policy gives it up.
+    pub fn clean_no_more(&mut self) {
+        self.cleaner.clean_no_more();
+    }
+
+    /// Goes on after [`CacheStore::close`].
+    pub fn resume(&mut self) {
+        self.is_closing = false;
+        self.drive();
+    }
+
+    /// Refuses writes from now on, as when the device has failed: its owner knows that it cannot be relied upon.
+    pub fn refuse_writes(&mut self) {
+        self.fail();
+        self.drive();
+    }
+
+    /// Whether the device of the cache failed, so that writes are refused.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The half that decides: contents by class, the syncer.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Units that the store lacks, so far as the device knows.
+    pub fn dirty_units(&self) -> u32 {
+        self.marks.dirty_units
+    }
+
+    /// Units that hold a block.
+    pub fn used_units(&self) -> u32 {
+        self.superblock.layout.units - self.cache.empty_units()
+    }
+
+    /// The superblock that holds.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Bytes that grow with the units.
+    pub fn bytes(&self) -> usize {
+        self.cache.bytes() + self.marks.bytes()
+    }
+
+    /// Goes on with another policy, scheme or bounds.
+    ///
+    /// # Errors
+    /// What of `config` is out of range; nothing is changed then.
+    pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
+        self.cache.set_policy(config, policy)?;
+        self.drive();
+        Ok(())
+    }
+
+    /// From now on writes are acknowledged so.
+    pub fn set_semantics(&mut self, semantics: Semantics) {
+        self.semantics = semantics;
+    }
+
+    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written meanwhile.
+    pub fn clean_all(&mut self) {
+        self.cleaner.clean_all();
+        self.drive();
+    }
+
+    /// Writes a snapshot when all requests are answered, so that the next start reads no journal. The host submits nothing more.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+        self.drive();
+    }
+
+    /// Whether there is nothing left to do.
+    pub fn is_closed(&self) -> bool {
+        self.is_closing && self.slots.is_idle() && (self.has_failed || self.is_snapshot_complete())
+    }
+}

@@ -1,0 +1,135 @@
+//! Arguments of `plimsoll cache`.
+
+use super::{DaemonArguments, DaemonOutputArguments};
+use clap::{Args, Subcommand};
+use plimsoll_core::ByteCount;
+use std::path::PathBuf;
+
+/// `plimsoll cache ...`.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// What each cache has of which class, how often it was of use, what is dirty, and its syncer
+    #[command(after_help = "Example:
+  $ plimsoll cache status
+  volume  cache  policy  semantics       size     used    dirty     free  syncer  copied  past it  state
+  db      fast   credit  write-cache  100 GiB  98.4 GiB  1.2 GiB  1.6 GiB  asleep   4 GiB    2 GiB  works
+
+  volume  class          size     of it    reads   hits   writes   hits
+  db      5 file <=64K   12 GiB   12.2 %  120034  96.1 %   80211  99.0 %
+
+Counts are of blocks of 4 KiB since the daemon started; what is free is still readable. --json prints everything.")]
+    Status(DaemonOutputArguments),
+    /// Make an empty cache on the device that the configuration names
+    #[command(after_help = "Example:
+  # plimsoll cache make plimsoll.toml fast
+  cache fast: 99.6 GiB on /dev/nvme0n1p3 for volume db
+
+The daemon does not make one by itself: an empty device could be one that was lost, with data that only it had. Where there is a
+cache already it is refused; --replace gives up what that cache had.")]
+    Make(CacheMakeArguments),
+    /// Write to the slow device what only the cache has; requests go on
+    #[command(after_help = "Example:
+  $ plimsoll cache flush db
+  volume db: what was dirty is on the slow device
+
+It waits until everything was copied that was dirty when it began and was not written again meanwhile.")]
+    Flush(CacheVolumeArguments),
+    /// Put a cache of the configuration before a volume that has none
+    #[command(after_help = "Example:
+  $ plimsoll cache attach db fast --make
+  volume db: cache fast, policy credit, 0 B found in it, 0 B of that not yet on the slow device
+
+Without --make a cache that is there already is used; it must be one of this volume. The configuration file is not changed:
+without cache = \"fast\" in [volume.db] the next start would serve the volume without what only the cache has.")]
+    Attach(CacheAttachArguments),
+    /// Take the cache away from a volume, when everything in it is on the slow device
+    #[command(after_help = "Example:
+  $ plimsoll cache detach db
+  volume db: everything is on the slow device, the cache is given up
+
+Requests go on while the cache is flushed, wait for the last of it, and go on without it. The configuration file is not changed:
+with cache = \"fast\" in [volume.db] the next start would look for it.")]
+    Detach(CacheVolumeArguments),
+    /// Give the cache of a volume another size; it starts empty
+    #[command(after_help = "Example:
+  $ plimsoll cache resize db 50GiB
+  volume db: its cache has 50 GiB, and is empty
+
+It is detached and made anew. Change size in the configuration file, too.")]
+    Resize(CacheResizeArguments),
+    /// Go on with another policy, scheme of classes or semantics, with all that is in the cache
+    #[command(after_help = "Example:
+  $ plimsoll cache policy db --policy selective --classes ext4
+  volume db: its cache goes on, with all that is in it
+
+Policies: lru, selective, credit (docs/cache.md). The configuration file is not changed.")]
+    Policy(CachePolicyArguments),
+}
+
+/// Arguments of `plimsoll cache make`.
+#[derive(Debug, Args)]
+pub struct CacheMakeArguments {
+    /// The configuration, in TOML
+    pub file: PathBuf,
+    /// The cache's name in it
+    pub cache: String,
+    /// Give up the cache that is there, with what only it has
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// Arguments of what is done with a volume's cache.
+#[derive(Debug, Args)]
+pub struct CacheVolumeArguments {
+    /// The volume
+    pub volume: String,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll cache attach`.
+#[derive(Debug, Args)]
+pub struct CacheAttachArguments {
+    /// The volume
+    pub volume: String,
+    /// The cache's name in the configuration
+    pub cache: String,
+    /// Make an empty one; whatever is on its device is gone
+    #[arg(long)]
+    pub make: bool,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll cache resize`.
+#[derive(Debug, Args)]
+pub struct CacheResizeArguments {
+    /// The volume
+    pub volume: String,
+    /// The new size, such as 50GiB
+    pub size: ByteCount,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll cache policy`.
+#[derive(Debug, Args)]
+pub struct CachePolicyArguments {
+    /// The volume
+    pub volume: String,
+    /// lru, selective or credit
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// A scheme's name, or the path of a .toml file
+    #[arg(long, value_name = "SCHEME")]
+    pub classes: Option<String>,
+    /// When a write is acknowledged: strict (when it is durable) or write-cache (when a device has it)
+    #[arg(long, value_name = "SEMANTICS", value_parser = ["strict", "write-cache"])]
+    pub semantics: Option<String>,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}

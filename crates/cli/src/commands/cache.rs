@@ -1,0 +1,174 @@
+//! `plimsoll cache ...`.
+
+use super::{connect, print, print_json, unexpected};
+use crate::arguments::{
+    CacheCommand, CachePolicyArguments, CacheVolumeArguments, DaemonArguments, DaemonOutputArguments,
+};
+use crate::config::{Defaults, load};
+use crate::control::client::Client;
+use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
+use crate::outcome::{Failure, Outcome};
+use crate::table::Table;
+use crate::up;
+use plimsoll_core::ByteCount;
+use std::time::Duration;
+
+/// How often it is looked whether a flush is done.
+const PERIOD: Duration = Duration::from_millis(200);
+
+pub(super) fn run(command: &CacheCommand) -> Outcome {
+    match command {
+        CacheCommand::Status(arguments) => status(arguments),
+        CacheCommand::Make(arguments) => {
+            let configuration = load(&arguments.file, &Defaults::of_this_user())?;
+            print(up::make_cache(&configuration, &arguments.cache, arguments.replace)?)
+        }
+        CacheCommand::Flush(CacheVolumeArguments { volume, daemon }) => {
+            flush(&mut connect(daemon)?, volume)?;
+            print(format!("volume {volume}: what was dirty is on the slow device"))
+        }
+        CacheCommand::Attach(arguments) => {
+            let (volume, cache) = (arguments.volume.clone(), arguments.cache.clone());
+            done(&arguments.daemon, &Request::CacheAttach { volume, cache, make: arguments.make }, None)
+        }
+        CacheCommand::Detach(CacheVolumeArguments { volume, daemon }) => {
+            done(daemon, &Request::CacheDetach { volume: volume.clone() }, Some(volume))
+        }
+        CacheCommand::Resize(arguments) => {
+            let (volume, size_bytes) = (arguments.volume.clone(), arguments.size.0);
+            done(&arguments.daemon, &Request::CacheResize { volume, size_bytes }, Some(&arguments.volume))
+        }
+        CacheCommand::Policy(arguments) => policy(arguments),
+    }
+}
+
+/// Has the daemon do something, after most of what is dirty in the cache of `volume` was written back.
+fn done(daemon: &DaemonArguments, request: &Request, volume: Option<&String>) -> Outcome {
+    let mut client = connect(daemon)?;
+    if let Some(volume) = volume {
+        flush(&mut client, volume)?;
+    }
+    match client.ask_patiently(request)? {
+        Response::Done(what) => print(what),
+        _ => Err(unexpected()),
+    }
+}
+
+fn policy(arguments: &CachePolicyArguments) -> Outcome {
+    let classes = arguments.classes.clone().map(|classes| match classes.ends_with(".toml") {
+        // The daemon may have been started elsewhere.
+        true => std::path::absolute(&classes).map_or(classes, |path| path.display().to_string()),
+        false => classes,
+    });
+    let strict = arguments.semantics.as_deref().map(|semantics| semantics == "strict");
+    let change = CacheChange { policy: arguments.policy.clone(), classes, strict };
+    if change == CacheChange::default() {
+        return Err(Failure::BadInput("got nothing to change, allowed --policy, --classes and --semantics".into()));
+    }
+    done(&arguments.daemon, &Request::CacheSet { volume: arguments.volume.clone(), change }, None)
+}
+
+/// Waits until what is dirty is on the slow device.
+fn flush(client: &mut Client, volume: &str) -> Outcome {
+    let answer = client.ask(&Request::CacheFlush { volume: volume.to_owned() })?;
+    let Response::CacheFlushing { passes } = answer else { return Err(unexpected()) };
+    loop {
+        let caches = list(client)?;
+        let Some(entry) = caches.into_iter().find(|entry| entry.volume == volume) else { return Err(unexpected()) };
+        let cache = entry.cache;
+        if cache.dirty_units == 0 || cache.clean_passes >= passes {
+            return Ok(());
+        }
+        if cache.has_failed || !cache.is_cleaning {
+            let dirty = ByteCount(u64::from(cache.dirty_units) << 12);
+            let message =
+                format!("volume {volume}: {dirty} are not on the slow device: a device failed, see the daemon's log");
+            return Err(Failure::Failed(message));
+        }
+        std::thread::park_timeout(PERIOD);
+    }
+}
+
+fn list(client: &mut Client) -> Result<Vec<CacheEntry>, Failure> {
+    match client.ask(&Request::CacheList)? {
+        Response::Caches(caches) => Ok(caches),
+        _ => Err(unexpected()),
+    }
+}
+
+fn status(arguments: &DaemonOutputArguments) -> Outcome {
+    let caches = list(&mut connect(&arguments.daemon)?)?;
+    if arguments.json {
+        return print_json(&caches);
+    }
+    if caches.is_empty() {
+        return print("no volume has a cache");
+    }
+    print(format!("{}\n{}", whole_caches(&caches), classes(&caches)))
+}
+
+fn whole_caches(caches: &[CacheEntry]) -> Table {
+    let mut table = Table::new(&[
+        "volume",
+        "cache",
+        "policy",
+        "semantics",
+        ">size",
+        ">used",
+        ">dirty",
+        ">free",
+        "syncer",
+        ">copied",
+        ">past it",
+        "state",
+    ]);
+    for CacheEntry { volume, cache, .. } in caches {
+        let bytes = |units: u32| ByteCount(u64::from(units) << 12).to_string();
+        let blocks = |blocks: u64| ByteCount(blocks << 12).to_string();
+        let damaged = cache.damaged_clean + cache.damaged_dirty;
+        let state = match () {
+            () if cache.has_failed => "FAILED: reads only".to_owned(),
+            () if !cache.is_working => "begins or ends".to_owned(),
+            () if damaged > 0 => format!("works, {damaged} blocks were DAMAGED, {} lost", cache.damaged_dirty),
+            () => "works".to_owned(),
+        };
+        table.row([
+            volume.clone(),
+            cache.name.clone(),
+            cache.policy.clone(),
+            if cache.is_strict { "strict" } else { "write-cache" }.to_owned(),
+            bytes(cache.units),
+            bytes(cache.used_units),
+            bytes(cache.dirty_units),
+            bytes(cache.free_units),
+            if cache.is_cleaning || cache.is_syncer_awake { "awake" } else { "asleep" }.to_owned(),
+            blocks(cache.cleaned),
+            blocks(cache.writes_around),
+            state,
+        ]);
+    }
+    table
+}
+
+fn classes(caches: &[CacheEntry]) -> Table {
+    let mut table = Table::new(&["volume", "class", ">size", ">of it", ">reads", ">hits", ">writes", ">hits"]);
+    let part = |part: u64, whole: u64| match whole {
+        0 => "-".to_owned(),
+        whole => format!("{:.1} %", part as f64 / whole as f64 * 100.0),
+    };
+    for CacheEntry { volume, cache, .. } in caches {
+        for class in &cache.classes {
+            table.row([
+                volume.clone(),
+                format!("{} {}", class.number, class.name).trim_end().to_owned(),
+                ByteCount(u64::from(class.units) << 12).to_string(),
+                part(class.units.into(), cache.units.into()),
+                class.reads.to_string(),
+                part(class.read_hits, class.reads),
+                class.writes.to_string(),
+                part(class.write_hits, class.writes),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,89 @@
+//! The sections of caches: `[cache.NAME]`.
+
+use super::model::Cache;
+use super::sections::{BLOCK_BYTES, SIZE, path};
+use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings};
+use plimsoll_cache::policies;
+use plimsoll_cache::store::Semantics;
+use plimsoll_core::ByteCount;
+use plimsoll_settings::scheme::{self, SchemeError};
+use plimsoll_settings::{Problem, Section};
+use std::path::Path;
+
+/// The policy and the scheme of a cache that does not name them.
+const POLICY_DEFAULT: &str = "credit";
+const CLASSES_DEFAULT: &str = "ext4";
+/// When a write is acknowledged: when a device has it, or when it is durable.
+const SEMANTICS: [&str; 2] = ["write-cache", "strict"];
+const PART: &str = "a part of the cache such as \"1%\", above 0% and at most 100%";
+
+pub(super) fn cache(
+    name: String,
+    mut section: Section<'_>,
+    directory: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Cache> {
+    let before = problems.len();
+    section.require("file", "the path of a fast device or of a file on one", problems);
+    let file = section.read("file", "the path of a file or block device", problems, |text| path(text, directory));
+    let size = section.quantity("size", SIZE, problems, |size: &ByteCount| size.0.is_multiple_of(BLOCK_BYTES));
+    let names: Vec<&'static str> = policies().iter().map(|entry| entry.name).collect();
+    let policy = section.choice("policy", &names, problems).unwrap_or(POLICY_DEFAULT);
+    let classes = section.read("classes", "the name of a scheme or the path of one", problems, |text| {
+        named_scheme(text, directory).map(|scheme| (text.to_owned(), scheme))
+    });
+    let promotes_reads = section.boolean("promote_reads", problems).unwrap_or(true);
+    let low = section.read("watermark_low", PART, problems, part);
+    let high = section.read("watermark_high", PART, problems, part);
+    let semantics = section.choice("semantics", &SEMANTICS, problems);
+    let accepts_losses = section.boolean("accept_losses", problems).unwrap_or(false);
+    let place = section.finish(problems);
+    if let Some(size) = size.filter(|size| size.0 < CACHE_BYTES_MIN) {
+        problems.push(place.problem("size", size, format!("at least {}", ByteCount(CACHE_BYTES_MIN))));
+    }
+    let policy = policies().iter().find(|entry| entry.name == policy)?;
+    let classes =
+        classes.or_else(|| Some((CLASSES_DEFAULT.to_owned(), named_scheme(CLASSES_DEFAULT, directory).ok()?)));
+    let (file, (classes, scheme)) = (file?, classes?);
+    let usual = CacheSettings::new(&name, file, policy, scheme);
+    let watermark_low = low.unwrap_or_else(|| high.map_or(usual.watermark_low, |high| high.min(usual.watermark_low)));
+    let watermark_high = high.unwrap_or_else(|| usual.watermark_high.max(watermark_low));
+    if watermark_low > watermark_high {
+        let percent = |part: f64| format!("{}%", part * 100.0);
+        let allowed = format!("at least watermark_low, {}", percent(watermark_low));
+        problems.push(place.problem("watermark_high", percent(watermark_high), allowed));
+    }
+    let settings = CacheSettings {
+        size_bytes: size.map(|size| size.0),
+        promotes_reads,
+        watermark_low,
+        watermark_high,
+        semantics: if semantics == Some("strict") { Semantics::Strict } else { Semantics::WriteCache },
+        accepts_losses,
+        ..usual
+    };
+    (problems.len() == before).then_some(Cache { name, settings, classes, place })
+}
+
+/// The scheme that `text` names: one that is built in, or a file, whose relative path starts from `directory`.
+pub fn named_scheme(text: &str, directory: &Path) -> Result<plimsoll_core::class::Scheme, String> {
+    let is_file = text.ends_with(".toml");
+    let name = if is_file { directory.join(text).display().to_string() } else { text.to_owned() };
+    match scheme::load(&name) {
+        Ok(named) => Ok(named.scheme),
+        Err(SchemeError::Name { allowed, .. }) => Err(allowed),
+        Err(error) => {
+            // A configuration has one line for each of its mistakes, so of those in the other file the first is named.
+            let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+            Err(format!("a file that describes classes ({first})"))
+        }
+    }
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    percent
+        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| PART.into())
+}

@@ -1,0 +1,238 @@
+//! The caches of the daemon's volumes: found and attached at the start, administered afterwards.
+
+use super::administration::{Refusal, ServedDevice};
+use super::plan;
+use crate::config::{Cache, Configuration, Volume, named_scheme};
+use crate::control::protocol::{CacheChange, CacheEntry, Response};
+use crate::outcome::Failure;
+use plimsoll_brick::backend;
+use plimsoll_brick::cache::{CacheError, CacheSettings, FoundCache};
+use plimsoll_brick::engine::EngineHandle;
+use plimsoll_cache::policies;
+use plimsoll_cache::store::{OpenError, Report, Semantics};
+use plimsoll_core::ByteCount;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Finds the caches that the configuration gives to volumes, or says everything that is wrong with all of them.
+pub(super) fn find(
+    configuration: &Configuration,
+    volumes: &[backend::Volume],
+) -> Result<Vec<Option<FoundCache>>, Failure> {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for (section, volume) in configuration.volumes.iter().zip(volumes) {
+        let Some(cache) = section.cache.as_deref().and_then(|name| configuration.cache(name)) else {
+            found.push(None);
+            continue;
+        };
+        match FoundCache::find(cache.settings.clone(), volume) {
+            Ok(cache) => found.push(Some(cache)),
+            Err(error) => {
+                let (file, place) = (configuration.file.display(), &cache.place);
+                let (line, key) = (place.line_of("file"), place.dotted("file"));
+                problems.push(format!("{file}:{line}: {key}: {}", with_advice(configuration, cache, &error)));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
+}
+
+/// An error, and what can be done.
+fn with_advice(configuration: &Configuration, cache: &Cache, error: &CacheError) -> String {
+    let make = format!("plimsoll cache make {} {}", configuration.file.display(), cache.name);
+    let lost = "if there was one, what only it had is lost";
+    match error {
+        CacheError::Open { source: OpenError::NoCache, .. } => format!("{error}; to make one: {make} ({lost})"),
+        CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
+            format!("{error}; accept_losses = true accepts that")
+        }
+        CacheError::Open { source: OpenError::OtherStore { .. } | OpenError::NoSuperblock, .. } => {
+            format!("{error}; to make another in its place: {make} --replace ({lost})")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// What was found, in a line.
+pub(super) fn found_line(volume: &str, cache: &Cache, report: &Report) -> String {
+    let bytes = |units: u32| ByteCount(u64::from(units) << 12);
+    let Report { units, dirty_units, journal_blocks, records, lost_pages, lost_journal_blocks, .. } = *report;
+    let mut line = format!(
+        "volume {volume}: cache {}, policy {}, {} found in it, {} of that not yet on the slow device",
+        cache.name,
+        cache.settings.policy.name,
+        bytes(units),
+        bytes(dirty_units)
+    );
+    if journal_blocks > 0 {
+        line.push_str(&format!(", {records} records recovered from {journal_blocks} blocks of its journal"));
+    }
+    if lost_pages > 0 || lost_journal_blocks > 0 {
+        line.push_str(&format!(", LOST: {lost_pages} pages of its map, {lost_journal_blocks} blocks of its journal"));
+    }
+    line
+}
+
+/// Administers the caches of a daemon, from any thread.
+pub(super) struct Caches {
+    configuration: Configuration,
+    devices: Vec<ServedDevice>,
+    /// Held while a cache comes, goes or changes. Others may look meanwhile.
+    changing: Mutex<()>,
+}
+
+impl Caches {
+    pub(super) fn new(configuration: Configuration, devices: Vec<ServedDevice>) -> Caches {
+        Caches { configuration, devices, changing: Mutex::new(()) }
+    }
+
+    /// How all of them are.
+    pub(super) fn list(&self) -> Result<Vec<CacheEntry>, Refusal> {
+        let mut entries = Vec::new();
+        for device in &self.devices {
+            let caches = device.engine.caches()?.into_iter();
+            let name = &device.profile.name;
+            entries.extend(caches.map(|(volume, cache)| CacheEntry { volume, device: name.clone(), cache }));
+        }
+        Ok(entries)
+    }
+
+    /// Begins to write back what is dirty.
+    pub(super) fn flush(&self, volume: &str) -> Result<Response, Refusal> {
+        let (_, engine) = self.volume(volume)?;
+        Ok(Response::CacheFlushing { passes: engine.begin_flush_cache(volume)? })
+    }
+
+    /// Puts a cache of the configuration before a volume.
+    pub(super) fn attach(&self, volume: &str, cache: &str, makes: bool) -> Result<Response, Refusal> {
+        let _changing = self.lock();
+        let (section, engine) = self.volume(volume)?;
+        let cache = self.cache(cache)?;
+        let owner = self.list()?.into_iter().find(|entry| entry.cache.name == cache.name);
+        if let Some(owner) = owner {
+            return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, owner.volume)));
+        }
+        let found = self.found(engine, section, cache, cache.settings.clone(), makes)?;
+        let line = found_line(volume, cache, &found.report);
+        engine.attach_cache(volume, found)?;
+        Ok(Response::Done(line))
+    }
+
+    /// Takes the cache of a volume away.
+    pub(super) fn detach(&self, volume: &str) -> Result<Response, Refusal> {
+        let _changing = self.lock();
+        let (_, engine) = self.volume(volume)?;
+        engine.detach_cache(volume)?;
+        Ok(Response::Done(format!("volume {volume}: everything is on the slow device, the cache is given up")))
+    }
+
+    /// Gives the cache of a volume another size: it starts empty.
+    pub(super) fn resize(&self, volume: &str, size_bytes: u64) -> Result<Response, Refusal> {
+        let _changing = self.lock();
+        let (section, engine) = self.volume(volume)?;
+        let entry = self.entry(volume)?;
+        let cache = self.cache(&entry.cache.name)?;
+        let settings = CacheSettings { size_bytes: Some(size_bytes), ..self.settings_of(cache, &entry, None)? };
+        plimsoll_brick::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
+        engine.detach_cache(volume)?;
+        let found = self.found(engine, section, cache, settings, true)?;
+        engine.attach_cache(volume, found)?;
+        Ok(Response::Done(format!("volume {volume}: its cache has {}, and is empty", ByteCount(size_bytes))))
+    }
+
+    /// Gives the cache of a volume another policy, scheme or semantics.
+    pub(super) fn change(&self, volume: &str, change: &CacheChange) -> Result<Response, Refusal> {
+        let _changing = self.lock();
+        let (_, engine) = self.volume(volume)?;
+        let entry = self.entry(volume)?;
+        let cache = self.cache(&entry.cache.name)?;
+        engine.change_cache(volume, self.settings_of(cache, &entry, Some(change))?)?;
+        Ok(Response::Done(format!("volume {volume}: its cache goes on, with all that is in it")))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn found(
+        &self,
+        engine: &EngineHandle,
+        section: &Volume,
+        cache: &Cache,
+        settings: CacheSettings,
+        makes: bool,
+    ) -> Result<FoundCache, Refusal> {
+        let (config, bytes) = engine.volume_config(&section.name)?;
+        let found = FoundCache::find_or_make(settings, &config, bytes, makes);
+        found.map_err(|error| Refusal::Failed(with_advice(&self.configuration, cache, &error)))
+    }
+
+    /// What a cache is made from now, with a change.
+    fn settings_of(
+        &self,
+        cache: &Cache,
+        entry: &CacheEntry,
+        change: Option<&CacheChange>,
+    ) -> Result<CacheSettings, Refusal> {
+        let change = change.cloned().unwrap_or_default();
+        let mut settings = cache.settings.clone();
+        let policy = change.policy.as_deref().unwrap_or(&entry.cache.policy);
+        settings.policy = policies().iter().find(|known| known.name == policy).ok_or_else(|| {
+            let names = policies().iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            Refusal::Invalid(format!("policy: got {}, allowed {names}", crate::config::quoted(policy)))
+        })?;
+        if let Some(classes) = &change.classes {
+            let wrong = |allowed| {
+                Refusal::Invalid(format!("classes: got {}, allowed {allowed}", crate::config::quoted(classes)))
+            };
+            settings.scheme = named_scheme(classes, Path::new("/")).map_err(wrong)?;
+        }
+        let is_strict = change.strict.unwrap_or(entry.cache.is_strict);
+        settings.semantics = if is_strict { Semantics::Strict } else { Semantics::WriteCache };
+        Ok(settings)
+    }
+
+    fn entry(&self, volume: &str) -> Result<CacheEntry, Refusal> {
+        let entry = self.list()?.into_iter().find(|entry| entry.volume == volume);
+        entry.ok_or_else(|| Refusal::Invalid(format!("volume {volume} has no cache")))
+    }
+
+    fn cache(&self, name: &str) -> Result<&Cache, Refusal> {
+        self.configuration.cache(name).ok_or_else(|| {
+            let names = self.configuration.caches.iter().map(|cache| cache.name.as_str()).collect::<Vec<_>>();
+            let names = if names.is_empty() { "none: the configuration has none".into() } else { names.join(", ") };
+            Refusal::NotFound(format!("there is no cache {name:?}, allowed {names}"))
+        })
+    }
+
+    fn volume(&self, name: &str) -> Result<(&Volume, &EngineHandle), Refusal> {
+        let found = self.configuration.volumes.iter().find(|volume| volume.name == name);
+        let section = found.ok_or_else(|| {
+            Refusal::NotFound(format!("there is no volume {name:?}; plimsoll volume list shows what there is"))
+        })?;
+        let served = self.devices.iter().find(|device| device.profile.name == section.device);
+        Ok((section, &served.expect("a volume is on a device").engine))
+    }
+}
+
+/// Makes the cache called `name` for the volume that has it, while no daemon does.
+pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
+    let file = configuration.file.display();
+    let cache = configuration.cache(name).ok_or_else(|| {
+        let names = configuration.caches.iter().map(|cache| format!("{:?}", cache.name)).collect::<Vec<_>>().join(", ");
+        Failure::BadInput(format!("{file}: cache: got {name:?}, allowed {names}"))
+    })?;
+    let volume =
+        configuration.volumes.iter().find(|volume| volume.cache.as_deref() == Some(name)).ok_or_else(|| {
+            let place = &cache.place;
+            Failure::BadInput(format!(
+                "{file}:{}: cache.{name}: got no volume, allowed a volume with cache = {name:?}",
+                place.line
+            ))
+        })?;
+    let config = plan::volume(configuration, volume);
+    let made = plimsoll_brick::cache::make(&cache.settings, &config, volume.size_bytes, replaces);
+    let units = made.map_err(|error| Failure::Failed(format!("{file}:{}: {error}", cache.place.line)))?;
+    let bytes = ByteCount(u64::from(units) << 12);
+    Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
+}

@@ -69,6 +69,35 @@ fn what_is_found_after_a_kill_outlives_a_power_failure() {
     assert!(compared > 50, "only {compared} blocks were compared");
 }
 
+/// The block is in the cache, clean, and is written again. If the new version came to the store before the journal knew of it, a crash
+/// would bring the old one back, clean: it would be read until its unit is given up, and then the new one.
+#[test]
+fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
+    let mut rig = Rig::fresh(setup(), 53);
+    rig.request(RequestKind::Write, 3, u8::MAX);
+    rig.settle();
+    rig.machine.clean_all();
+    rig.settle();
+    rig.request(RequestKind::Flush, 0, u8::MAX);
+    rig.settle();
+    rig.request(RequestKind::Write, 3, u8::MAX);
+    rig.settle();
+    rig.machine.clean_all();
+    let mut clean = 0;
+    while rig.finish_one() {
+        let store = rig.store.after_power_failure(|_, _| u8::MAX);
+        let mut next = reopened(&rig, rig.cache.after_power_failure(|_, _| 0), store.clone());
+        if let [(3, _, false)] = contents(&next)[..] {
+            clean += 1;
+            assert!(
+                next.read(3).unwrap()[..] == store.get(3)[..],
+                "the cache has it clean, and the store another version"
+            );
+        }
+    }
+    assert!(clean > 1, "it was clean at {clean} points only");
+}
+
 /// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back with them, by
 /// the journal or by the map.
 #[test]

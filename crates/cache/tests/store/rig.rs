@@ -293,6 +293,13 @@ impl Rig {
         self.machine.completed(operation.id, !fails);
     }
 
+    /// Ends an operation that is under way. False if there is none.
+    pub fn finish_one(&mut self) -> bool {
+        self.take();
+        let first = (0..self.doing.len()).min_by_key(|&at| self.doing[at].operation.id);
+        first.inspect(|&at| self.end(at)).is_some()
+    }
+
     /// Goes on until nothing is left to do.
     pub fn settle(&mut self) {
         self.take();

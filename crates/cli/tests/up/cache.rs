@@ -1,11 +1,11 @@
 //! `plimsoll up` with cached volumes, as a normal user: what is served, killed and found again, and the commands.
 
-use crate::support::{Random, Site, text};
-use crate::versions::{BLOCK_BYTES, Blocks};
+use crate::support::{Random, Site, text, why_no_mounts};
+use crate::versions::{BLOCK_BYTES, Blocks, wait_for};
 use plimsoll_brick::nbd::Address;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 use rustix::process::Signal;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 const BLOCKS: u64 = 4096;
 /// Kills of the ordinary test, and of `make soak`.
@@ -148,18 +148,20 @@ fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
         let mut client = connect(&site);
         halves.iter_mut().for_each(|half| half.verify(&mut client));
         client.disconnect().unwrap();
-        let (pause, seeds) = (50 + random.below(200), [random.below(1 << 30) + 1, random.below(1 << 30) + 1]);
+        let seeds = [random.below(1 << 30) + 1, random.below(1 << 30) + 1];
+        let (until, acknowledged) = (50 + random.below(1000), AtomicU64::new(0));
         let address = address(&site);
         std::thread::scope(|scope| {
             let loads = halves.iter_mut().zip(seeds).map(|(half, seed)| {
-                let address = &address;
-                scope.spawn(move || half.load(address, "db", &mut Random(seed)))
+                let (address, acknowledged) = (&address, &acknowledged);
+                scope.spawn(move || half.load(address, "db", &mut Random(seed), acknowledged))
             });
             let loads: Vec<_> = loads.collect();
-            std::thread::park_timeout(Duration::from_millis(pause));
+            wait_for(&acknowledged, until);
             daemon.signal(Signal::KILL);
-            requests += loads.into_iter().map(|load| load.join().unwrap()).sum::<u64>();
+            loads.into_iter().for_each(|load| load.join().unwrap());
         });
+        requests += acknowledged.into_inner();
         let (status, _) = daemon.wait();
         assert!(!status.success());
     }
@@ -188,16 +190,16 @@ fn a_hundred_kills_under_load() {
     kill_under_load(false, KILLS_OF_SOAK, 3);
 }
 
-/// A daemon was killed that had dirty data in its cache: the blocks, and how many bytes the cache has.
+/// A daemon was killed that had dirty data in its cache: what its blocks may hold.
 fn killed_with_dirty_data(site: &Site) -> Blocks {
     let mut blocks = Blocks::new(0..BLOCKS, false);
     let daemon = site.up();
-    let address = address(site);
+    let (address, acknowledged) = (address(site), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let load = scope.spawn(|| blocks.load(&address, "db", &mut Random(7)));
-        std::thread::park_timeout(Duration::from_millis(300));
+        let load = scope.spawn(|| blocks.load(&address, "db", &mut Random(7), &acknowledged));
+        wait_for(&acknowledged, 500);
         daemon.signal(Signal::KILL);
-        assert!(load.join().unwrap() > 100);
+        load.join().unwrap();
     });
     daemon.wait();
     blocks
@@ -267,4 +269,61 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     let daemon = site.up();
     assert!(daemon.served.join("\n").contains(", LOST: "), "{:?}", daemon.served);
     daemon.stop();
+}
+
+/// Two disks in memory that count the flushes which reach them.
+const TWO_DISKS: &str = r#"
+[device.d]
+[pool.p]
+device = "d"
+[volume.fast]
+pool = "p"
+size = "8MiB"
+memory = true
+mount = { filesystem = "none" }
+[volume.slow]
+pool = "p"
+size = "16MiB"
+memory = true
+mount = { filesystem = "none" }
+"#;
+
+/// A client's flush must be one of both devices, or a power failure takes back what was acknowledged: a kill would not show that.
+#[test]
+fn what_a_client_flushes_is_flushed_on_the_devices() {
+    if let Some(why) = why_no_mounts() {
+        println!("not run: {why}");
+        return;
+    }
+    let disks = Site::new(TWO_DISKS);
+    let below = disks.up();
+    let device = |name: &str| {
+        let line = below.served.iter().find_map(|line| line.strip_prefix(&format!("volume {name}: block device ")));
+        line.expect("a line for the volume").to_owned()
+    };
+    let flushes = |name: &str| {
+        let status = disks.json(&["status"]);
+        let accounts = status["devices"][0]["accounts"].as_array().unwrap();
+        let account = accounts.iter().find(|account| account["path"] == format!("p/{name}")).unwrap();
+        account["flush_latency"]["count"].as_u64().unwrap()
+    };
+    let text = configuration("").replace("fast.img", &device("fast")).replace("slow.img", &device("slow"));
+    let site = Site::new(&text);
+    make(&site, &[]);
+    let daemon = site.up();
+    let mut client = connect(&site);
+    client.write(0, &[1; BLOCK_BYTES], false).unwrap();
+    let before = flushes("fast");
+    client.flush().unwrap();
+    let after = flushes("fast");
+    assert!(after >= before + 2, "{before} flushes, then {after}: one for the data and one for the journal");
+    let before = flushes("slow");
+    done(&site, &["cache", "flush", "db"]);
+    let after = flushes("slow");
+    assert!(
+        after > before,
+        "what is recorded as clean must be durable on the slow device: {before} flushes, then {after}"
+    );
+    daemon.stop();
+    below.stop();
 }

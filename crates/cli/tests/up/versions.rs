@@ -4,6 +4,15 @@ use crate::support::Random;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 use plimsoll_brick::nbd::{Address, Command, CommandFlags};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Waits until so many requests were acknowledged.
+pub fn wait_for(acknowledged: &AtomicU64, requests: u64) {
+    while acknowledged.load(Ordering::Relaxed) < requests {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
@@ -71,24 +80,23 @@ impl Blocks {
         Blocks { first: blocks.start, known: vec![known; count], next_number: 1, is_strict }
     }
 
-    /// Writes, reads and flushes until the connection breaks. Answers how many requests were acknowledged.
-    pub fn load(&mut self, address: &Address, export: &str, random: &mut Random) -> u64 {
+    /// Writes, reads and flushes until the connection breaks, and counts what was acknowledged.
+    pub fn load(&mut self, address: &Address, export: &str, random: &mut Random, acknowledged: &AtomicU64) {
         let options = ClientOptions { export_name: export.into(), depth_max: DEPTH, ..ClientOptions::default() };
-        let Ok(mut client) = Client::connect(address, &options) else { return 0 };
+        let Ok(mut client) = Client::connect(address, &options) else { return };
         let mut under_way: Vec<Option<UnderWay>> = (0..DEPTH).map(|_| None).collect();
-        let mut acknowledged = 0;
         loop {
             let free = under_way.iter().position(Option::is_none);
             let has_failed = match free {
                 Some(tag) => self.submit(&mut client, tag, &mut under_way, random).is_none(),
                 None => {
-                    acknowledged += 1;
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
                     self.receive(&mut client, &mut under_way).is_none()
                 }
             };
             if has_failed {
                 self.known.iter_mut().for_each(|known| known.is_under_way = false);
-                return acknowledged;
+                return;
             }
         }
     }

@@ -91,7 +91,7 @@ fn schemes_are_listed_and_a_file_is_shown_or_blamed() {
 fn wrong_input_ends_with_2_and_one_line() {
     let trace = trace();
     let path = trace.path().to_str().unwrap();
-    let schemes = "ext4, hp-ux, ntfs, postgresql, xfs, or the path of a .toml file";
+    let schemes = "ext4, hp-ux, ntfs, postgresql, postgresql-on-ext4, xfs, or the path of a .toml file";
     for (arguments, expected) in [
         (&["--cache=1%", "--policy", "lri"][..], "--policy: got \"lri\", allowed lru, selective, credit\n".to_owned()),
         (&["--cache=1%", "--classes", "ext3"], {

@@ -13,7 +13,7 @@ mod validate;
 use flash::Flash;
 use hdd::{Hdd, parameters};
 use nvram::Nvram;
-use plimsoll_core::{DeviceProfile, Operation, Time};
+use plimsoll_core::{Class, DeviceProfile, Operation, Time};
 use raid::Raid1e;
 
 pub use validate::{ValidationRow, validate};
@@ -51,6 +51,11 @@ pub trait DeviceModel {
     fn profile(&self) -> &DeviceProfile;
     /// Takes a request at `now`.
     fn submit(&mut self, now: Time, request: DeviceRequest);
+    /// Takes a request at `now` whose blocks are of `class`. Only a device with a cache cares.
+    fn submit_classified(&mut self, now: Time, request: DeviceRequest, class: Class) {
+        let _ = class;
+        self.submit(now, request);
+    }
     /// When to call [`complete`](DeviceModel::complete) next: when the next request will be done, or earlier if that
     /// depends on something that happens first inside a device made of several. `None` if no request is outstanding.
     fn next_completion(&self) -> Option<Time>;

@@ -5,6 +5,7 @@
 //! own percentiles; a second has rarely more than a hundred classes, so a long run stays small.
 
 use plimsoll_core::{Span, Time};
+use plimsoll_sim::cached_volume::CacheFigures;
 use std::collections::BTreeMap;
 
 /// Width of a class of latencies, as a fraction: percentiles are exact to half of it.
@@ -52,6 +53,10 @@ pub struct RunResult {
     pub tag_bytes_mean: f64,
     /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
     pub tag_bytes_max: f64,
+    /// What the cache before the device counted while processes and each utility ran, by their names; none without a cache.
+    pub cache: BTreeMap<String, CacheFigures>,
+    /// Units of the cache.
+    pub cache_units: u64,
     /// Lines of memory that came from another NUMA node for the throttling layer's locks, for each request.
     pub far_lines: f64,
 }
@@ -60,6 +65,8 @@ pub struct RunResult {
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     kinds: BTreeMap<&'static str, Series>,
+    /// When the first of them started; `None` where it was not noted.
+    pub started: Option<Time>,
     /// When the last of them ended; `None` while one runs.
     pub ended: Option<Time>,
 }

@@ -57,6 +57,21 @@ fn one_lock_for_all_is_slow_on_several_nodes() {
     assert_eq!(failing(&["tenant.a.node=1"]), 2, "threads are where they are said to be");
 }
 
+/// A scheme that says nothing of files is the planted break: then the paper's policy is LRU, and what it gains is gone.
+#[test]
+fn metadata_and_small_files_stay_in_a_cache_if_their_classes_say_so() {
+    let failing = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        let report = run_made("cached", &settings);
+        report.failed().map(|row| row.name.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(failing(&[]), Vec::<String>::new());
+    let without = failing(&["cache.classes=postgresql"]);
+    for name in ["server", "find", "small"] {
+        assert!(without.iter().any(|failed| failed == name), "{name} holds without classes: {without:?}");
+    }
+}
+
 /// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
 #[test]
 fn several_machines_hold_and_take_the_same_course_twice() {

@@ -24,11 +24,12 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The schemes of the repository: name and text.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("ext4", include_str!("../../../classes/ext4.toml")),
     ("hp-ux", include_str!("../../../classes/hp-ux.toml")),
     ("ntfs", include_str!("../../../classes/ntfs.toml")),
     ("postgresql", include_str!("../../../classes/postgresql.toml")),
+    ("postgresql-on-ext4", include_str!("../../../classes/postgresql-on-ext4.toml")),
     ("xfs", include_str!("../../../classes/xfs.toml")),
 ];
 const FILE_BYTES_MAX: u64 = 1 << 16;

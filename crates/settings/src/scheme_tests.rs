@@ -94,7 +94,7 @@ fn mistakes_are_told_with_their_lines() {
     let text = "include = [\"ext3\"]\n[class.a]\nnumber = 32\npriority = 16\n[class.b]\nreads = \"sometimes\"\n\
                 occupancy_max = \"0%\"\n[class.c]\nnumber = 5\npriority = 1\n[class.d]\nnumber = 5\npriority = 1\npriorty = 1\n\
                 [class.e]\nnumber = 5\npriority = 1\n";
-    let built_in = "ext4, hp-ux, ntfs, postgresql, xfs, or the path of a .toml file";
+    let built_in = "ext4, hp-ux, ntfs, postgresql, postgresql-on-ext4, xfs, or the path of a .toml file";
     assert_eq!(
         messages(text),
         [

@@ -18,6 +18,7 @@
 
 pub mod block;
 pub mod cache;
+pub mod cached_volume;
 pub mod calls;
 pub mod cluster;
 pub mod config;

@@ -299,6 +299,12 @@ impl Machine {
         self.memory_queue.wake_all(&self.executor);
     }
 
+    /// Gives up every clean page (`/proc/sys/vm/drop_caches`): after a [`sync`](crate::Process::sync), as if the file system had just
+    /// been mounted.
+    pub fn drop_caches(&self) {
+        self.cache.borrow_mut().evict_clean();
+    }
+
     /// Whether something happened since the scheduler was asked.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.is_unsettled.get()

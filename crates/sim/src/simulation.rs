@@ -103,6 +103,22 @@ impl Simulation {
         self.assert_conserved();
     }
 
+    /// Runs until every process of every machine has ended, or until `end`.
+    ///
+    /// # Panics
+    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer.
+    pub fn run_until_ended(&mut self, end: Time) {
+        loop {
+            self.step();
+            let next = self.next_event();
+            if self.running() == 0 || next > end {
+                break;
+            }
+            self.advance(next);
+        }
+        self.assert_conserved();
+    }
+
     /// Lets happen what happens at this instant.
     fn step(&mut self) {
         loop {

@@ -3,7 +3,7 @@
 use crate::design::{Common, Design};
 use crate::random::{Purpose, Random};
 use crate::step::{Action, Counter, DirectoryIndex, FileIndex, Step};
-use plimsoll_core::Span;
+use plimsoll_core::{Class, Span};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,15 +34,17 @@ pub struct FileSpec {
     pub before: Before,
     /// Whether it is read and written past the page cache (O_DIRECT).
     pub is_direct: bool,
+    /// What the program says that its blocks are (Differentiated Storage Services, section 3.4); `None` if it says nothing.
+    pub class: Option<Class>,
 }
 
 impl FileSpec {
     pub(crate) fn filled(path: String, bytes: u64) -> FileSpec {
-        FileSpec { path, bytes, before: Before::Filled, is_direct: false }
+        FileSpec { path, bytes, before: Before::Filled, is_direct: false, class: None }
     }
 
     pub(crate) fn with(path: String, bytes: u64, before: Before) -> FileSpec {
-        FileSpec { path, bytes, before, is_direct: false }
+        FileSpec { path, bytes, before, is_direct: false, class: None }
     }
 }
 

@@ -392,11 +392,41 @@ fn tpch_scans_what_its_query_needs_and_ends() {
     // The tables at scale 1 in PostgreSQL: lineitem some 880 MB.
     assert_near("lineitem", size(4) as f64, 880e6, 20e6);
     let keys = 200 * 2 * 8192;
-    assert_eq!(read("tpch query 17 scale 1"), BTreeMap::from([(1, size(0)), (9, keys * 30), (19, keys)]));
+    assert_eq!(read("tpch query 17 scale 1"), BTreeMap::from([(1, size(0)), (31, keys * 30), (19, keys)]));
     assert_eq!(plan.file(FileIndex(9)).path, "lineitem.index");
+    assert_eq!(plan.file(FileIndex(15)).path, "lineitem");
     assert_eq!(read("tpch query 19 scale 1"), BTreeMap::from([(1, size(0)), (9, size(4))]));
     let sorted = 6_000_000 * 32;
     let expected = [(5, size(2)), (7, size(3)), (9, size(4)), (20, sorted), (21, sorted)];
     assert_eq!(read("tpch query 18 scale 1"), BTreeMap::from(expected));
-    assert_eq!(read("tpch query 2 scale 1"), BTreeMap::from([(1, size(0)), (3, keys * 4 * 4), (13, keys * 4)]));
+    assert_eq!(read("tpch query 2 scale 1"), BTreeMap::from([(1, size(0)), (25, keys * 4 * 4), (13, keys * 4)]));
+}
+
+/// The planted break: give look-ups the class of scans, or an index that of a table, and this is red.
+#[test]
+fn tpch_says_what_it_reads_as_the_papers_postgresql_does() {
+    let plan = plan("tpch query 2 17 18 19 scale 8 indexes dbt3", 1);
+    let mut classes: BTreeMap<(u8, bool), u64> = BTreeMap::new();
+    for (is_read, file, _, length) in transfers(&steps(&plan, 0, usize::MAX)) {
+        let class = plan.file(FileIndex(file)).class.expect("every file has one").number();
+        *classes.entry((class, is_read)).or_default() += length;
+    }
+    let size = |file| plan.file(FileIndex(file)).bytes;
+    let (temporary, look_ups_2, look_ups_17) = (48_000_000 * 32, 6400 * 2, 1600 * 2);
+    let scans = 3 * size(0) + 2 * size(4) + size(3) + size(2);
+    let expected = [
+        ((22, false), temporary),
+        ((22, true), temporary),
+        ((23, true), (look_ups_2 * 4 + look_ups_17 * 30) * 8192),
+        ((24, true), scans),
+        ((25, true), (look_ups_2 + look_ups_17) * 8192),
+    ];
+    assert_eq!(classes, BTreeMap::from(expected));
+    // Tables first, then indexes: 10.5 and 9.8 GB.
+    let bytes = |class| {
+        let files = (0..plan.file_count()).map(|file| plan.file(FileIndex(file)));
+        files.filter(|file| file.class.map(|class| class.number()) == Some(class)).map(|file| file.bytes).sum::<u64>()
+    };
+    assert_near("tables", bytes(24) as f64, 10.5e9, 0.1e9);
+    assert_near("indexes", bytes(25) as f64, 9.8e9, 0.1e9);
 }

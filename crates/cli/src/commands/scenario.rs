@@ -12,8 +12,8 @@ use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::scenario::{
-    self, Arrivals, CacheMode, ClusterSetup, GuestSetup, MachineConfig, Row, Scenario, ScenarioError, Setting, Setup,
-    TenantSetup, ThrottleLock, library,
+    self, Arrivals, CacheMode, CacheSetup, ClusterSetup, GuestSetup, MachineConfig, Row, Scenario, ScenarioError,
+    Setting, Setup, TenantSetup, ThrottleLock, Tool, UtilitySetup, library,
 };
 use plimsoll_lab::{html, picture};
 use serde_json::json;
@@ -94,6 +94,12 @@ fn show(scenario: &Scenario) -> Outcome {
     for writer in &first.writers {
         let _ = writeln!(text, "Writer {} (account {}): {} clients", writer.name, writer.account, writer.threads);
     }
+    if let Some(cache) = &first.machine.cache {
+        let _ = writeln!(text, "Cache: {}", cache_in_words(cache));
+    }
+    for utility in &first.utilities {
+        let _ = writeln!(text, "Utility {} (account {}): {}", utility.name, utility.account, utility_in_words(utility));
+    }
     for tenant in &first.tenants {
         let _ = writeln!(text, "Tenant {} (account {}): {}", tenant.name, tenant.account, tenant_in_words(tenant));
     }
@@ -115,6 +121,21 @@ fn show(scenario: &Scenario) -> Outcome {
     text.push('\n');
     scenario.rows.iter().for_each(|row| _ = writeln!(text, "{}", row_in_words(row)));
     print(text)
+}
+
+fn cache_in_words(cache: &CacheSetup) -> String {
+    let what = format!("{} of {}, classes {}", ByteCount(cache.bytes), cache.device, cache.scheme.name);
+    match cache.policy {
+        Some(policy) => format!("{what}, {}", policy.name),
+        None => format!("none; with a policy it is {what}"),
+    }
+}
+
+fn utility_in_words(utility: &UtilitySetup) -> String {
+    let name = Tool::ALL.iter().find(|(_, tool)| *tool == utility.tool).map_or("", |(name, _)| *name);
+    let part =
+        if utility.part < 1.0 { format!(", {} % of its directories", utility.part * 100.0) } else { String::new() };
+    format!("{name} over the files of {}{part}", utility.of)
 }
 
 fn machine_in_words(setup: &Setup) -> String {

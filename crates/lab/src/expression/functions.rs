@@ -1,12 +1,13 @@
 //! The functions of the language, each with its usage.
 
+use super::cached;
 use super::runs::{RunOf, Runs, Window};
 use crate::results::{PRIORITY_LEVELS, RunResult};
 use crate::statistics;
 use rhai::{Array, Dynamic, Engine, EvalAltResult};
 use std::rc::Rc;
 
-type Answer = Result<Dynamic, Box<EvalAltResult>>;
+pub(super) type Answer = Result<Dynamic, Box<EvalAltResult>>;
 /// What is asked of one variant and one source.
 type Figure<'f> = &'f dyn Fn(&RunOf, &str, Window) -> Result<Dynamic, String>;
 
@@ -40,6 +41,12 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("calls_by_second", "calls_by_second(source, kind) or calls_by_second(source, kind, from, to)"),
     ("latency_by_second", "latency_by_second(source, kind) or latency_by_second(source, kind, from, to)"),
     ("ended", "ended(source)"),
+    ("took", "took(source)"),
+    ("read_hits", "read_hits(source) or read_hits(source, first class, last class)"),
+    ("syncer_part", "syncer_part(source)"),
+    ("contents", "contents(source, first class, last class)"),
+    ("read_part", "read_part(source, first class, last class)"),
+    ("write_part", "write_part(source, first class, last class)"),
     ("cpu_cores", "cpu_cores()"),
     ("device_busy", "device_busy()"),
     ("priority_share", "priority_share(level)"),
@@ -80,16 +87,16 @@ pub(super) fn number(value: &Dynamic) -> Option<f64> {
     value.as_float().ok().or_else(|| value.as_int().ok().map(|whole| whole as f64))
 }
 
-fn fail<T>(message: String) -> Result<T, Box<EvalAltResult>> {
+pub(super) fn fail<T>(message: String) -> Result<T, Box<EvalAltResult>> {
     Err(message.into())
 }
 
-fn wanted(value: &Dynamic, what: &str) -> Result<f64, Box<EvalAltResult>> {
+pub(super) fn wanted(value: &Dynamic, what: &str) -> Result<f64, Box<EvalAltResult>> {
     number(value).map_or_else(|| fail(format!("{value} as {what}, which is no number")), Ok)
 }
 
 /// Answers for each run and each source: a number, or an array where there are several.
-fn each(runs: &Runs, source: &Dynamic, window: Option<(Dynamic, Dynamic)>, figure: Figure<'_>) -> Answer {
+pub(super) fn each(runs: &Runs, source: &Dynamic, window: Option<(Dynamic, Dynamic)>, figure: Figure<'_>) -> Answer {
     let given = match window {
         None => None,
         Some((from, to)) => {
@@ -177,7 +184,11 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
     engine.register_fn("ended", |runs: &mut Runs, source: Dynamic| {
         each(runs, &source, None, &|run, source, _| run.ended(source).map(Dynamic::from))
     });
+    engine.register_fn("took", |runs: &mut Runs, source: Dynamic| {
+        each(runs, &source, None, &|run, source, _| run.took(source).map(Dynamic::from))
+    });
     register_machine(engine);
+    cached::register(engine);
     register_statistics(engine);
 }
 

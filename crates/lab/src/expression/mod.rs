@@ -13,6 +13,7 @@
 //! figures: each figure is 1. So a name that does not exist, a wrong kind or too many arguments are found before
 //! anything runs.
 
+mod cached;
 mod functions;
 mod runs;
 

@@ -1,6 +1,7 @@
 //! Variants as expressions see them: found by their labels, asked for figures.
 
 use crate::results::{KINDS, RunResult, Second, Series, latency_quantile};
+use plimsoll_sim::cached_volume::CacheFigures;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -201,6 +202,22 @@ impl RunOf {
         let Some(result) = self.measured()? else { return Ok(1.0) };
         let ended = result.sources.get(source).and_then(|source| source.ended);
         ended.map(|at| at.as_secs_f64()).ok_or_else(|| format!("{source:?}, which had not ended"))
+    }
+
+    /// How long the processes of this name took, seconds.
+    pub(super) fn took(&self, source: &str) -> Result<f64, String> {
+        let ended = self.ended(source)?;
+        let Some(result) = self.measured()? else { return Ok(1.0) };
+        let started = result.sources.get(source).and_then(|source| source.started);
+        started.map(|at| ended - at.as_secs_f64()).ok_or_else(|| format!("{source:?}, of which no start was noted"))
+    }
+
+    /// A figure of the cache while a process or utility ran.
+    pub(super) fn cache(&self, source: &str, of: impl Fn(&RunResult, &CacheFigures) -> f64) -> Result<f64, String> {
+        self.check_source(source)?;
+        let Some(result) = self.measured()? else { return Ok(1.0) };
+        let figures = result.cache.get(source);
+        figures.map(|figures| of(result, figures)).ok_or_else(|| format!("{source:?}, which has no cache below it"))
     }
 
     /// A figure of the whole machine.

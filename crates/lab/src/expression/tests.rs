@@ -18,6 +18,8 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
     b.ended = Some(at(4000));
     let sources = [("a".to_owned(), a), ("b".to_owned(), b)].into_iter().collect();
     let result = RunResult {
+        cache: Default::default(),
+        cache_units: 0,
         hash: Some(1),
         sources,
         cpu_cores: 1.5,

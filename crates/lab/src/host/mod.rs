@@ -10,6 +10,7 @@ mod process;
 mod requests;
 pub mod sim;
 mod tenant;
+mod utility;
 
 use crate::results::RunResult;
 use crate::scenario::{AccountSetup, MachineSetup, Setup};

@@ -3,14 +3,19 @@
 use super::Accounts;
 use super::sim::Recorder;
 use crate::results::Source;
-use crate::scenario::ProcessSetup;
+use crate::scenario::{ProcessSetup, sized_source};
 use plimsoll_core::{AccountId, Deadlines, Span, Time};
 use plimsoll_sim::executor::wait::{Semaphore, WaitQueue};
 use plimsoll_sim::{File, Machine, Process, Simulation};
-use plimsoll_workloads::{Action, Before, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread};
+use plimsoll_workloads::{
+    Action, Before, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, FileSpec, Plan, Step, Thread,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// Bytes of a call that prepares a file.
+const PREPARED_BYTES: u64 = 128 << 10;
 
 /// Makes the folders and files that the workloads of `processes` start with, on `machine` in the name of `account`, and
 /// runs until they are there.
@@ -27,7 +32,7 @@ pub(super) fn prepare<'a>(
     }
     machine.spawn("prepare", account, |process| async move {
         for (setup, plan) in &plans {
-            prepare_one(&process, &setup.name, plan).await;
+            prepare_one(&process, setup, plan).await;
         }
         // Once for files and the journal, once for the metadata that the journal let go by that: what is left dirty
         // would be written half a minute into the experiment.
@@ -40,34 +45,61 @@ pub(super) fn prepare<'a>(
     simulation.run_to_completion();
 }
 
-async fn prepare_one(process: &Process, name: &str, plan: &Plan) {
+async fn prepare_one(process: &Process, setup: &ProcessSetup, plan: &Plan) {
+    let folder = folder(setup);
     const NEW: &str = "a new machine has no files";
-    process.mkdir(&folder(name)).await.expect(NEW);
+    if !setup.is_in_root {
+        process.mkdir(&folder).await.expect(NEW);
+    }
     for number in 0..plan.directory_count() {
-        process.mkdir(&format!("{}/{}", folder(name), plan.directory(DirectoryIndex(number)))).await.expect(NEW);
+        process.mkdir(&format!("{folder}/{}", plan.directory(DirectoryIndex(number)))).await.expect(NEW);
     }
     for number in 0..plan.file_count() {
         let spec = plan.file(FileIndex(number));
         if spec.before == Before::Absent {
             continue;
         }
-        let file = process.create(&format!("{}/{}", folder(name), spec.path)).await.expect(NEW);
+        let file = process.create(&format!("{folder}/{}", spec.path)).await.expect(NEW);
         if spec.before == Before::Filled && spec.bytes > 0 {
-            file.fill(spec.bytes).await;
+            if setup.is_written_before {
+                write_all(file, &spec).await;
+            } else {
+                file.fill(spec.bytes).await;
+            }
         }
+    }
+}
+
+/// Writes a file from its beginning to its end.
+async fn write_all(file: File, spec: &FileSpec) {
+    let file = classified(file, spec);
+    let mut offset = 0;
+    while offset < spec.bytes {
+        let length = PREPARED_BYTES.min(spec.bytes - offset);
+        file.write(offset, length).await;
+        offset += length;
+    }
+}
+
+/// The file in the hands of a program that says what it is, if it does.
+fn classified(file: File, spec: &FileSpec) -> File {
+    match spec.class {
+        Some(class) => file.classified(class),
+        None => file,
     }
 }
 
 /// Tells the scheduler of the deadlines of a file, if it is there.
 fn promise(process: &Process, setup: &ProcessSetup, name: &str, deadlines: &Deadlines) {
     let machine = process.machine();
-    if let Ok(inode) = machine.inode_of(&format!("{}/{name}", folder(&setup.name))) {
+    if let Ok(inode) = machine.inode_of(&format!("{}/{name}", folder(setup))) {
         machine.scheduler().file_promised(machine.now(), inode.file(), deadlines);
     }
 }
 
-fn folder(process: &str) -> String {
-    format!("/{process}")
+/// Where the files of a process are; what they are called goes behind it and a slash.
+pub(super) fn folder(process: &ProcessSetup) -> String {
+    if process.is_in_root { String::new() } else { format!("/{}", process.name) }
 }
 
 /// Each process draws from a stream of its own: the same workload twice is not twice the same.
@@ -88,8 +120,9 @@ pub(super) fn start<'a>(
         let plan = plan(one, seed);
         let specs: Vec<_> = plan.threads().collect();
         let active = plan.active();
+        recorder.source(&one.name).borrow_mut().started = Some(Time::ZERO + active.start);
         let shared = Rc::new(Shared {
-            folder: folder(&one.name),
+            folder: folder(one),
             source: recorder.source(&one.name),
             recorder: recorder.clone(),
             origin: recorder.start.get() + active.start,
@@ -154,6 +187,15 @@ impl Shared {
         self.source.borrow_mut().record(kind, self.recorder.at(now), now.since(since), bytes);
     }
 
+    /// Counts a unit, and once more among those of its size, if they are counted apart.
+    fn record_unit(&self, now: Time, unit: Unit) {
+        self.record("unit", now, unit.since, unit.bytes);
+        if let Some((size, _)) = self.setup.unit_sizes.iter().find(|(_, bytes)| *bytes == unit.bytes) {
+            let source = self.recorder.source(&sized_source(&self.setup.name, unit.is_read, size));
+            source.borrow_mut().record("unit", self.recorder.at(now), now.since(unit.since), unit.bytes);
+        }
+    }
+
     fn end_thread(&self, now: Time) {
         self.running.set(self.running.get() - 1);
         if self.running.get() == 0 {
@@ -164,6 +206,17 @@ impl Shared {
 
 type Files = Rc<RefCell<BTreeMap<FileIndex, Rc<File>>>>;
 
+/// What a user waits for.
+#[derive(Clone, Copy)]
+struct Unit {
+    /// When it began or was due.
+    since: Time,
+    /// Bytes that it moved so far.
+    bytes: u64,
+    /// Whether it only read.
+    is_read: bool,
+}
+
 /// One thread.
 struct Runner {
     process: Process,
@@ -171,8 +224,8 @@ struct Runner {
     files: Files,
     /// Bounds the units outstanding.
     depth: Option<Rc<Semaphore>>,
-    /// When the unit began or was due, and the bytes that it moved so far.
-    unit: Option<(Time, u64)>,
+    /// The unit that began and did not end.
+    unit: Option<Unit>,
     is_background: bool,
 }
 
@@ -182,16 +235,21 @@ impl Runner {
         while self.process.now() < self.shared.stop {
             let Some(step) = steps.next() else { break };
             match step {
-                Step::Begin { due, deadline: _ } => self.unit = Some((self.wait_due(due).await, 0)),
+                Step::Begin { due, deadline: _ } => {
+                    self.unit = Some(Unit { since: self.wait_due(due).await, bytes: 0, is_read: true });
+                }
                 Step::End => {
-                    let (since, bytes) = self.unit.take().expect("a unit that ends has begun");
+                    let unit = self.unit.take().expect("a unit that ends has begun");
                     if !self.is_background {
-                        self.shared.record("unit", self.process.now(), since, bytes);
+                        self.shared.record_unit(self.process.now(), unit);
                     }
                 }
                 Step::Call(action) => {
                     let bytes = call(&self.process, &self.shared, &self.files, action).await;
-                    self.unit = self.unit.map(|(since, before)| (since, before + bytes));
+                    if let Some(unit) = &mut self.unit {
+                        unit.bytes += bytes;
+                        unit.is_read &= !matches!(action, Action::Write { .. });
+                    }
                 }
                 Step::Start { due, action } => self.start(due, action).await,
                 Step::Sleep(span) => self.process.sleep(span).await,
@@ -269,7 +327,8 @@ async fn call(process: &Process, shared: &Shared, files: &Files, action: Action)
     let folder = |directory| format!("{}/{}", shared.folder, shared.plan.directory(directory));
     let open = |file: FileIndex| files.borrow().get(&file).cloned().expect("a plan opens a file before it uses it");
     let keep = |index: FileIndex, file: File| {
-        let file = if shared.plan.file(index).is_direct { file.direct() } else { file };
+        let spec = shared.plan.file(index);
+        let file = classified(if spec.is_direct { file.direct() } else { file }, &spec);
         files.borrow_mut().insert(index, Rc::new(file));
     };
     let since = process.now();

@@ -3,10 +3,14 @@
 //! Files are prepared before the experiment starts, and the experiment starts at the next whole second after they are:
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
 
-use super::{Accounts, Host, HostError, cluster, guest, process, tenant};
+use super::{Accounts, Host, HostError, cluster, guest, process, tenant, utility};
 use crate::results::{PRIORITY_LEVELS, RunResult, Source};
-use crate::scenario::{MachineSetup, Setup};
+use crate::scenario::{CacheSetup, MachineSetup, Setup};
+use plimsoll_cache::CacheConfig;
+use plimsoll_cache::units::UNIT_BYTES;
 use plimsoll_core::{Account, AccountTree, DeviceProfile, Priority, Scheduler, Span, Time};
+use plimsoll_devices::DeviceModel;
+use plimsoll_sim::cached_volume::{CacheFigures, CachedVolume, Elevator};
 use plimsoll_sim::fs::FileSystem;
 use plimsoll_sim::fs::ext4::{self, Ext4};
 use plimsoll_sim::fs::raw::Raw;
@@ -74,7 +78,7 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     }
     let failed = |(name, error): (String, String)| HostError::Failed(format!("account {name}: {error}"));
     let accounts = Accounts::open(&setup.machine, &setup.accounts).map_err(failed)?;
-    let mut simulation = build(setup, &accounts, seed);
+    let (mut simulation, volume) = build(setup, &accounts, seed)?;
     let recorder = Recorder::default();
     // The host, or the nodes of a cluster; guests are added later.
     let machines = simulation.machines().to_vec();
@@ -91,12 +95,13 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     let cluster = setup.cluster.map(|of| cluster::start(&simulation, setup, &of, &accounts, seed, &recorder));
     let samples = sample(&machines);
     let requests_before = requests_by_level(&machines, &accounts.tree);
-    simulation.run_until(start + setup.duration);
+    let end = start + setup.duration;
+    let cache = run_stages(&mut simulation, setup, &accounts, volume.as_ref(), &recorder, end);
     if let Some(cluster) = cluster {
         cluster.assert_conserved();
     }
     let cpu = cpu_busy(&machines).saturating_sub(cpu_before);
-    let seconds = setup.duration.as_secs_f64();
+    let seconds = simulation.machine().now().since(start).as_secs_f64();
     let sources = recorder.sources.borrow().iter().map(|(name, of)| (name.clone(), of.borrow().clone())).collect();
     let tag_bytes_max = machines.iter().map(|machine| machine.cache.borrow().tag_bytes_max()).max();
     Ok(RunResult {
@@ -107,12 +112,47 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
         priority_shares: shares(&requests_before, &requests_by_level(&machines, &accounts.tree)),
         tag_bytes_mean: samples.tag_bytes_sum.get() as f64 / samples.count.get().max(1) as f64 / machines.len() as f64,
         tag_bytes_max: tag_bytes_max.unwrap_or(0) as f64,
+        cache,
+        cache_units: setup.machine.cache.as_ref().map_or(0, |cache| cache.bytes / UNIT_BYTES),
         far_lines: throttle_layer.far_lines_per_request(),
     })
 }
 
-/// The machine, or all nodes of the cluster.
-fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Simulation {
+/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the cache counted
+/// meanwhile.
+fn run_stages(
+    simulation: &mut Simulation,
+    setup: &Setup,
+    accounts: &Accounts,
+    volume: Option<&CachedVolume>,
+    recorder: &Recorder,
+    end: Time,
+) -> BTreeMap<String, CacheFigures> {
+    let (mut figures, mut before) = (BTreeMap::new(), volume.map(CachedVolume::figures).unwrap_or_default());
+    let mut counted = |names: Vec<&String>| {
+        let Some(now) = volume.map(CachedVolume::figures) else { return };
+        figures.extend(names.into_iter().map(|name| (name.clone(), now.since(&before))));
+        before = now;
+    };
+    if !setup.is_until_ended {
+        simulation.run_until(end);
+        counted(setup.processes.iter().map(|process| &process.name).collect());
+        return figures;
+    }
+    simulation.run_until_ended(end);
+    counted(setup.processes.iter().map(|process| &process.name).collect());
+    for utility in &setup.utilities {
+        let process = setup.processes.iter().find(|process| process.name == utility.of);
+        let folder = process::folder(process.expect("checked when it was read"));
+        utility::start(simulation.machine(), utility, folder, accounts.ids[&utility.account], recorder);
+        simulation.run_until_ended(end);
+        counted(vec![&utility.name]);
+    }
+    figures
+}
+
+/// The machine, or all nodes of the cluster; and the machine's volume, if there is a cache before its device.
+fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Result<(Simulation, Option<CachedVolume>), HostError> {
     let MachineSetup { device, scheduler: scheduler_name, volume_bytes, .. } = setup.machine;
     let mut config = setup.machine.config.clone();
     config.accounts.flusher = accounts.flusher;
@@ -129,12 +169,29 @@ fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Simulation {
         (MachineConfig { seed, ..config.clone() }, scheduler, device, file_system(setup.machine.file_system, bytes))
     };
     let (config, scheduler, device, files) = parts(seed);
+    let (device, volume) = cached(device, setup.machine.cache.as_ref(), seed)?;
     let mut simulation = Simulation::new(config, scheduler, device, files, &accounts.tree);
     for number in 1..setup.cluster.map_or(1, |cluster| cluster.nodes) {
         let (config, scheduler, device, files) = parts(seed_of(seed, number));
         simulation.add_machine(config, scheduler, device, files, &accounts.tree);
     }
-    simulation
+    Ok((simulation, volume))
+}
+
+/// `store` with a cache before it, if there is one.
+fn cached(
+    store: Box<dyn DeviceModel>,
+    setup: Option<&CacheSetup>,
+    seed: u64,
+) -> Result<(Box<dyn DeviceModel>, Option<CachedVolume>), HostError> {
+    let Some(setup) = setup else { return Ok((store, None)) };
+    let Some(policy) = setup.policy else { return Ok((Box::new(Elevator::new(store)), None)) };
+    let fast = plimsoll_devices::build(setup.device, seed).expect("a model that was chosen by its name");
+    let units = u32::try_from(setup.bytes / UNIT_BYTES).unwrap_or(u32::MAX);
+    let config = CacheConfig { seed, ..CacheConfig::new(units, setup.scheme.scheme.clone()) };
+    let volume = CachedVolume::new(&config, policy, fast, store);
+    let volume = volume.map_err(|error| HostError::Failed(format!("cache: {error}")))?;
+    Ok((Box::new(volume.clone()), Some(volume)))
 }
 
 /// The seed of a run's `number`-th machine; that of the first is the run's.

@@ -9,6 +9,7 @@ pub mod model;
 mod read;
 mod setup;
 mod several;
+mod utilities;
 mod variants;
 
 pub use model::*;
@@ -266,7 +267,12 @@ impl Setup {
         let processes = self.processes.iter().map(|process| &process.name);
         let tenants = self.tenants.iter().map(|tenant| &tenant.name);
         let writers = self.writers.iter().map(|writer| &writer.name);
-        processes.chain(tenants).chain(writers).cloned().collect()
+        let utilities = self.utilities.iter().map(|utility| &utility.name);
+        let sized = self.processes.iter().flat_map(|process| {
+            let sizes = process.unit_sizes.iter();
+            sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
+        });
+        processes.chain(tenants).chain(writers).chain(utilities).cloned().chain(sized).collect()
     }
 
     /// The seconds that figures are of unless they say otherwise.

@@ -2,7 +2,9 @@
 
 use crate::claim::{ClaimOn, Relation};
 use crate::expression::Expression;
+use plimsoll_cache::PolicyEntry;
 use plimsoll_core::{Allocation, Deadlines, Operation, Span};
+use plimsoll_settings::scheme::NamedScheme;
 use plimsoll_sim::MachineConfig;
 use plimsoll_sim::cluster::ClusterConfig;
 use plimsoll_sim::guest::CacheMode;
@@ -72,12 +74,16 @@ pub struct Setup {
     pub accounts: Vec<AccountSetup>,
     /// Who makes system calls.
     pub processes: Vec<ProcessSetup>,
+    /// What goes over their files after they have ended, one after the other.
+    pub utilities: Vec<UtilitySetup>,
     /// Who sends block requests.
     pub tenants: Vec<TenantSetup>,
     /// Who writes files to the cluster.
     pub writers: Vec<WriterSetup>,
     /// How long, from the moment at which files are prepared.
     pub duration: Span,
+    /// Whether the run is over when all processes and utilities have ended, if that is before.
+    pub is_until_ended: bool,
     /// What figures leave out at the start unless they say otherwise.
     pub warm_up: Span,
 }
@@ -105,8 +111,23 @@ pub struct MachineSetup {
     pub numa_nodes: u32,
     /// Which locks the requests of tenants pass.
     pub throttle_lock: ThrottleLock,
+    /// The cache before the device.
+    pub cache: Option<CacheSetup>,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
+}
+
+/// A cache of a fast device before the machine's.
+#[derive(Clone, Debug)]
+pub struct CacheSetup {
+    /// The fast device: a device model.
+    pub device: &'static str,
+    /// Bytes of it that are cache.
+    pub bytes: u64,
+    /// A policy; `None`: there is no cache, only the queue that is below it.
+    pub policy: Option<&'static PolicyEntry>,
+    /// What the classes of requests are.
+    pub scheme: NamedScheme,
 }
 
 /// A virtual machine, whose disk is a file of the machine.
@@ -176,6 +197,48 @@ pub struct ProcessSetup {
     pub thread_accounts: Vec<(String, String)>,
     /// Deadlines of single files of the workload, by name.
     pub file_deadlines: Vec<(String, Deadlines)>,
+    /// Whether its directories and files are in the root, and not in a directory of its own.
+    pub is_in_root: bool,
+    /// Whether the files that are there at the start were written, through the page cache and whatever cache is below it.
+    pub is_written_before: bool,
+    /// Units of so many bytes are counted apart too, as [`sized_source`] names them: text and bytes.
+    pub unit_sizes: Vec<(String, u64)>,
+}
+
+/// The source of units of one size of a process: `server.read.4KiB`.
+pub fn sized_source(process: &str, is_read: bool, size: &str) -> String {
+    format!("{process}.{}.{size}", if is_read { "read" } else { "write" })
+}
+
+/// A program that goes over the files of a process that has ended, with nothing of them in memory.
+#[derive(Clone, Debug)]
+pub struct UtilitySetup {
+    /// Its name in expressions.
+    pub name: String,
+    /// The session that it is in.
+    pub account: String,
+    /// What it does.
+    pub tool: Tool,
+    /// The process whose files they are.
+    pub of: String,
+    /// For tar: the part of the directories, from the first on, above 0 to 1.
+    pub part: f64,
+}
+
+/// Utilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Looks for a name that does not exist.
+    Find,
+    /// Makes an archive of whole directories, on the same file system.
+    Tar,
+    /// Checks the file system, which nobody uses meanwhile.
+    Check,
+}
+
+impl Tool {
+    /// As a scenario has them.
+    pub const ALL: [(&'static str, Tool); 3] = [("find", Tool::Find), ("tar", Tool::Tar), ("check", Tool::Check)];
 }
 
 /// Block requests without a file system.

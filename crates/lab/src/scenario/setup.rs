@@ -3,6 +3,7 @@
 
 use super::model::*;
 use super::several;
+use super::utilities::{self, cache, sizes};
 use crate::host::Accounts;
 use crate::host::live::KERNEL_SCHEDULERS;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
@@ -67,6 +68,10 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
     let processes = file.named_sections("process", PROCESSES_MAX, problems);
     let processes: Vec<_> =
         processes.into_iter().filter_map(|(name, s)| process(name, s, &guest_names, &mut users, problems)).collect();
+    let process_names: Vec<String> = processes.iter().map(|process| process.name.clone()).collect();
+    let utilities = utilities::utilities(file, &process_names, &mut users, problems);
+    let is_until_ended = file.boolean("until_ended", problems).unwrap_or(false) || !utilities.is_empty();
+    let cache = cache(file, problems);
     let tenants = file.named_sections("tenant", PROCESSES_MAX, problems);
     let tenants: Vec<_> =
         tenants.into_iter().filter_map(|(name, section)| tenant(name, section, &mut users, problems)).collect();
@@ -75,7 +80,7 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
     if problems.len() > before {
         return None;
     }
-    let machine = machine?;
+    let machine = MachineSetup { cache, ..machine? };
     if let Err((name, error)) = Accounts::open(&machine, &accounts) {
         let place = places.iter().find(|place| place.path == format!("account.{name}"));
         let place = place.cloned().unwrap_or_default();
@@ -83,7 +88,20 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
         return None;
     }
     let warm_up = warm_up.unwrap_or(Span::ZERO);
-    Some(Setup { machine, guests, cluster, accounts, processes, tenants, writers, duration: duration?, warm_up })
+    let duration = duration?;
+    Some(Setup {
+        machine,
+        guests,
+        cluster,
+        accounts,
+        processes,
+        utilities,
+        tenants,
+        writers,
+        duration,
+        is_until_ended,
+        warm_up,
+    })
 }
 
 fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<MachineSetup> {
@@ -129,6 +147,7 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         has_kernel_wdt,
         numa_nodes,
         throttle_lock: lock,
+        cache: None,
         config,
     })
 }
@@ -269,6 +288,9 @@ fn process(
     let files = section.named_sections("file_deadlines", FILE_DEADLINES_MAX, problems);
     let files = files.into_iter().map(|(file, section)| (file, deadlines(section, problems)));
     let file_deadlines: Vec<(String, Deadlines)> = files.collect();
+    let is_in_root = section.boolean("in_root", problems).unwrap_or(false);
+    let is_written_before = section.boolean("written_before", problems).unwrap_or(false);
+    let unit_sizes = sizes(&mut section, problems);
     let place = section.finish(problems);
     match &guest {
         Some(guest) => several::check_guest(guest, guests, &place, problems),
@@ -280,7 +302,17 @@ fn process(
     match workload? {
         Ok(workload) => {
             problems.extend(unknown_files(&place, &workload, &file_deadlines));
-            Some(ProcessSetup { name, account, guest, workload, thread_accounts, file_deadlines })
+            Some(ProcessSetup {
+                name,
+                account,
+                guest,
+                workload,
+                thread_accounts,
+                file_deadlines,
+                is_in_root,
+                is_written_before,
+                unit_sizes,
+            })
         }
         Err(WorkloadError { column, got, allowed }) => {
             problems.push(place.problem("workload", format!("{got} at column {column}"), allowed));

@@ -148,7 +148,7 @@ impl BlockLayer {
                     entry.timing.dispatched = now;
                     self.flow.dispatched += 1;
                     trace.record(Event::Dispatched, now, request.offset, u64::from(request.length));
-                    self.device.submit(now, as_device_request(&request));
+                    self.device.submit_classified(now, as_device_request(&request), request.class);
                 }
                 Dispatch::NotBefore(at) => {
                     assert!(at > now, "\"not before\" must lie in the future");

@@ -216,6 +216,23 @@ impl Cache {
         true
     }
 
+    /// Gives up every page that is clean and not in use (`/proc/sys/vm/drop_caches`).
+    pub fn evict_clean(&mut self) {
+        for number in 0..self.mappings.len() {
+            let inode = InodeNumber(number as u32);
+            let mut from = 0;
+            while let Some(page) = self.mappings[number].next_resident(from, u64::MAX) {
+                from = page + 1;
+                let id = self.frame_id(inode, page).expect("just found");
+                if self.frames.get(id).flags & (DIRTY | LOCKED | WRITEBACK | PINNED) == 0 {
+                    self.mappings[number].remove(page);
+                    self.frames.release(id);
+                    self.totals.evicted += 1;
+                }
+            }
+        }
+    }
+
     /// Puts an absent page in; there must be room. `flags` are `LOCKED` for a page that is going to be read.
     pub fn insert(&mut self, inode: InodeNumber, page: u64, flags: u8) {
         let frame = self.frames.allocate(inode.0, page as u32).expect("the caller made room");

@@ -50,7 +50,7 @@ impl File {
                 plug.add(Bio {
                     session: actor.session,
                     causes: actor.causes.clone(),
-                    class: class_of(process.file_system(), inode, pages.first),
+                    class: self.class().unwrap_or_else(|| class_of(process.file_system(), inode, pages.first)),
                     operation,
                     offset: device_offset,
                     length: (extent.pages * PAGE_BYTES) as u32,

@@ -5,7 +5,7 @@ use crate::cache::{InodeNumber, PAGE_BYTES, PageRange};
 use crate::fs::{Extents, Inode, InodeKind};
 use crate::process::{File, Process};
 use crate::writeback::WriteFile;
-use plimsoll_core::CallKind;
+use plimsoll_core::{CallKind, Class};
 use std::rc::Rc;
 
 impl Process {
@@ -148,6 +148,30 @@ impl Process {
             names.push(name);
         }
         Ok(names)
+    }
+
+    /// The names in a directory and what each is, read from the directory's own blocks alone (readdir).
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub async fn read_names(&self, path: &str) -> Result<Vec<(String, InodeKind)>, NameError> {
+        let machine = self.machine();
+        let directory = match path {
+            "/" => machine.inode(InodeNumber::ROOT),
+            path => machine.names.borrow().find_existing(path)?.1,
+        };
+        self.file_system().read_directory(machine, self.actor(), &directory).await;
+        let entries = machine.names.borrow().list(directory.number);
+        self.compute(machine.config.cpu.call).await;
+        Ok(entries.into_iter().map(|(name, inode)| (name, inode.kind)).collect())
+    }
+
+    /// Reads blocks of the device itself, past the file system: what a checker does. They are unclassified then
+    /// (Differentiated Storage Services, section 4.2.1).
+    pub async fn read_device(&self, pages: PageRange) {
+        self.compute(self.machine().config.cpu.call).await;
+        self.machine().read_blocks(self.actor(), pages, Class::UNCLASSIFIED).await;
+        self.compute(self.machine().config.cpu.page_read * pages.count).await;
     }
 
     /// Makes everything durable that anybody has written.

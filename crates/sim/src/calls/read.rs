@@ -109,7 +109,7 @@ impl File {
                 Some(offset) => plug.add(Bio {
                     session: actor.session,
                     causes: actor.causes.clone(),
-                    class: class_of(process.file_system(), inode, here.first),
+                    class: self.class().unwrap_or_else(|| class_of(process.file_system(), inode, here.first)),
                     operation: Operation::Read,
                     offset,
                     length: (here.count * PAGE_BYTES) as u32,

@@ -44,6 +44,9 @@ impl File {
     async fn write_locked(&self, offset: u64, length: u64) {
         let (process, inode) = (self.process(), self.inode());
         let machine = process.machine();
+        if self.class().is_some() {
+            inode.class.set(self.class());
+        }
         process.file_system().before_write(machine, process.actor(), inode, offset, length).await;
         if self.is_direct() {
             return self.write_direct(offset, length).await;

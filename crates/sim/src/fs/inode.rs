@@ -2,7 +2,7 @@
 
 use crate::cache::{InodeNumber, PAGE_BYTES};
 use crate::executor::wait::{Group, Semaphore};
-use plimsoll_core::Time;
+use plimsoll_core::{Class, Time};
 use std::cell::Cell;
 
 /// What an inode is.
@@ -24,6 +24,8 @@ pub struct Inode {
     pub lock: Semaphore,
     size: Cell<u64>,
     is_deleted: Cell<bool>,
+    /// What the application says that its data is.
+    pub(crate) class: Cell<Option<Class>>,
     /// When its first page became dirty of those that are; `None` if none is.
     pub(crate) dirtied_at: Cell<Option<Time>>,
     /// Where the flusher left off (Linux `writeback_index`).
@@ -41,6 +43,7 @@ impl Inode {
             lock: Semaphore::new(1),
             size: Cell::new(0),
             is_deleted: Cell::new(false),
+            class: Cell::new(None),
             dirtied_at: Cell::new(None),
             writeback_index: Cell::new(0),
             allocating: Group::default(),

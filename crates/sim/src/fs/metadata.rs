@@ -5,7 +5,7 @@ use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan, frames};
 use crate::executor::wait::Group;
 use crate::machine::Machine;
-use plimsoll_core::{CauseSet, Operation};
+use plimsoll_core::{CauseSet, Class, Operation};
 
 impl Machine {
     /// Brings a metadata block into memory and waits for it; the reader's session waits, its causes pay.
@@ -24,6 +24,31 @@ impl Machine {
                         self.submit(self.block_bio(actor, Operation::Read, pages, true, None)).await;
                     }
                 }
+            }
+        }
+    }
+
+    /// Brings blocks of the device into memory, those that are not there in as few requests as possible, and waits for all.
+    pub async fn read_blocks(&self, actor: &Actor, pages: PageRange, class: Class) {
+        let (mut plug, group) = (Plug::default(), Group::default());
+        self.reserve_memory(pages.count).await;
+        for page in pages.first..pages.end() {
+            let flags = self.cache.borrow_mut().touch(InodeNumber::DEVICE, page);
+            if flags.is_none() {
+                self.cache.borrow_mut().insert(InodeNumber::DEVICE, page, frames::LOCKED);
+                let pages = PageRange { first: page, count: 1 };
+                group.add();
+                let bio = self.block_bio(actor, Operation::Read, pages, true, Some(group.clone()));
+                plug.add(Bio { class, ..bio });
+            }
+        }
+        self.unplug(&mut plug).await;
+        group.wait(&self.executor).await;
+        let is_locked =
+            |page| self.cache.borrow().flags(InodeNumber::DEVICE, page).is_some_and(|f| f & frames::LOCKED != 0);
+        for page in pages.first..pages.end() {
+            while is_locked(page) {
+                self.wait_page(InodeNumber::DEVICE, page).await;
             }
         }
     }

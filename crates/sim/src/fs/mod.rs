@@ -188,6 +188,11 @@ pub trait FileSystem {
     /// Brings what is needed to know `inode` in `directory` into memory.
     async fn lookup(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode);
 
+    /// Brings all names of `directory` into memory.
+    async fn read_directory(&self, machine: &Machine, actor: &Actor, directory: &Inode) {
+        let _ = (machine, actor, directory);
+    }
+
     /// `inode` has lost its name in `directory` and its pages; its blocks become free.
     async fn unlink(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode);
 
@@ -249,6 +254,12 @@ pub trait FileSystem {
     /// The class of a page of [`InodeNumber::DEVICE`].
     fn class_of_block(&self, page: u64) -> Class;
 
+    /// The blocks that a check of the whole file system reads, in the order in which it does; those of one range at once.
+    /// None where no checker is modelled.
+    fn check_order(&self) -> Vec<PageRange> {
+        Vec::new()
+    }
+
     /// # Panics
     /// If its books do not agree; called at the end of every run.
     fn assert_conserved(&self) {}
@@ -270,11 +281,11 @@ pub fn flush_bio(actor: &Actor) -> Bio {
     }
 }
 
-/// The class of a file's pages.
+/// The class of a file's pages: the application's, if it says one (Differentiated Storage Services, section 3.4).
 pub(crate) fn class_of(file_system: &dyn FileSystem, inode: &Inode, page: u64) -> Class {
     match inode.kind {
         _ if inode.number == InodeNumber::DEVICE => file_system.class_of_block(page),
         InodeKind::Directory => class::DIRECTORY,
-        InodeKind::File => class::of_file(inode.size()),
+        InodeKind::File => inode.class.get().unwrap_or_else(|| class::of_file(inode.size())),
     }
 }

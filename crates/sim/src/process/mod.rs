@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::statistics::ProcessStatistics;
 use crate::trace::Trace;
 use crate::writeback::throttle::Dirtier;
-use plimsoll_core::{AccountId, Span, ThreadId, Time};
+use plimsoll_core::{AccountId, Class, Span, ThreadId, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::cell::{Cell, RefCell};
@@ -174,11 +174,13 @@ pub struct File {
     /// Where its reader stands; threads that share the open file share this.
     read_ahead: Rc<Cell<ReadAhead>>,
     is_direct: bool,
+    /// What the process says that it reads and writes.
+    class: Option<Class>,
 }
 
 impl File {
     pub(crate) fn new(process: Process, inode: Rc<Inode>) -> File {
-        File { process, inode, read_ahead: Rc::default(), is_direct: false }
+        File { process, inode, read_ahead: Rc::default(), is_direct: false, class: None }
     }
 
     /// The same file, read and written past the page cache (O_DIRECT).
@@ -186,9 +188,15 @@ impl File {
         File { is_direct: true, ..self }
     }
 
+    /// The same file, whose reads and writes carry `class` (Differentiated Storage Services, `O_CLASSIFIED`). What is
+    /// written later by the kernel carries what the last writer said.
+    pub fn classified(self, class: Class) -> File {
+        File { class: Some(class), ..self }
+    }
+
     /// The same open file in the hands of another thread of its machine.
     pub(crate) fn in_thread(&self, process: Process) -> File {
-        File { process, inode: self.inode.clone(), read_ahead: self.read_ahead.clone(), is_direct: self.is_direct }
+        File { process, inode: self.inode.clone(), read_ahead: self.read_ahead.clone(), ..*self }
     }
 
     /// Bytes.
@@ -203,6 +211,10 @@ impl File {
 
     pub(crate) fn process(&self) -> &Process {
         &self.process
+    }
+
+    pub(crate) fn class(&self) -> Option<Class> {
+        self.class
     }
 
     pub(crate) fn is_direct(&self) -> bool {

@@ -10,11 +10,15 @@
 //! | 17 | scan part; for the 1 in 1000 of the brand and container (1/25 x 1/40), look up 30 lines each, twice |
 //! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
 //! | 19 | scan part; scan lineitem |
+//!
+//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table read by
+//! its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
 
 use crate::design::{Common, Design};
 use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
 use crate::random::Random;
 use crate::step::{Action, FileIndex};
+use plimsoll_core::Class;
 
 /// Bytes of a page and of a call (PostgreSQL: BLCKSZ).
 const PAGE: u64 = 8192;
@@ -50,7 +54,35 @@ const ORDERS: u64 = 3;
 const LINEITEM: u64 = 4;
 /// The index of a table is the file so many after it.
 const INDEX: u64 = TABLES.len() as u64;
-const TEMPORARY: FileIndex = FileIndex(2 * INDEX);
+/// The index that none of the queries uses is the file so many after the first of them.
+const UNUSED: u64 = 2 * INDEX;
+
+/// The other indexes that DBT-3, the TPC-H kit for PostgreSQL of the paper's time, makes: name and table.
+const DBT3_INDEXES: [(&str, u64); 13] = [
+    ("pk_lineitem", LINEITEM),
+    ("i_l_shipdate", LINEITEM),
+    ("i_l_suppkey_partkey", LINEITEM),
+    ("i_l_suppkey", LINEITEM),
+    ("i_l_receiptdate", LINEITEM),
+    ("i_l_orderkey", LINEITEM),
+    ("i_l_orderkey_quantity", LINEITEM),
+    ("i_l_commitdate", LINEITEM),
+    ("i_o_orderdate", ORDERS),
+    ("i_o_custkey", ORDERS),
+    ("i_c_nationkey", CUSTOMER),
+    ("pk_partsupp", PARTSUPP),
+    ("i_ps_suppkey", PARTSUPP),
+];
+
+/// Classes (paper, table 6).
+const TEMPORARY_TABLE: Class = class(22);
+const RANDOM_TABLE: Class = class(23);
+const SEQUENTIAL_TABLE: Class = class(24);
+const INDEX_FILE: Class = class(25);
+
+const fn class(number: u8) -> Class {
+    Class::new(number).expect("five bits")
+}
 
 /// The queries that the paper runs (section 5.2).
 pub(crate) const QUERIES: [u64; 4] = [2, 17, 18, 19];
@@ -75,9 +107,29 @@ enum Phase {
 pub(crate) struct TpcH {
     pub(crate) queries: Vec<u64>,
     pub(crate) scale: u64,
+    /// Whether the indexes are there that none of the queries uses.
+    pub(crate) has_all_indexes: bool,
 }
 
 impl TpcH {
+    /// Files that are there before: tables, then indexes.
+    fn prepared(&self) -> u64 {
+        UNUSED + if self.has_all_indexes { DBT3_INDEXES.len() as u64 } else { 0 }
+    }
+
+    fn temporary(&self) -> FileIndex {
+        FileIndex(self.prepared())
+    }
+
+    /// A table, opened to be read by its index.
+    fn by_index(&self, table: u64) -> FileIndex {
+        FileIndex(self.prepared() + 1 + table)
+    }
+
+    fn index_bytes(&self, table: u64) -> u64 {
+        (self.scale * TABLES[table as usize].1 * INDEX_BYTES_PER_ROW).next_multiple_of(PAGE)
+    }
+
     fn table_bytes(&self, table: u64) -> u64 {
         let Table(_, rows, bytes) = TABLES[table as usize];
         (self.scale * rows * (bytes + ROW_OVERHEAD)).next_multiple_of(PAGE)
@@ -87,7 +139,7 @@ impl TpcH {
     fn bytes(&self, file: u64) -> u64 {
         match file.checked_sub(INDEX) {
             None => self.table_bytes(file),
-            Some(table) => (self.scale * TABLES[table as usize].1 * INDEX_BYTES_PER_ROW).next_multiple_of(PAGE),
+            Some(table) => self.index_bytes(table),
         }
     }
 
@@ -113,24 +165,41 @@ impl TpcH {
 
 impl Design for TpcH {
     fn file_count(&self, _common: &Common) -> u64 {
-        2 * INDEX
+        self.prepared()
     }
 
     fn file(&self, _common: &Common, _seed: u64, file: FileIndex) -> FileSpec {
-        if file >= TEMPORARY {
-            return FileSpec::with("temporary".to_owned(), 0, Before::Absent);
+        let name = |table: u64| TABLES[(table % INDEX) as usize].0;
+        let of_class = |spec, class| FileSpec { class: Some(class), ..spec };
+        let (number, first_by_index) = (file.0, self.by_index(0).0);
+        match number {
+            _ if number < INDEX => {
+                of_class(FileSpec::filled(name(number).to_owned(), self.bytes(number)), SEQUENTIAL_TABLE)
+            }
+            _ if number < UNUSED => {
+                of_class(FileSpec::filled(format!("{}.index", name(number)), self.bytes(number)), INDEX_FILE)
+            }
+            _ if number < self.prepared() => {
+                let (name, table) = DBT3_INDEXES[(number - UNUSED) as usize];
+                of_class(FileSpec::filled(name.to_owned(), self.index_bytes(table)), INDEX_FILE)
+            }
+            _ if number < first_by_index => {
+                of_class(FileSpec::with("temporary".to_owned(), 0, Before::Absent), TEMPORARY_TABLE)
+            }
+            _ => {
+                let table = (number - first_by_index) % INDEX;
+                of_class(FileSpec::filled(name(table).to_owned(), self.bytes(table)), RANDOM_TABLE)
+            }
         }
-        let Table(name, ..) = TABLES[(file.0 % INDEX) as usize];
-        let path = if file.0 < INDEX { name.to_owned() } else { format!("{name}.index") };
-        FileSpec::filled(path, self.bytes(file.0))
     }
 
     fn thread_count(&self, _common: &Common) -> u32 {
         1
     }
 
-    fn thread(&self, common: &Common, _thread: u32) -> ThreadSpec {
-        ThreadSpec::new("query", (0..self.file_count(common)).map(FileIndex).collect())
+    fn thread(&self, _common: &Common, _thread: u32) -> ThreadSpec {
+        let by_index = (0..INDEX).map(|table| self.by_index(table));
+        ThreadSpec::new("query", (0..UNUSED).map(FileIndex).chain(by_index).collect())
     }
 
     fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {
@@ -149,9 +218,9 @@ struct QueryThread {
 }
 
 impl QueryThread {
-    fn read_any(&self, file: u64, random: &mut Random, script: &mut Script) {
-        let offset = random.below(self.design.bytes(file) / PAGE) * PAGE;
-        script.call(Action::Read { file: FileIndex(file), offset, length: PAGE });
+    fn read_any(&self, file: FileIndex, bytes: u64, random: &mut Random, script: &mut Script) {
+        let offset = random.below(bytes / PAGE) * PAGE;
+        script.call(Action::Read { file, offset, length: PAGE });
     }
 }
 
@@ -166,20 +235,22 @@ impl Generator for QueryThread {
                     script.sweep(FileIndex(table), true, 0..self.design.table_bytes(table), PAGE);
                 }
                 Some(Phase::Sort(bytes)) => {
-                    script.call(Action::Create { file: TEMPORARY });
-                    script.sweep(TEMPORARY, false, 0..bytes, PAGE);
-                    script.sweep(TEMPORARY, true, 0..bytes, PAGE);
-                    script.call(Action::Close { file: TEMPORARY });
-                    script.call(Action::Unlink { file: TEMPORARY });
+                    let file = self.design.temporary();
+                    script.call(Action::Create { file });
+                    script.sweep(file, false, 0..bytes, PAGE);
+                    script.sweep(file, true, 0..bytes, PAGE);
+                    script.call(Action::Close { file });
+                    script.call(Action::Unlink { file });
                 }
                 Some(Phase::LookUp { table, keys, rows }) => (self.table, self.keys, self.rows) = (table, keys, rows),
             }
         }
         if self.keys > 0 {
             self.keys -= 1;
-            self.read_any(INDEX + self.table, random, script);
+            let (index, table) = (FileIndex(INDEX + self.table), self.design.by_index(self.table));
+            self.read_any(index, self.design.index_bytes(self.table), random, script);
             for _ in 0..self.rows {
-                self.read_any(self.table, random, script);
+                self.read_any(table, self.design.table_bytes(self.table), random, script);
             }
         }
     }

@@ -227,7 +227,11 @@ fn tpch(words: &mut Words<'_>) -> Result<Head, WorkloadError> {
     }
     words.expect("scale")?;
     let scale = words.number(1..=SCALE_MAX)?;
-    Ok(head(TpcH { queries, scale }, &["start", "stop"]))
+    let has_all_indexes = words.has("indexes");
+    if has_all_indexes {
+        words.expect("dbt3")?;
+    }
+    Ok(head(TpcH { queries, scale, has_all_indexes }, &["start", "stop"]))
 }
 
 fn database(words: &mut Words<'_>) -> Result<Head, WorkloadError> {

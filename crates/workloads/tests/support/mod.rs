@@ -134,7 +134,10 @@ impl Host {
     fn length(&self, file: FileIndex) -> Option<u64> {
         self.lengths.get(&file).copied().unwrap_or_else(|| {
             let spec = self.plan.file(file);
-            let is_prepared = file.0 < self.plan.file_count();
+            let count = self.plan.file_count();
+            // A file may be opened in a second way, under a number beyond.
+            let is_twin = || (0..count).any(|other| self.plan.file(FileIndex(other)).path == spec.path);
+            let is_prepared = file.0 < count || (spec.before != Before::Absent && is_twin());
             assert_eq!(is_prepared, spec.before != Before::Absent, "{file:?} {spec:?}");
             is_prepared.then_some(spec.bytes)
         })

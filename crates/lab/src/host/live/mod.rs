@@ -188,6 +188,9 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     if setup.processes.is_empty() {
         return Err("a cluster runs on the simulator only".to_owned());
     }
+    if setup.machine.cache.is_some() || !setup.utilities.is_empty() {
+        return Err("a cache before the device, and utilities, run on the simulator only".to_owned());
+    }
     let machine = &setup.machine;
     if machine.own_disk_bytes.is_some() {
         return Err("a file system is on an emulated device only, own_disk is for tenants".to_owned());

@@ -75,6 +75,16 @@ impl Allocator {
         self.spaces.iter().map(Space::free).sum()
     }
 
+    /// Free blocks of a group.
+    pub fn free_blocks_of(&self, group: u64) -> u64 {
+        self.spaces[group as usize].free()
+    }
+
+    /// Inodes of a group that were ever given out.
+    pub fn inodes_used_of(&self, group: u64) -> u64 {
+        self.inodes[group as usize].next
+    }
+
     /// Whether nobody has `block`.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {

@@ -20,6 +20,7 @@
 //! durable; `operations` and `writing` are what the machine calls. What is simplified stands in `docs/simulator.md`.
 
 pub mod allocator;
+mod check;
 pub mod journal;
 pub mod layout;
 pub mod node;
@@ -168,6 +169,17 @@ impl FileSystem for Ext4 {
         self.find(machine, actor, directory, inode).await
     }
 
+    async fn read_directory(&self, machine: &Machine, actor: &Actor, directory: &Inode) {
+        let blocks: Vec<u64> = {
+            let state = self.state.borrow();
+            let runs = state.nodes.get(&directory.number).into_iter().flat_map(|node| node.tree.extents.iter());
+            runs.flat_map(|run| run.block..run.block + run.count).collect()
+        };
+        for block in blocks {
+            machine.read_block(actor, block).await;
+        }
+    }
+
     async fn unlink(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
         self.remove(machine, actor, directory, inode).await
     }
@@ -242,6 +254,10 @@ impl FileSystem for Ext4 {
         let state = self.state.borrow();
         let moving = || state.classes.get(&page).copied();
         state.layout.class_of(page).or_else(moving).unwrap_or(Class::UNCLASSIFIED)
+    }
+
+    fn check_order(&self) -> Vec<PageRange> {
+        self.blocks_to_check()
     }
 
     fn assert_conserved(&self) {

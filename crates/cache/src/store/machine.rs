@@ -296,7 +296,8 @@ impl CacheStore {
         self.drive();
     }
 
-    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is none.
+    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is none. While the
+    /// cache is being closed, there may be an operation after the last one.
     pub fn next_answer(&mut self, take: impl FnOnce(u64, Option<Failure>, &[u8])) -> bool {
         let Some((at, failure)) = self.answers.pop_front() else { return false };
         let at = at as usize;
@@ -305,6 +306,10 @@ impl CacheStore {
         take(slot.token, failure, &self.slots.data[at].0[usize::from(slot.from)..usize::from(slot.to)]);
         if slot.step == Step::Answered {
             self.slots.give_back(at);
+            if self.is_closing && self.slots.is_idle() {
+                // Nothing else may happen any more that would begin the last snapshot.
+                self.drive();
+            }
         }
         true
     }

@@ -135,6 +135,8 @@ impl CacheStore {
                 self.journal.start = self.superblock.journal_sequence;
                 self.counters.snapshots += 1;
                 self.snapshot.phase = Phase::Idle;
+                // Of a shutdown, the next one may be due: for what the journal was told meanwhile.
+                self.drive_snapshot();
             }
             _ => {}
         }

@@ -50,6 +50,25 @@ fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
+/// Also in the midst of a snapshot behind whose beginning the journal has gone on: then another one is due, and nothing else happens that
+/// could begin it.
+#[test]
+fn a_shutdown_comes_to_its_end_whenever_it_begins() {
+    for seed in 70..76 {
+        let mut rig = Rig::fresh(setup(), seed);
+        for step in 0..400 {
+            rig.step();
+            if step % 5 == 0 && rig.machine.counters().commits > 4 {
+                let mut last = Rig::fresh(setup(), seed);
+                (0..=step).for_each(|_| last.step());
+                last.machine.close();
+                last.settle();
+                assert!(last.machine.is_closed(), "seed {seed}, step {step}");
+            }
+        }
+    }
+}
+
 /// A program that died leaves what it wrote in the device's volatile cache, where the next one reads it: whoever was served that must
 /// not lose it to a power failure.
 #[test]

@@ -216,6 +216,10 @@ impl Rig {
             self.begin(operation);
         }
         self.take_answers();
+        // The last answer that is taken may let a shutdown go on.
+        while let Some(operation) = self.machine.next_operation() {
+            self.begin(operation);
+        }
     }
 
     fn begin(&mut self, operation: Operation) {

@@ -266,7 +266,8 @@ fn replay(
         }
     }
     let heads = (0..ring).filter_map(|at| journal::head(block_of(&blocks, at), &superblock.uuid));
-    let newest = heads.map(|head| head.sequence).max().unwrap_or(0);
+    // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
+    let newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
     report.lost_journal_blocks = (newest + 1).saturating_sub(end.sequence);
     Ok(end)
 }

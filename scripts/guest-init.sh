@@ -16,8 +16,6 @@ mkdir /top/upper /top/work
 mount -t overlay -o lowerdir=/host,upperdir=/top/upper,workdir=/top/work none /new
 
 . /job
-# The kernel loads modules with a program of the first root, the script with those of the second.
-echo /bin/modprobe >/proc/sys/kernel/modprobe
 mount --bind "/host$modules" /lib/modules
 modprobe virtio_blk
 mkdir -p /new/lib/modules
@@ -36,9 +34,14 @@ ln -sf "$(command -v /new/usr/bin/busybox /new/bin/busybox | sed -n '1s,^/new,,p
 ip link set lo up
 hostname guest
 export HOME=/root TMPDIR=/run/tmp PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# That becomes the root, and not by chroot alone: who lives in a chroot can make no user namespace. The first process goes
+# there itself: the kernel, which shares its root, loads modules from there too.
+echo /usr/local/sbin/modprobe >/proc/sys/kernel/modprobe
+cd /new
+mount --move . /
 # A shell of its own session, so that signals to its group do not reach this one.
-cd /
-setsid /bin/busybox chroot /new /bin/sh -c 'cd "$0" && exec /bin/sh "$@"' "$folder" "$@" >/dev/ttyS1 2>&1 </dev/null
+exec /bin/busybox chroot . /bin/sh -c 'cd /
+setsid /bin/sh -c "cd \"\$0\" && exec /bin/sh \"\$@\"" "$@" >/dev/ttyS1 2>&1 </dev/null
 echo "ended $?" >/dev/ttyS2
 sync
-poweroff -f
+busybox poweroff -f' init "$folder" "$@"

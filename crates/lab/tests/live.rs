@@ -4,19 +4,11 @@ use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::results::RunResult;
 use plimsoll_lab::scenario::{self, Setup};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-const KNOBS: [&str; 6] = [
-    "dirty_bytes",
-    "dirty_ratio",
-    "dirty_background_bytes",
-    "dirty_background_ratio",
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
-];
 
 /// Makes a child of this binary a process of a scenario.
 const PROCESS_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_PROCESS";
@@ -92,8 +84,12 @@ fn assert_put_back(settings: &[(PathBuf, String)]) {
     assert!(!note("queue-settings").exists());
 }
 
-fn knobs() -> Vec<String> {
-    KNOBS.iter().map(|knob| std::fs::read_to_string(format!("/proc/sys/vm/{knob}")).unwrap()).collect()
+/// All sysctls of dirty pages, of which a live scenario turns some.
+fn knobs() -> BTreeMap<String, String> {
+    let names =
+        std::fs::read_dir("/proc/sys/vm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let dirty = names.filter(|name| name.starts_with("dirty"));
+    dirty.map(|name| (name.clone(), std::fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())).collect()
 }
 
 fn mounts() -> usize {
@@ -194,8 +190,8 @@ fn it_measures_real_calls_and_puts_everything_back() {
 
     // A predecessor that was killed: its note brings back what it had found.
     let note = note("vm-knobs");
-    let expire = KNOBS[4];
-    std::fs::write(&note, format!("{expire} {}", before[4])).unwrap();
+    let expire = "dirty_expire_centisecs";
+    std::fs::write(&note, format!("{expire} {}", before[expire])).unwrap();
     std::fs::write(format!("/proc/sys/vm/{expire}"), "1234").unwrap();
     let _ = run(&setup(EXT4, full));
     assert_eq!((knobs(), mounts()), (before, 0), "after a predecessor that was killed");

@@ -380,6 +380,9 @@ mod tests {
 
     const OPEN: &str = r#"{"command":"session_open","volume":"db","name":"a","tied":true}"#;
     const TIED: &str = "{\"done\":\"tied\"}\n";
+    /// A minute at most.
+    const LOOKS: u32 = 12_000;
+    const PAUSE: rustix::thread::Timespec = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     const ANSWERED: &str = "{\"done\":\"answered\"}\n";
 
     #[test]
@@ -403,9 +406,11 @@ mod tests {
         let (server, asked) = serve(folder.path());
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
         let wait_until = |ended: &dyn Fn(&[u32]) -> bool| {
-            while !ended(&asked.lock().unwrap()) {
-                std::thread::yield_now();
-            }
+            let has_come = (0..LOOKS).any(|_| {
+                let _ = rustix::thread::nanosleep(&PAUSE);
+                ended(&asked.lock().unwrap())
+            });
+            assert!(has_come, "never asked: {:?}", asked.lock().unwrap());
         };
         let open = |_| {
             let holder = connect();

@@ -6,15 +6,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The sysctls that a live scenario turns.
-const KNOBS: [&str; 6] = [
-    "dirty_bytes",
-    "dirty_ratio",
-    "dirty_background_bytes",
-    "dirty_background_ratio",
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
-];
 /// Where words are that cannot be in the state directory.
 const MEMORY: &str = "/dev/shm";
 /// What a live scenario notes to put back, and makes in memory.
@@ -78,8 +69,12 @@ fn pause() {
     let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
 }
 
+/// All sysctls of dirty pages, of which a live scenario turns some.
 pub fn knobs() -> Vec<String> {
-    KNOBS.iter().map(|knob| fs::read_to_string(format!("/proc/sys/vm/{knob}")).unwrap()).collect()
+    let mut knobs = names("/proc/sys/vm");
+    knobs.retain(|name| name.starts_with("dirty"));
+    knobs.sort();
+    knobs.iter().map(|name| format!("{name} {}", fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())).collect()
 }
 
 /// Whether somebody else runs a live scenario: two would turn the same sysctls.

@@ -28,6 +28,27 @@ pub struct AgedLists {
     step: u64,
 }
 
+/// The stamps of units that are taken in one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamper {
+    stamp: u32,
+    /// Units until the next step.
+    left: u64,
+    step: u64,
+}
+
+impl Stamper {
+    /// Another one is taken in.
+    #[inline]
+    pub fn stamp(&mut self) -> u32 {
+        self.left -= 1;
+        if self.left == 0 {
+            (self.stamp, self.left) = ((self.stamp + 1) % STAMPS, self.step);
+        }
+        self.stamp
+    }
+}
+
 impl AgedLists {
     /// For a cache of `units`.
     pub fn new(units: u32, groups: usize, per_group: usize) -> AgedLists {
@@ -37,6 +58,27 @@ impl AgedLists {
 
     fn stamp(&self) -> u32 {
         (self.taken / self.step) as u32 % STAMPS
+    }
+
+    /// How many lists there are.
+    pub fn count(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// How many each group has.
+    pub fn per_group(&self) -> usize {
+        self.per_group
+    }
+
+    /// Stamps units that are taken in one after the other when `taken` are already.
+    pub fn stamper(&self, taken: u64) -> Stamper {
+        Stamper { stamp: (taken / self.step) as u32 % STAMPS, left: self.step - taken % self.step, step: self.step }
+    }
+
+    /// Takes over lists of which the units of all, `taken`, were stamped.
+    pub fn adopt(&mut self, lists: Vec<List>, taken: u64) {
+        debug_assert!(self.taken == 0 && lists.len() == self.lists.len());
+        (self.lists, self.taken) = (lists, taken);
     }
 
     /// A unit more was taken in: everybody is older by one.

@@ -90,13 +90,18 @@ impl Cache {
     /// # Errors
     /// What of `config` is out of range.
     pub fn new(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
+        let mut cache = Cache::without_lists(config, policy)?;
+        (0..config.units).for_each(|unit| cache.empty.push(&mut cache.units, UnitId(unit)));
+        Ok(cache)
+    }
+
+    /// A cache none of whose units is in a list, not even among the empty ones.
+    pub(crate) fn without_lists(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
         let rules = Rules::new(config, policy)?;
-        let (mut units, mut empty) = (Units::new(config.units), List::default());
-        (0..config.units).for_each(|unit| empty.push(&mut units, UnitId(unit)));
         Ok(Cache {
-            units,
+            units: Units::new(config.units),
             index: Index::new(config.units, config.seed),
-            empty,
+            empty: List::default(),
             free: List::default(),
             policy: rules.policy,
             partition: rules.partition,
@@ -255,7 +260,7 @@ impl Cache {
     }
 
     /// The next unit leaves the order. False if there is none.
-    fn expel(&mut self, among: Among) -> bool {
+    pub(crate) fn expel(&mut self, among: Among) -> bool {
         let Some(unit) = self.policy.victim(&mut self.units, &self.partition, among) else { return false };
         self.partition.left(self.units.class(unit), self.units.pool(unit));
         if self.units.is_dirty(unit) {

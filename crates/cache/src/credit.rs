@@ -66,7 +66,7 @@ impl Credit {
 
     fn place(&self, units: &Units, partition: &Partition, unit: UnitId) -> (usize, usize) {
         let class = units.class(unit);
-        let list = self.rules.priority(class) * SEGMENTS + usize::from(units.is_again(unit));
+        let list = self.list_in_group(class, units.is_again(unit));
         (partition.group(class, units.pool(unit)), list)
     }
 
@@ -128,8 +128,16 @@ impl CachePolicy for Credit {
         self.lists.remove(units, group, list, unit);
     }
 
-    fn age(&self, units: &Units, unit: UnitId) -> u64 {
-        self.lists.age(units, unit)
+    fn list_in_group(&self, class: Class, is_again: bool) -> usize {
+        self.rules.priority(class) * SEGMENTS + usize::from(is_again)
+    }
+
+    fn lists(&self) -> &AgedLists {
+        &self.lists
+    }
+
+    fn lists_mut(&mut self) -> &mut AgedLists {
+        &mut self.lists
     }
 
     fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {

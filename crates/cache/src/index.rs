@@ -7,6 +7,9 @@
 //! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the unit
 //! itself is looked at only where that fits.
 
+mod fill;
+
+use crate::memory::table;
 use crate::units::{UnitId, Units};
 use plimsoll_core::prefetch;
 
@@ -31,9 +34,36 @@ struct Bucket {
 #[derive(Clone, Debug)]
 pub struct Index {
     buckets: Vec<Bucket>,
+    homes: Homes,
+}
+
+/// Which bucket is whose.
+#[derive(Clone, Copy, Debug)]
+struct Homes {
+    buckets: u64,
     /// Bits of an entry that are the unit's number.
     number_bits: u32,
     seed: u64,
+}
+
+impl Homes {
+    /// The bucket of `block`, and the piece of its hash above a unit's number.
+    #[inline]
+    fn of(&self, block: u64) -> (usize, u32) {
+        // The finalizer of MurmurHash3: every bit of the block changes half of the bits of the result.
+        let mut hash = block ^ self.seed;
+        hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        hash ^= hash >> 33;
+        let bucket = ((hash >> 32) * self.buckets) >> 32;
+        (bucket as usize, (hash as u32) << self.number_bits)
+    }
+
+    /// The bits of an entry that are the unit's number.
+    #[inline]
+    fn number_mask(&self) -> u32 {
+        (1 << self.number_bits) - 1
+    }
 }
 
 impl Index {
@@ -42,7 +72,8 @@ impl Index {
         assert!(units <= UNITS_MAX, "{units} units");
         let buckets = units.div_ceil(ENTRIES_FILLED).max(1) as usize;
         let bucket = Bucket { entries: [EMPTY; ENTRIES], passed: 0 };
-        Index { buckets: vec![bucket; buckets], number_bits: u32::BITS - units.leading_zeros(), seed }
+        let homes = Homes { buckets: buckets as u64, number_bits: u32::BITS - units.leading_zeros(), seed };
+        Index { buckets: table(bucket, buckets), homes }
     }
 
     /// Bytes that it takes.
@@ -50,22 +81,10 @@ impl Index {
         self.buckets.capacity() * size_of::<Bucket>()
     }
 
-    /// The bucket of `block`, and the piece of its hash above a unit's number.
-    #[inline]
-    fn home(&self, block: u64) -> (usize, u32) {
-        // The finalizer of MurmurHash3: every bit of the block changes half of the bits of the result.
-        let mut hash = block ^ self.seed;
-        hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        hash ^= hash >> 33;
-        let bucket = ((hash >> 32) * self.buckets.len() as u64) >> 32;
-        (bucket as usize, (hash as u32) << self.number_bits)
-    }
-
     /// Starts loading what [`Index::find`] will look at.
     #[inline]
     pub fn prefetch(&self, block: u64) {
-        prefetch(&self.buckets[self.home(block).0]);
+        prefetch(&self.buckets[self.homes.of(block).0]);
     }
 
     #[inline]
@@ -76,8 +95,8 @@ impl Index {
     /// The entry of `block`: its bucket, and its place there.
     #[inline]
     fn entry(&self, units: &Units, block: u64) -> Option<(usize, usize)> {
-        let (mut at, tag) = self.home(block);
-        let number = (1u32 << self.number_bits) - 1;
+        let (mut at, tag) = self.homes.of(block);
+        let number = self.homes.number_mask();
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
             for (place, &entry) in bucket.entries.iter().enumerate() {
@@ -97,12 +116,12 @@ impl Index {
     #[inline]
     pub fn find(&self, units: &Units, block: u64) -> Option<UnitId> {
         let (bucket, place) = self.entry(units, block)?;
-        Some(UnitId(self.buckets[bucket].entries[place] & ((1 << self.number_bits) - 1)))
+        Some(UnitId(self.buckets[bucket].entries[place] & self.homes.number_mask()))
     }
 
     /// `unit` holds `block` now; nobody did before.
     pub fn insert(&mut self, block: u64, unit: UnitId) {
-        let (mut at, tag) = self.home(block);
+        let (mut at, tag) = self.homes.of(block);
         loop {
             let next = self.next(at);
             let bucket = &mut self.buckets[at];
@@ -119,13 +138,13 @@ impl Index {
     pub fn replace(&mut self, units: &Units, block: u64, to: UnitId) {
         let (bucket, place) = self.entry(units, block).expect("whoever is replaced is there");
         let entry = &mut self.buckets[bucket].entries[place];
-        *entry = (*entry >> self.number_bits << self.number_bits) | to.0;
+        *entry = (*entry & !self.homes.number_mask()) | to.0;
     }
 
     /// Nobody holds `block` any more; somebody did, and `units` still says who.
     pub fn remove(&mut self, units: &Units, block: u64) {
         let (found, place) = self.entry(units, block).expect("whoever is removed is there");
-        let mut at = self.home(block).0;
+        let mut at = self.homes.of(block).0;
         while at != found {
             self.buckets[at].passed -= 1;
             at = self.next(at);

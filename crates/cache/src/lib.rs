@@ -27,6 +27,7 @@
 //! | [`ghosts`] | who left a short while ago |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
+//! | `listing`, `threads` | a start that puts all units into their lists at once, on all processors |
 //! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
 //! | [`placement`] | what [`store`] asks of [`Cache`] beyond accesses |
 //! | [`partition`] | classes and pools with a bound, and who is at it |
@@ -37,12 +38,15 @@ pub mod config;
 pub mod credit;
 pub mod ghosts;
 pub mod index;
+mod listing;
 pub mod lru;
+mod memory;
 pub mod partition;
 pub mod placement;
 pub mod policy;
 pub mod selective;
 pub mod store;
+mod threads;
 pub mod units;
 
 pub use cache::{Access, Cache, CleanJob, Outcome};

@@ -52,8 +52,16 @@ impl CachePolicy for Lru {
         self.lists.remove(units, group(units, partition, unit), 0, unit);
     }
 
-    fn age(&self, units: &Units, unit: UnitId) -> u64 {
-        self.lists.age(units, unit)
+    fn list_in_group(&self, _class: Class, _is_again: bool) -> usize {
+        0
+    }
+
+    fn lists(&self) -> &AgedLists {
+        &self.lists
+    }
+
+    fn lists_mut(&mut self) -> &mut AgedLists {
+        &mut self.lists
     }
 
     fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {

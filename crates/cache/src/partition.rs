@@ -106,6 +106,18 @@ impl Partition {
         self.class_units[class] > self.class_units_max[class]
     }
 
+    /// Whether `pool` has more units than it may have.
+    pub fn is_pool_beyond(&self, pool: Pool) -> bool {
+        let pool = usize::from(pool.number());
+        self.pool_units[pool] > self.pool_units_max[pool]
+    }
+
+    /// So many units of each class and of each pool came into the cache's order.
+    pub fn came_at_once(&mut self, classes: &[u32; CLASSES], pools: &[u32]) {
+        self.class_units.iter_mut().zip(classes).for_each(|(units, more)| *units += more);
+        self.pool_units.iter_mut().zip(pools).for_each(|(units, more)| *units += more);
+    }
+
     /// A unit came into the cache's order.
     pub fn came(&mut self, class: Class, pool: Pool) {
         self.class_units[usize::from(class.number())] += 1;

@@ -1,5 +1,6 @@
 //! What a cache leaves to a policy, and the policies that there are.
 
+use crate::aged_lists::AgedLists;
 use crate::cache::Access;
 use crate::credit::Credit;
 use crate::lru::Lru;
@@ -11,7 +12,7 @@ use plimsoll_core::class::{Admission, Scheme};
 
 /// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
 /// its own, until it names it as a victim or is told that it is gone.
-pub trait CachePolicy: Send {
+pub trait CachePolicy: Send + Sync {
     /// Whether a block that is not in the cache may be taken into it.
     fn admission(&self, access: &Access) -> Admission;
 
@@ -38,8 +39,19 @@ pub trait CachePolicy: Send {
         self.inserted(units, partition, unit);
     }
 
+    /// In which of its group's lists such a unit stands.
+    fn list_in_group(&self, class: Class, is_again: bool) -> usize;
+
+    /// Its lists.
+    fn lists(&self) -> &AgedLists;
+
+    /// The same, for a start that fills all of them at once.
+    fn lists_mut(&mut self) -> &mut AgedLists;
+
     /// How long ago `unit` was put in order, in units taken in.
-    fn age(&self, units: &Units, unit: UnitId) -> u64;
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists().age(units, unit)
+    }
 
     /// The block of `unit`, which was a victim, is no longer in the cache.
     fn forgotten(&mut self, units: &Units, unit: UnitId) {

@@ -97,8 +97,16 @@ impl CachePolicy for Selective {
         self.lists.remove(units, group, priority, unit);
     }
 
-    fn age(&self, units: &Units, unit: UnitId) -> u64 {
-        self.lists.age(units, unit)
+    fn list_in_group(&self, class: Class, _is_again: bool) -> usize {
+        self.rules.priority(class)
+    }
+
+    fn lists(&self) -> &AgedLists {
+        &self.lists
+    }
+
+    fn lists_mut(&mut self) -> &mut AgedLists {
+        &mut self.lists
     }
 
     fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {

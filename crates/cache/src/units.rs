@@ -11,7 +11,14 @@
 //! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the cache on a
 //! device ([`store`](crate::store)) uses and nobody else.
 
-use plimsoll_core::Class;
+mod list;
+mod part;
+
+use crate::memory::table;
+use plimsoll_core::{Class, prefetch};
+
+pub use list::List;
+pub(crate) use part::{Held, Part};
 
 /// Bytes of a unit (Differentiated Storage Services, section 4.4.1).
 pub const UNIT_BYTES: u64 = 4096;
@@ -42,10 +49,12 @@ struct Field {
 }
 
 impl Field {
+    #[inline]
     const fn get(&self, word: u64) -> u64 {
         (word >> self.shift) & ((1 << self.bits) - 1)
     }
 
+    #[inline]
     const fn set(&self, word: u64, value: u64) -> u64 {
         let mask = ((1 << self.bits) - 1) << self.shift;
         (word & !mask) | (value << self.shift)
@@ -101,20 +110,37 @@ struct Link(u32);
 impl Link {
     const NOBODY: Link = Link(NOBODY);
 
+    #[inline]
     fn unit(self) -> u32 {
         self.0 & NOBODY
     }
 
+    #[inline]
     fn set_unit(&mut self, unit: u32) {
         self.0 = (self.0 & !NOBODY) | unit;
     }
 
+    #[inline]
     fn half(self) -> u16 {
         (self.0 >> NUMBER_BITS) as u16
     }
 
+    #[inline]
     fn set_half(&mut self, half: u16) {
         self.0 = (self.0 & NOBODY) | u32::from(half) << NUMBER_BITS;
+    }
+}
+
+impl Record {
+    #[inline]
+    fn mark(&self) -> u16 {
+        self.older.half() << MARK_BITS | self.newer.half()
+    }
+
+    #[inline]
+    fn set_mark(&mut self, mark: u16) {
+        self.older.set_half(mark >> MARK_BITS);
+        self.newer.set_half(mark & ((1 << MARK_BITS) - 1));
     }
 }
 
@@ -127,7 +153,7 @@ pub struct Units {
 impl Units {
     /// So many units; none holds a block.
     pub fn new(count: u32) -> Units {
-        Units { records: vec![Record { word: 0, older: Link::NOBODY, newer: Link::NOBODY }; count as usize] }
+        Units { records: table(Record { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize) }
     }
 
     /// How many there are.
@@ -140,6 +166,7 @@ impl Units {
         self.records.capacity() * size_of::<Record>()
     }
 
+    #[inline]
     fn word(&self, unit: UnitId) -> u64 {
         self.records[unit.0 as usize].word
     }
@@ -226,15 +253,18 @@ impl Units {
     /// The ten bits beside everything else.
     #[inline]
     pub fn mark(&self, unit: UnitId) -> u16 {
-        let record = &self.records[unit.0 as usize];
-        record.older.half() << MARK_BITS | record.newer.half()
+        self.records[unit.0 as usize].mark()
     }
 
     /// See [`Units::mark`].
     pub fn set_mark(&mut self, unit: UnitId, mark: u16) {
-        let record = &mut self.records[unit.0 as usize];
-        record.older.set_half(mark >> MARK_BITS);
-        record.newer.set_half(mark & ((1 << MARK_BITS) - 1));
+        self.records[unit.0 as usize].set_mark(mark);
+    }
+
+    /// Starts loading what is known of `unit`.
+    #[inline]
+    pub fn prefetch(&self, unit: UnitId) {
+        prefetch(&self.records[unit.0 as usize]);
     }
 
     /// See [`Units::state`].
@@ -243,94 +273,9 @@ impl Units {
     }
 }
 
-/// A list of units in order of use. A unit is in one list at a time; whoever removes it says from which.
-#[derive(Clone, Copy, Debug)]
-pub struct List {
-    oldest: u32,
-    newest: u32,
-    length: u32,
-}
-
-impl Default for List {
-    fn default() -> List {
-        List { oldest: NOBODY, newest: NOBODY, length: 0 }
-    }
-}
-
-impl List {
-    /// How many units are in it.
-    pub fn len(&self) -> u32 {
-        self.length
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// Who has been in it longest.
-    pub fn oldest(&self) -> Option<UnitId> {
-        (self.oldest != NOBODY).then_some(UnitId(self.oldest))
-    }
-
-    /// Adds `unit` at the new end.
-    pub fn push(&mut self, units: &mut Units, unit: UnitId) {
-        let record = &mut units.records[unit.0 as usize];
-        record.older.set_unit(self.newest);
-        record.newer.set_unit(NOBODY);
-        match self.newest {
-            NOBODY => self.oldest = unit.0,
-            newest => units.records[newest as usize].newer.set_unit(unit.0),
-        }
-        self.newest = unit.0;
-        self.length += 1;
-    }
-
-    /// Takes `unit` out, which must be in it.
-    pub fn remove(&mut self, units: &mut Units, unit: UnitId) {
-        let Record { older, newer, .. } = units.records[unit.0 as usize];
-        let (older, newer) = (older.unit(), newer.unit());
-        match older {
-            NOBODY => self.oldest = newer,
-            older => units.records[older as usize].newer.set_unit(newer),
-        }
-        match newer {
-            NOBODY => self.newest = older,
-            newer => units.records[newer as usize].older.set_unit(older),
-        }
-        self.length -= 1;
-    }
-
-    /// `to`, which is in no list, takes the place of `from`.
-    pub fn replace(&mut self, units: &mut Units, from: UnitId, to: UnitId) {
-        let Record { older, newer, .. } = units.records[from.0 as usize];
-        let (older, newer) = (older.unit(), newer.unit());
-        let record = &mut units.records[to.0 as usize];
-        record.older.set_unit(older);
-        record.newer.set_unit(newer);
-        match older {
-            NOBODY => self.oldest = to.0,
-            older => units.records[older as usize].newer.set_unit(to.0),
-        }
-        match newer {
-            NOBODY => self.newest = to.0,
-            newer => units.records[newer as usize].older.set_unit(to.0),
-        }
-    }
-
-    /// Takes out who has been in it longest.
-    pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
-        let unit = self.oldest()?;
-        self.remove(units, unit);
-        Some(unit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     #[test]
     fn fields_do_not_touch_each_other() {
@@ -358,34 +303,5 @@ mod tests {
         units.set_class(unit, Class::UNCLASSIFIED);
         assert_eq!(rest(&units), (BLOCKS_MAX - 1, Class::UNCLASSIFIED, Pool(511)));
         assert_eq!(size_of::<Record>(), 16);
-    }
-
-    proptest! {
-        #[test]
-        fn a_list_is_a_queue_that_loses_members_from_its_middle(steps in prop::collection::vec((0u32..12, any::<bool>()), 0..200)) {
-            let (mut units, mut list, mut slow) = (Units::new(12), List::default(), VecDeque::new());
-            for (unit, is_pop) in steps {
-                if is_pop {
-                    prop_assert_eq!(list.pop(&mut units).map(|unit| unit.0), slow.pop_front());
-                } else if let Some(at) = slow.iter().position(|&other| other == unit) {
-                    // To somebody who is in no list if there is one, else out.
-                    match (0..12).find(|other| unit % 2 == 0 && !slow.contains(other)) {
-                        Some(other) => {
-                            list.replace(&mut units, UnitId(unit), UnitId(other));
-                            slow[at] = other;
-                        }
-                        None => {
-                            list.remove(&mut units, UnitId(unit));
-                            slow.remove(at);
-                        }
-                    }
-                } else {
-                    list.push(&mut units, UnitId(unit));
-                    slow.push_back(unit);
-                }
-                prop_assert_eq!(list.oldest().map(|unit| unit.0), slow.front().copied());
-                prop_assert_eq!(list.len() as usize, slow.len());
-            }
-        }
     }
 }

@@ -13,8 +13,8 @@ use std::io;
 /// Pages that are written at once: 1 MiB.
 pub(super) const PAGES_AT_ONCE: usize = 256;
 
-/// A device, one call after the other. The numbers are of blocks of [`BLOCK_BYTES`].
-pub trait Blocks {
+/// A device, one call after the other, though not always from the same thread. The numbers are of blocks of [`BLOCK_BYTES`].
+pub trait Blocks: Send {
     /// How many there are.
     fn blocks(&self) -> u64;
 

@@ -1,83 +1,109 @@
 //! Filling a cache with what its device says, before it serves anybody.
 //!
-//! Units are kept by age in sixteen lists. At the end they enter the policy's order, oldest first; what the journal changed is the
-//! youngest.
+//! In four steps, each of which goes through memory in its order as far as it can: what the pages say, into the units; the index
+//! over all units at once; what the journal says, a record after the other; all units into their lists at once, by age. What the
+//! journal changed is the youngest.
+//!
+//! A unit's stamp is its rank meanwhile: 0 for who would leave first.
 
 use super::journal::{Change, Record};
 use super::map::{AGES, ENTRIES, Entry, PageHead};
-use super::marks::{Mark, Marks};
+use super::marks::{Mark, Marks, MarksPart, is_recorded};
 use super::pages::Pages;
 use crate::cache::Cache;
 use crate::config::{CacheConfig, ConfigError};
 use crate::policy::PolicyEntry;
-use crate::units::{List, UnitId};
+use crate::threads::threads_for;
+use crate::units::{Held, Part, UnitId};
+
+/// The rank of a unit that the journal changed, above all ages of pages.
+const RANK_OF_CHANGED: u32 = AGES as u32;
+/// Ranks that there are.
+const RANKS: usize = AGES as usize + 1;
 
 pub(super) struct Loader {
     cache: Cache,
     marks: Marks,
-    by_age: [List; AGES as usize],
     /// For each page, the block of the journal that was open when it was made.
     sequences: Vec<u64>,
     store_blocks: u64,
+    /// How many threads work at once.
+    pub threads: usize,
+}
+
+/// A run of pages, to be filled by one thread.
+pub(super) struct Shelf<'a> {
+    part: Part<'a>,
+    marks: MarksPart<'a>,
+    store_blocks: u64,
+    /// Units that the store lacks.
+    pub dirty_units: u32,
+}
+
+impl Shelf<'_> {
+    /// Its first page, and how many there are.
+    pub fn pages(&self) -> (u32, u32) {
+        let units = self.part.units();
+        (units.start / ENTRIES as u32, (units.end - units.start).div_ceil(ENTRIES as u32))
+    }
+
+    /// A page says that its unit `unit` holds this.
+    #[inline]
+    pub fn place(&mut self, unit: UnitId, entry: &Entry) {
+        let &Entry { block, class, pool, is_dirty, is_again, age, checksum } = entry;
+        if block >= self.store_blocks || !self.part.units().contains(&unit.0) {
+            return;
+        }
+        let mark = self.marks.set(unit, Mark { checksum, is_recorded: true, is_dirty });
+        let stamp = u32::from(AGES - 1 - age);
+        self.part.fill(unit, &Held { block, class, pool, is_dirty, is_again, stamp, mark });
+        self.dirty_units += u32::from(is_dirty);
+    }
 }
 
 impl Loader {
     pub fn new(config: &CacheConfig, policy: &PolicyEntry, store_blocks: u64) -> Result<Loader, ConfigError> {
         let pages = config.units.div_ceil(ENTRIES as u32) as usize;
         Ok(Loader {
-            cache: Cache::new(config, policy)?,
+            cache: Cache::without_lists(config, policy)?,
             marks: Marks::new(config.units),
-            by_age: [List::default(); AGES as usize],
             sequences: vec![0; pages],
             store_blocks,
+            threads: threads_for(config.units),
         })
     }
 
-    pub fn prefetch(&self, block: u64) {
-        self.cache.prefetch(block);
+    /// All pages, so many in each shelf.
+    pub fn shelves(&mut self, pages: usize) -> impl Iterator<Item = Shelf<'_>> {
+        let (each, store_blocks) = (pages * ENTRIES, self.store_blocks);
+        let parts = self.cache.units.parts_mut(each).zip(self.marks.parts_mut(each));
+        parts.map(move |(part, marks)| Shelf { part, marks, store_blocks, dirty_units: 0 })
     }
 
-    /// A page says that `unit` holds this.
-    pub fn place_from_page(&mut self, unit: UnitId, entry: &Entry, head: &PageHead) {
+    /// A page was read.
+    pub fn note_page(&mut self, head: &PageHead) {
         self.sequences[head.page as usize] = head.sequence;
-        if let Some(other) = self.cache.find(entry.block)
-            && self.sequences[Pages::of_unit(other) as usize] > head.sequence
-        {
-            return;
-        }
-        self.place(unit, entry);
     }
 
-    fn place(&mut self, unit: UnitId, entry: &Entry) {
-        if entry.block >= self.store_blocks {
-            return;
+    /// All pages were read; in their units are so many that the store lacks. If two of them say that they have a block, the page that was made later is right, or of
+    /// pages that were made at once the one with the higher number.
+    pub fn index_all(&mut self, dirty_units: u32) {
+        self.marks.dirty_units += dirty_units;
+        let (units, sequences) = (&self.cache.units, &self.sequences);
+        let sequence = |unit: UnitId| sequences[Pages::of_unit(unit) as usize];
+        let prefers = |held: UnitId, unit: UnitId| sequence(held) <= sequence(unit);
+        let is_held = |unit: UnitId| is_recorded(units.mark(unit));
+        for loser in self.cache.index.fill(units, is_held, &prefers, self.threads) {
+            self.marks.clear(&mut self.cache.units, loser);
         }
-        self.clear(unit);
-        if let Some(other) = self.cache.find(entry.block) {
-            self.clear(other);
-        }
-        let cache = &mut self.cache;
-        cache.empty.remove(&mut cache.units, unit);
-        cache.units.fill(unit, entry.block, entry.class, entry.pool);
-        cache.units.set_dirty(unit, entry.is_dirty);
-        cache.units.set_again(unit, entry.is_again);
-        cache.units.set_stamp(unit, u32::from(entry.age));
-        cache.index.insert(entry.block, unit);
-        self.by_age[usize::from(entry.age)].push(&mut cache.units, unit);
-        let mark = Mark { checksum: entry.checksum, is_recorded: true, is_dirty: entry.is_dirty };
-        self.marks.set(&mut cache.units, unit, mark);
     }
 
     fn clear(&mut self, unit: UnitId) {
         let cache = &mut self.cache;
-        if !self.marks.get(&cache.units, unit).is_recorded {
-            return;
+        if is_recorded(cache.units.mark(unit)) {
+            cache.index.remove(&cache.units, cache.units.block(unit));
+            self.marks.clear(&mut cache.units, unit);
         }
-        let (block, age) = (cache.units.block(unit), cache.units.stamp(unit));
-        cache.index.remove(&cache.units, block);
-        self.by_age[age as usize].remove(&mut cache.units, unit);
-        cache.empty.push(&mut cache.units, unit);
-        self.marks.clear(&mut cache.units, unit);
     }
 
     /// Nothing is known of the units of a page.
@@ -87,33 +113,49 @@ impl Loader {
         (first..last).for_each(|unit| self.clear(UnitId(unit)));
     }
 
-    /// Does again what a record says.
-    pub fn apply(&mut self, record: &Record, pages: &mut Pages, units: u32) {
-        let &Record { change, block, class, pool, unit, checksum } = record;
-        if unit.0 >= units || block >= self.store_blocks {
-            return;
+    /// Does again what a block of the journal says, one record after the other.
+    pub fn apply(&mut self, records: &[Record], pages: &mut Pages) {
+        let units = self.cache.units.count();
+        let is_sound = |record: &&Record| record.unit.0 < units && record.block < self.store_blocks;
+        // What they are going to look at, in two steps, since the second needs what the first one brings.
+        for record in records.iter().filter(is_sound) {
+            self.cache.prefetch(record.block);
+            self.cache.units.prefetch(record.unit);
+            self.marks.prefetch(record.unit);
         }
+        for record in records.iter().filter(is_sound) {
+            self.cache.prefetch(self.cache.units.block(record.unit));
+            self.cache.find(record.block).inspect(|&other| self.cache.units.prefetch(other));
+        }
+        let sound: Vec<&Record> = records.iter().filter(is_sound).collect();
+        sound.into_iter().for_each(|record| self.apply_one(record, pages));
+    }
+
+    fn apply_one(&mut self, record: &Record, pages: &mut Pages) {
+        let &Record { change, block, class, pool, unit, checksum } = record;
         pages.set_changed(Pages::of_unit(unit));
         if change == Change::Invalid {
-            self.clear(unit);
-            return;
+            return self.clear(unit);
         }
-        if let Some(other) = self.cache.find(block) {
+        let other = self.cache.find(block);
+        if let Some(other) = other {
             pages.set_changed(Pages::of_unit(other));
+            self.clear(other);
         }
-        let is_again = self.cache.find(block).is_some();
-        let is_dirty = change == Change::Dirty;
-        self.place(unit, &Entry { block, class, pool, is_dirty, is_again, age: 0, checksum });
+        self.clear(unit);
+        let cache = &mut self.cache;
+        cache.units.fill(unit, block, class, pool);
+        cache.units.set_dirty(unit, change == Change::Dirty);
+        cache.units.set_again(unit, other.is_some());
+        cache.units.set_stamp(unit, RANK_OF_CHANGED);
+        cache.index.insert(block, unit);
+        let mark = Mark { checksum, is_recorded: true, is_dirty: change == Change::Dirty };
+        self.marks.set(&mut cache.units, unit, mark);
     }
 
     /// The cache, with every unit in its policy's order.
     pub fn finish(mut self) -> (Cache, Marks) {
-        for list in self.by_age.iter_mut().rev() {
-            while let Some(unit) = list.pop(&mut self.cache.units) {
-                self.cache.restore(unit);
-            }
-        }
-        self.cache.refill();
+        self.cache.list_all(RANKS, is_recorded, self.threads);
         (self.cache, self.marks)
     }
 }

@@ -6,7 +6,9 @@
 //!
 //! Whether a unit is dirty *on the device* is not what the deciding half says of it: that is ahead while a block is on its way.
 
+use crate::memory::table;
 use crate::units::{UnitId, Units};
+use plimsoll_core::prefetch;
 
 const RECORDED: u16 = 1 << 8;
 const DIRTY: u16 = 1 << 9;
@@ -21,6 +23,36 @@ pub(super) struct Mark {
     pub is_dirty: bool,
 }
 
+impl Mark {
+    #[inline]
+    fn in_unit(self) -> u16 {
+        let recorded = if self.is_recorded { RECORDED } else { 0 };
+        let dirty = if self.is_dirty { DIRTY } else { 0 };
+        (self.checksum >> 16) as u16 | recorded | dirty
+    }
+}
+
+/// Whether a unit with this mark holds a block.
+#[inline]
+pub(super) fn is_recorded(mark: u16) -> bool {
+    mark & RECORDED != 0
+}
+
+/// The marks of a run of units, for one of several threads that fill them at once.
+pub(super) struct MarksPart<'a> {
+    first: u32,
+    lower: &'a mut [u16],
+}
+
+impl MarksPart<'_> {
+    /// Notes what is kept here, and answers what is kept in the unit.
+    #[inline]
+    pub fn set(&mut self, unit: UnitId, mark: Mark) -> u16 {
+        self.lower[(unit.0 - self.first) as usize] = mark.checksum as u16;
+        mark.in_unit()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Marks {
     lower: Vec<u16>,
@@ -30,7 +62,18 @@ pub(super) struct Marks {
 
 impl Marks {
     pub fn new(units: u32) -> Marks {
-        Marks { lower: vec![0; units as usize], dirty_units: 0 }
+        Marks { lower: table(0, units as usize), dirty_units: 0 }
+    }
+
+    /// All of them, so many in each part. What is dirty in a part is to be added.
+    pub fn parts_mut(&mut self, each: usize) -> impl Iterator<Item = MarksPart<'_>> {
+        let parts = self.lower.chunks_mut(each).enumerate();
+        parts.map(move |(at, lower)| MarksPart { first: (at * each) as u32, lower })
+    }
+
+    /// Starts loading what is kept here of `unit`.
+    pub fn prefetch(&self, unit: UnitId) {
+        prefetch(&self.lower[unit.0 as usize]);
     }
 
     pub fn bytes(&self) -> usize {
@@ -46,9 +89,7 @@ impl Marks {
     pub fn set(&mut self, units: &mut Units, unit: UnitId, mark: Mark) {
         let was_dirty = units.mark(unit) & DIRTY != 0;
         self.lower[unit.0 as usize] = mark.checksum as u16;
-        let recorded = if mark.is_recorded { RECORDED } else { 0 };
-        let dirty = if mark.is_dirty { DIRTY } else { 0 };
-        units.set_mark(unit, (mark.checksum >> 16) as u16 | recorded | dirty);
+        units.set_mark(unit, mark.in_unit());
         self.dirty_units = self.dirty_units + u32::from(mark.is_dirty) - u32::from(was_dirty);
     }
 

@@ -17,16 +17,18 @@
 use super::bytes::Block;
 use super::error::{DeviceError, OpenError};
 use super::format::{Blocks, Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
-use super::journal;
+use super::journal::{self, RECORDS};
 use super::layout::BLOCK_BYTES;
-use super::loader::Loader;
+use super::loader::{Loader, Shelf};
 use super::map::{self, ENTRIES, PageHead};
 use super::pages::Pages;
 use super::superblock::{Found, Superblock};
 use crate::cache::Cache;
 use crate::config::CacheConfig;
 use crate::policy::PolicyEntry;
+use crate::threads::on_threads;
 use crate::units::UnitId;
+use std::sync::Mutex;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +140,23 @@ fn block_of(blocks: &[u8], at: usize) -> &Block {
     blocks[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].try_into().expect("a block")
 }
 
+/// What became of a page.
+struct PageRead {
+    page: u32,
+    /// The slot that holds and what it says, if one does.
+    best: Option<(usize, PageHead)>,
+    /// One slot is damaged: as a rule by a snapshot that was not finished.
+    is_suspect: bool,
+    /// One slot is of a snapshot that was not finished.
+    has_too_new: bool,
+}
+
+/// What the threads that read the map share: the device, and which pages come next.
+struct Source<'a, S> {
+    device: &'a mut dyn Blocks,
+    shelves: S,
+}
+
 /// Reads both slots of every page and takes what the one that holds says.
 fn read_map(
     device: &mut dyn Blocks,
@@ -146,30 +165,27 @@ fn read_map(
     pages: &mut Pages,
     report: &mut Report,
 ) -> Result<(), OpenError> {
-    let layout = &superblock.layout;
-    let chunk = PAGES_AT_ONCE.min(layout.map_pages() as usize) * BLOCK_BYTES;
-    let mut slots = [vec![0; chunk], vec![0; chunk]];
-    // Pages of which one slot is damaged: as a rule by a snapshot that was not finished.
+    let threads = loader.threads;
+    let source = Mutex::new(Source { device, shelves: loader.shelves(PAGES_AT_ONCE) });
+    let read = on_threads((0..threads).map(|_| &source), |source| read_pages(source, superblock));
+    drop(source);
+    let mut dirty_units = 0;
+    // Pages of which one slot is damaged.
     let mut suspects = Vec::new();
-    for first in (0..layout.map_pages()).step_by(PAGES_AT_ONCE) {
-        let count = (layout.map_pages() - first).min(PAGES_AT_ONCE as u32);
-        for (slot, blocks) in slots.iter_mut().enumerate() {
-            let bytes = count as usize * BLOCK_BYTES;
-            device.read(layout.map_block(slot, first), &mut blocks[..bytes]).map_err(DeviceError::read)?;
-        }
-        for page in first..first + count {
-            let at = (page - first) as usize;
-            let heads = [0, 1].map(|slot| head_of(block_of(&slots[slot], at), superblock, page));
-            if heads.iter().any(|head| matches!(head, Slot::Damaged)) {
+    for read in read {
+        let (pages_read, dirty) = read?;
+        dirty_units += dirty;
+        for PageRead { page, best, is_suspect, has_too_new } in pages_read {
+            if is_suspect {
                 suspects.push(page);
             }
-            if heads.iter().any(|head| matches!(head, Slot::TooNew)) {
+            if has_too_new {
                 pages.set_changed(page);
             }
-            match best(&heads) {
+            match best {
                 Some((slot, head)) => {
                     pages.set_valid(page, head.generation, slot);
-                    take_page(loader, block_of(&slots[slot], at), &head, layout.units);
+                    loader.note_page(&head);
                 }
                 None => {
                     pages.set_changed(page);
@@ -178,6 +194,7 @@ fn read_map(
             }
         }
     }
+    loader.index_all(dirty_units);
     if report.lost_pages == 0 && pages.digest() != superblock.map_digest {
         for page in suspects {
             report.lost_pages += 1;
@@ -187,6 +204,43 @@ fn read_map(
         report.lost_pages = report.lost_pages.max(1);
     }
     Ok(())
+}
+
+/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what was read
+/// is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
+fn read_pages<'a>(
+    source: &Mutex<Source<'_, impl Iterator<Item = Shelf<'a>>>>,
+    superblock: &Superblock,
+) -> Result<(Vec<PageRead>, u32), OpenError> {
+    let layout = &superblock.layout;
+    let chunk = PAGES_AT_ONCE.min(layout.map_pages() as usize) * BLOCK_BYTES;
+    let mut slots = [vec![0; chunk], vec![0; chunk]];
+    let (mut read, mut dirty_units) = (Vec::new(), 0);
+    loop {
+        let mut turn = source.lock().expect("nobody panics who has it");
+        let Some(mut shelf) = turn.shelves.next() else { return Ok((read, dirty_units)) };
+        let (first, count) = shelf.pages();
+        for (slot, blocks) in slots.iter_mut().enumerate() {
+            let bytes = count as usize * BLOCK_BYTES;
+            turn.device.read(layout.map_block(slot, first), &mut blocks[..bytes]).map_err(DeviceError::read)?;
+        }
+        drop(turn);
+        for page in first..first + count {
+            let at = (page - first) as usize;
+            let heads = [0, 1].map(|slot| head_of(block_of(&slots[slot], at), superblock, page));
+            let best = best(&heads);
+            if let Some((slot, _)) = best {
+                let units = (page * ENTRIES as u32..).map(UnitId);
+                for (unit, entry) in units.zip(map::entries(block_of(&slots[slot], at))) {
+                    entry.inspect(|entry| shelf.place(unit, entry));
+                }
+            }
+            let is_suspect = heads.iter().any(|head| matches!(head, Slot::Damaged));
+            let has_too_new = heads.iter().any(|head| matches!(head, Slot::TooNew));
+            read.push(PageRead { page, best, is_suspect, has_too_new });
+        }
+        dirty_units += shelf.dirty_units;
+    }
 }
 
 /// What a slot is.
@@ -216,19 +270,6 @@ fn best(heads: &[Slot; 2]) -> Option<(usize, PageHead)> {
     pages.max_by_key(|(_, head)| head.generation)
 }
 
-fn take_page(loader: &mut Loader, block: &Block, head: &PageHead, units: u32) {
-    let first = head.page * ENTRIES as u32;
-    for entry in map::entries(block).flatten() {
-        loader.prefetch(entry.block);
-    }
-    for (at, entry) in map::entries(block).enumerate() {
-        let unit = first + at as u32;
-        if let (Some(entry), true) = (entry, unit < units) {
-            loader.place_from_page(UnitId(unit), &entry, head);
-        }
-    }
-}
-
 struct End {
     sequence: u64,
     previous: u32,
@@ -251,14 +292,15 @@ fn replay(
         device.read(layout.journal_block(first as u64), into).map_err(DeviceError::read)?;
     }
     let at = |sequence: u64| block_of(&blocks, (sequence % ring as u64) as usize);
+    let mut records = Vec::with_capacity(RECORDS);
     let mut end = End { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
     while let Some(head) = journal::head(at(end.sequence), &superblock.uuid)
         .filter(|head| head.sequence == end.sequence && head.previous == end.previous)
     {
-        for record in journal::records(at(end.sequence), &head) {
-            loader.apply(&record, pages, layout.units);
-            report.records += 1;
-        }
+        records.clear();
+        records.extend(journal::records(at(end.sequence), &head));
+        loader.apply(&records, pages);
+        report.records += records.len() as u64;
         end = End { sequence: head.sequence + 1, previous: head.checksum };
         report.journal_blocks += 1;
         if report.journal_blocks == ring as u64 {

@@ -6,7 +6,7 @@ use plimsoll_cache::store::{
     BLOCK_BYTES, Failure, Identity, Layout, OpenError, RequestKind, Semantics, format, open, probe,
 };
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 fn setup() -> Setup {
     Setup { units: 900, store_blocks: 120, ..Setup::small("credit", Semantics::WriteCache) }
@@ -29,7 +29,7 @@ fn used(setup: &Setup, seed: u64, is_closed: bool) -> Rig {
 
 fn spoil(device: &mut Device, block: u64, random: &mut Random) {
     let mut content: Content = device.get(block).clone();
-    let bytes = Rc::make_mut(&mut content);
+    let bytes = Arc::make_mut(&mut content);
     match random.below(3) {
         0 => bytes[random.below(BLOCK_BYTES as u64) as usize] ^= 1 << random.below(8),
         1 => bytes.fill(0),
@@ -154,7 +154,7 @@ fn cache_blocks(setup: &Setup) -> u64 {
 fn spoil_superblocks(device: &mut Device) {
     for block in 0..2 {
         let mut content = device.get(block).clone();
-        Rc::make_mut(&mut content)[20] ^= 1;
+        Arc::make_mut(&mut content)[20] ^= 1;
         device.put(block, content);
     }
 }

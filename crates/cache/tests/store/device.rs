@@ -2,14 +2,14 @@
 
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks};
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 
-pub type Content = Rc<[u8; BLOCK_BYTES]>;
+pub type Content = Arc<[u8; BLOCK_BYTES]>;
 pub const SECTOR: usize = 512;
 pub const SECTORS: usize = BLOCK_BYTES / SECTOR;
 
 pub fn zeroes() -> Content {
-    Rc::new([0; BLOCK_BYTES])
+    Arc::new([0; BLOCK_BYTES])
 }
 
 /// A write that a power failure may undo.
@@ -41,7 +41,7 @@ pub fn merge(into: &mut Content, data: &Content, sectors: u8) {
         *into = data.clone();
         return;
     }
-    let into = Rc::make_mut(into);
+    let into = Arc::make_mut(into);
     for sector in (0..SECTORS).filter(|sector| sectors >> sector & 1 == 1) {
         let bytes = sector * SECTOR..(sector + 1) * SECTOR;
         into[bytes.clone()].copy_from_slice(&data[bytes]);
@@ -134,7 +134,7 @@ impl Blocks for Device {
     fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
         self.count()?;
         for (at, block) in from.chunks_exact(BLOCK_BYTES).enumerate() {
-            let number = self.begin(first + at as u64, u8::MAX, Rc::new(block.try_into().unwrap()));
+            let number = self.begin(first + at as u64, u8::MAX, Arc::new(block.try_into().unwrap()));
             self.end(number);
         }
         Ok(())

@@ -9,7 +9,7 @@ use plimsoll_cache::store::{
 use plimsoll_cache::{CacheConfig, PolicyEntry, Pool, policies};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, ClassEntry, Scheme};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// SplitMix64.
 #[derive(Clone)]
@@ -233,7 +233,7 @@ impl Rig {
         let device = self.device(operation.target);
         let (number, covers) = match operation.action {
             Action::Read => (0, Vec::new()),
-            Action::Write | Action::Trim => (device.begin(block, sectors, Rc::new(data)), Vec::new()),
+            Action::Write | Action::Trim => (device.begin(block, sectors, Arc::new(data)), Vec::new()),
             Action::Flush => (0, device.begin_flush()),
         };
         self.doing.push(Doing { operation, number, covers });

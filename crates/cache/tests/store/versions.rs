@@ -3,7 +3,7 @@
 
 use crate::device::{Content, SECTOR, SECTORS};
 use plimsoll_cache::store::BLOCK_BYTES;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// 0 stands for zeroes: never written, or trimmed.
 type Version = u64;
@@ -55,7 +55,7 @@ impl Versions {
             let at = sector % SECTORS * SECTOR;
             fill(sector as u64, version, &mut data[at..at + SECTOR]);
         }
-        (self.writes, Rc::new(data))
+        (self.writes, Arc::new(data))
     }
 
     pub fn acknowledge(&mut self, block: u64, sectors: u8, number: u64) {

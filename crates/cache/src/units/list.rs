@@ -1,0 +1,144 @@
+//! Lists through the units.
+
+use super::{NOBODY, Record, UnitId, Units};
+
+/// A list of units in order of use. A unit is in one list at a time; whoever removes it says from which.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    oldest: u32,
+    newest: u32,
+    length: u32,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { oldest: NOBODY, newest: NOBODY, length: 0 }
+    }
+}
+
+impl List {
+    /// How many units are in it.
+    pub fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Who has been in it longest.
+    pub fn oldest(&self) -> Option<UnitId> {
+        (self.oldest != NOBODY).then_some(UnitId(self.oldest))
+    }
+
+    /// Adds `unit` at the new end.
+    pub fn push(&mut self, units: &mut Units, unit: UnitId) {
+        self.push_to(&mut units.records, 0, unit);
+    }
+
+    /// The same, with those units only whose numbers begin with `first`: all that are in the list are among them.
+    #[inline]
+    pub(super) fn push_to(&mut self, records: &mut [Record], first: u32, unit: UnitId) {
+        let record = &mut records[(unit.0 - first) as usize];
+        record.older.set_unit(self.newest);
+        record.newer.set_unit(NOBODY);
+        match self.newest {
+            NOBODY => self.oldest = unit.0,
+            newest => records[(newest - first) as usize].newer.set_unit(unit.0),
+        }
+        self.newest = unit.0;
+        self.length += 1;
+    }
+
+    /// Adds all of `other` at the new end, in its order; they are in this list then, and in no other.
+    pub(crate) fn append(&mut self, units: &mut Units, other: List) {
+        if other.is_empty() {
+            return;
+        }
+        match self.newest {
+            NOBODY => self.oldest = other.oldest,
+            newest => {
+                units.records[newest as usize].newer.set_unit(other.oldest);
+                units.records[other.oldest as usize].older.set_unit(newest);
+            }
+        }
+        self.newest = other.newest;
+        self.length += other.length;
+    }
+
+    /// Takes `unit` out, which must be in it.
+    pub fn remove(&mut self, units: &mut Units, unit: UnitId) {
+        let Record { older, newer, .. } = units.records[unit.0 as usize];
+        let (older, newer) = (older.unit(), newer.unit());
+        match older {
+            NOBODY => self.oldest = newer,
+            older => units.records[older as usize].newer.set_unit(newer),
+        }
+        match newer {
+            NOBODY => self.newest = older,
+            newer => units.records[newer as usize].older.set_unit(older),
+        }
+        self.length -= 1;
+    }
+
+    /// `to`, which is in no list, takes the place of `from`.
+    pub fn replace(&mut self, units: &mut Units, from: UnitId, to: UnitId) {
+        let Record { older, newer, .. } = units.records[from.0 as usize];
+        let (older, newer) = (older.unit(), newer.unit());
+        let record = &mut units.records[to.0 as usize];
+        record.older.set_unit(older);
+        record.newer.set_unit(newer);
+        match older {
+            NOBODY => self.oldest = to.0,
+            older => units.records[older as usize].newer.set_unit(to.0),
+        }
+        match newer {
+            NOBODY => self.newest = to.0,
+            newer => units.records[newer as usize].older.set_unit(to.0),
+        }
+    }
+
+    /// Takes out who has been in it longest.
+    pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
+        let unit = self.oldest()?;
+        self.remove(units, unit);
+        Some(unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn a_list_is_a_queue_that_loses_members_from_its_middle(steps in prop::collection::vec((0u32..12, any::<bool>()), 0..200)) {
+            let (mut units, mut list, mut slow) = (Units::new(12), List::default(), VecDeque::new());
+            for (unit, is_pop) in steps {
+                if is_pop {
+                    prop_assert_eq!(list.pop(&mut units).map(|unit| unit.0), slow.pop_front());
+                } else if let Some(at) = slow.iter().position(|&other| other == unit) {
+                    // To somebody who is in no list if there is one, else out.
+                    match (0..12).find(|other| unit % 2 == 0 && !slow.contains(other)) {
+                        Some(other) => {
+                            list.replace(&mut units, UnitId(unit), UnitId(other));
+                            slow[at] = other;
+                        }
+                        None => {
+                            list.remove(&mut units, UnitId(unit));
+                            slow.remove(at);
+                        }
+                    }
+                } else {
+                    list.push(&mut units, UnitId(unit));
+                    slow.push_back(unit);
+                }
+                prop_assert_eq!(list.oldest().map(|unit| unit.0), slow.front().copied());
+                prop_assert_eq!(list.len() as usize, slow.len());
+            }
+        }
+    }
+}

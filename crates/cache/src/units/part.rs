@@ -1,0 +1,89 @@
+//! A run of units, for one of several threads that fill or list all of them at once.
+
+use super::{AGAIN, BLOCK, CLASS, DIRTY, List, POOL, Pool, Record, STAMP, UnitId, Units};
+use plimsoll_core::Class;
+use std::ops::Range;
+
+/// Some of the units, and nobody else's meanwhile.
+pub(crate) struct Part<'a> {
+    first: u32,
+    records: &'a mut [Record],
+}
+
+/// What a unit holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub block: u64,
+    pub class: Class,
+    pub pool: Pool,
+    pub is_dirty: bool,
+    pub is_again: bool,
+    pub stamp: u32,
+    pub mark: u16,
+}
+
+impl Held {
+    #[inline]
+    fn of(record: &Record) -> Held {
+        let get = |field: &super::Field| field.get(record.word);
+        Held {
+            block: get(&BLOCK),
+            class: Class::new(get(&CLASS) as u8).expect("five bits"),
+            pool: Pool(get(&POOL) as u16),
+            is_dirty: get(&DIRTY) == 1,
+            is_again: get(&AGAIN) == 1,
+            stamp: get(&STAMP) as u32,
+            mark: record.mark(),
+        }
+    }
+}
+
+impl Units {
+    /// All of them, so many in each part.
+    pub(crate) fn parts_mut(&mut self, each: usize) -> impl Iterator<Item = Part<'_>> {
+        let parts = self.records.chunks_mut(each).enumerate();
+        parts.map(move |(at, records)| Part { first: (at * each) as u32, records })
+    }
+}
+
+impl Part<'_> {
+    /// Which units these are.
+    pub fn units(&self) -> Range<u32> {
+        self.first..self.first + self.records.len() as u32
+    }
+
+    #[inline]
+    fn record(&mut self, unit: UnitId) -> &mut Record {
+        &mut self.records[(unit.0 - self.first) as usize]
+    }
+
+    /// What `unit` holds, if its mark says that it holds something.
+    #[inline]
+    pub fn get(&self, unit: UnitId) -> Held {
+        Held::of(&self.records[(unit.0 - self.first) as usize])
+    }
+
+    /// `unit`, which is in order, holds this and nothing else.
+    #[inline]
+    pub fn fill(&mut self, unit: UnitId, held: &Held) {
+        let word = BLOCK.set(0, held.block);
+        let word = POOL.set(CLASS.set(word, u64::from(held.class.number())), u64::from(held.pool.0));
+        let word = AGAIN.set(DIRTY.set(word, u64::from(held.is_dirty)), u64::from(held.is_again));
+        let record = self.record(unit);
+        record.word = STAMP.set(word, u64::from(held.stamp));
+        record.set_mark(held.mark);
+    }
+
+    /// Gives `unit` another stamp.
+    #[inline]
+    pub fn set_stamp(&mut self, unit: UnitId, stamp: u32) {
+        let word = &mut self.record(unit).word;
+        *word = STAMP.set(*word, u64::from(stamp));
+    }
+
+    /// Adds `unit` at the new end of `list`, in which only units of this part are.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, unit: UnitId) {
+        list.push_to(self.records, self.first, unit);
+    }
+}

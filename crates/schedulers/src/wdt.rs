@@ -6,9 +6,10 @@
 //! owed. How much all get together follows what the heaviest was able to use ([`governor`]).
 //!
 //! **Complication.** Here the throttle stands where a device's queue is seen, so two things are better than in the
-//! paper. The device is given no more than it takes, and who has credits is served in turn. And a window ends when it
-//! is used up: at once when the device runs dry while everybody waits for credits, and not by the clock while somebody who
-//! asks has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
+//! paper. The device is given no more than it takes, and of those who have credits whoever has used least for its weight goes
+//! first: all use up a window side by side, and not the lightest first. And a window ends when it is used up: at once when the
+//! device runs dry while everybody waits for credits, and not by the clock while somebody who asks has some. So an estimate
+//! that is too low costs no bandwidth, and one that is too high no shares.
 //!
 //! What threads share is [`throttle`], which has neither clock nor queue; this scheduler uses it with one thread.
 //!
@@ -21,7 +22,7 @@ use governor::Governor;
 use plimsoll_core::account::Account;
 use plimsoll_core::{AccountId, BlockRequest, Completion, DeviceProfile, Dispatch, Operation, Scheduler, Span, Time};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use throttle::{Pocket, Throttle};
 
 pub mod governor;
@@ -38,6 +39,24 @@ const DRY_PART: u32 = 2;
 /// who weighs little would wait because a prediction was far off.
 const OVERTIME_MAX: Span = Span::from_millis(900);
 
+/// How far a sector takes a container of weight 1, as a power of two.
+const STEP_BITS: u32 = 32;
+/// Of that, what a pass does not keep: at 1 GB/s, all for weight 1, the last one is 34 years away.
+const PASS_SHIFT: u32 = 18;
+
+/// A container's requests, and how far it has come: whoever is furthest behind goes first.
+struct Container {
+    requests: Queue,
+    /// Sectors by weight.
+    pass: u64,
+    /// How far a sector takes it.
+    step: u64,
+}
+
+impl Container {
+    const NEW: Container = Container { requests: Queue::EMPTY, pass: 0, step: 0 };
+}
+
 /// See the module's text.
 pub struct Wdt {
     throttle: Throttle,
@@ -45,11 +64,13 @@ pub struct Wdt {
     governor: Governor,
     /// By account number: the container that it is in, which has the number of an account itself.
     container_of: Vec<u32>,
-    /// By container: its requests. Who has any is either ready or waiting.
-    heads: Vec<Queue>,
+    /// By account number. Who has requests is either ready or waiting.
+    containers: Vec<Container>,
     queues: RequestQueues,
-    /// Those that may have credits, in turn.
-    ready: VecDeque<u32>,
+    /// Those that may have credits, by how far they have come.
+    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    /// How far the last one that was served had come: who comes back begins there.
+    floor: u64,
     /// Those that had none, by the window in which they have some again.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     outstanding: u32,
@@ -64,9 +85,10 @@ impl Wdt {
             pocket: Pocket::default(),
             governor: Governor::new(device.worst_case_runs_per_second),
             container_of: Vec::new(),
-            heads: Vec::new(),
+            containers: Vec::new(),
             queues: RequestQueues::default(),
-            ready: VecDeque::new(),
+            ready: BinaryHeap::new(),
+            floor: 0,
             waiting: BinaryHeap::new(),
             outstanding: 0,
             outstanding_max: device.outstanding_max.max(1),
@@ -80,20 +102,28 @@ impl Wdt {
             && due <= window
         {
             self.waiting.pop();
-            self.ready.push_back(container);
+            self.make_ready(container);
         }
+    }
+
+    fn make_ready(&mut self, container: u32) {
+        let one = &mut self.containers[container as usize];
+        one.pass = one.pass.max(self.floor);
+        self.ready.push(Reverse((one.pass, container)));
     }
 
     /// The next request whose container has credits; those that have none wait.
     fn admit(&mut self) -> Option<BlockRequest> {
-        while let Some(container) = self.ready.pop_front() {
+        while let Some(Reverse((pass, container))) = self.ready.pop() {
             let index = container as usize;
-            let queue = &mut self.heads[index];
-            let request = queue.front().expect("who is ready has a request");
-            if self.pocket.admit(&self.throttle, index, sectors(request)) {
-                let request = self.queues.pop(queue);
-                if !queue.is_empty() {
-                    self.ready.push_back(container);
+            let one = &mut self.containers[index];
+            let sectors = sectors(one.requests.front().expect("who is ready has a request"));
+            if self.pocket.admit(&self.throttle, index, sectors) {
+                self.floor = pass;
+                one.pass = pass + (u64::from(sectors) * one.step >> PASS_SHIFT);
+                let request = self.queues.pop(&mut one.requests);
+                if !one.requests.is_empty() {
+                    self.ready.push(Reverse((one.pass, container)));
                 }
                 return request;
             }
@@ -102,6 +132,10 @@ impl Wdt {
         }
         None
     }
+}
+
+fn step(weight: u32) -> u64 {
+    (1 << STEP_BITS) / u64::from(weight.max(1))
 }
 
 fn sectors(request: &BlockRequest) -> u32 {
@@ -120,9 +154,9 @@ impl Scheduler for Wdt {
         let index = account.id.index();
         if self.container_of.len() <= index {
             reserve_sparingly(&mut self.container_of, index + 1);
-            reserve_sparingly(&mut self.heads, index + 1);
+            reserve_sparingly(&mut self.containers, index + 1);
             self.container_of.resize(index + 1, 0);
-            self.heads.resize_with(index + 1, || Queue::EMPTY);
+            self.containers.resize_with(index + 1, || Container::NEW);
         }
         let is_container = account.parent.is_none_or(|parent| parent == AccountId::ROOT);
         self.container_of[index] = match account.parent {
@@ -132,12 +166,15 @@ impl Scheduler for Wdt {
         if is_container {
             self.throttle.open(index, account.allocation.weight);
             self.pocket.open(index);
+            let one = &mut self.containers[index];
+            (one.pass, one.step) = (0, step(account.allocation.weight));
         }
     }
 
     fn account_changed(&mut self, _now: Time, account: &Account) {
         if self.container_of[account.id.index()] == account.id.0 {
             self.throttle.set_weight(account.id.index(), account.allocation.weight);
+            self.containers[account.id.index()].step = step(account.allocation.weight);
         }
     }
 
@@ -153,11 +190,10 @@ impl Scheduler for Wdt {
             self.governor.end_due(now, &self.throttle);
         }
         let container = self.container_of[request.session.index()];
-        let queue = &mut self.heads[container as usize];
-        if queue.is_empty() {
-            self.ready.push_back(container);
+        if self.containers[container as usize].requests.is_empty() {
+            self.make_ready(container);
         }
-        self.queues.push(queue, request);
+        self.queues.push(&mut self.containers[container as usize].requests, request);
     }
 
     fn next(&mut self, now: Time) -> Dispatch {

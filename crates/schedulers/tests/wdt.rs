@@ -82,6 +82,18 @@ fn shares_are_as_weights_and_the_drive_is_used() {
     }
 }
 
+/// Was seen red where who has credits is served in turn whatever it weighs: then the lightest uses its up at the beginning of a window.
+#[test]
+fn a_window_is_used_up_side_by_side() {
+    let served = run("wdt", &[tenant(400, 100), tenant(40, 100)], 4.0);
+    for half_window in 40..80 {
+        let begin = f64::from(half_window) / 20.0;
+        let shares = rates(&served, 2, begin..begin + 0.05);
+        let of_all = shares[1] / shares.iter().sum::<f64>();
+        assert!((0.8 / 11.0..1.2 / 11.0).contains(&of_all), "{of_all} from {begin} s on");
+    }
+}
+
 #[test]
 fn what_the_heaviest_does_not_want_goes_to_the_others_by_weight() {
     let mut tenants = vec![tenant(400, 100), tenant(200, 100), tenant(100, 100)];

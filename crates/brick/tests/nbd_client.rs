@@ -7,7 +7,7 @@ use plimsoll_brick::nbd::client::{ClientError, ClientOptions};
 use plimsoll_brick::nbd::handshake::Step;
 use plimsoll_brick::nbd::replies::{Completed, Progress, Replies};
 use plimsoll_brick::nbd::wire::{
-    error_chunk, error_offset_chunk, none_chunk, offset_data_chunk, offset_hole_chunk, simple_reply,
+    REQUEST_BYTES, error_chunk, error_offset_chunk, none_chunk, offset_data_chunk, offset_hole_chunk, simple_reply,
 };
 use plimsoll_brick::nbd::{Client, Command, CommandFlags, Errno, Handshake, Negotiated, ProtocolError};
 use plimsoll_core::Span;
@@ -229,6 +229,32 @@ fn a_client_can_wait_for_an_answer_or_for_the_end_of_a_time() {
     assert!(client.wait(Span::from_secs(60)).unwrap());
     assert_eq!(client.receive(|_, _, _| {}).unwrap(), Completed { tag: 0, result: Ok(()) });
     client.disconnect().unwrap();
+    server.join().unwrap();
+}
+
+/// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives then.
+#[test]
+fn who_has_more_to_send_than_the_server_takes_receives_meanwhile() {
+    const DEPTH: u32 = 256;
+    const BYTES: usize = 64 * 1024;
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let (is_received, received) = std::sync::mpsc::channel();
+    let server = thread::spawn(move || {
+        shake_hands(&mut far, &[memory_export("memory", BYTES).0]);
+        let mut request = [0; REQUEST_BYTES + BYTES];
+        far.read_exact(&mut request).unwrap();
+        let cookie = u64::from_be_bytes(request[8..16].try_into().unwrap());
+        far.write_all(&simple_reply(cookie, Ok(()))).unwrap();
+        received.recv().unwrap();
+    });
+    let options = ClientOptions { depth_max: DEPTH, structured_replies: false, ..ClientOptions::default() };
+    let mut client = Client::over(near.into(), &options).unwrap();
+    for tag in 0..DEPTH {
+        client.submit_write(tag, CommandFlags::NONE, 0, &[7; BYTES]).unwrap();
+    }
+    assert!(client.wait(Span::from_secs(60)).unwrap());
+    assert_eq!(client.receive(|_, _, _| {}).unwrap(), Completed { tag: 0, result: Ok(()) });
+    is_received.send(()).unwrap();
     server.join().unwrap();
 }
 

@@ -28,7 +28,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use thiserror::Error;
 
 /// What is gathered before it is sent without being asked, bytes: about what a socket takes at once.
-const OUTBOX_BYTES_MAX: usize = 256 * 1024;
+const OUTBOX_BYTES: usize = 256 * 1024;
+/// What is kept at the most that the server does not take yet, bytes.
+const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Room for what comes in, bytes, to begin with.
 const INBOX_BYTES: usize = 256 * 1024;
 /// What is kept at the most while a send waits, bytes: two reads of the largest size.
@@ -109,8 +111,9 @@ pub struct Client {
     depth_max: u32,
     timeout: Span,
     replies: Replies,
-    /// Not yet sent.
+    /// Not yet sent, from `outbox_start` on.
     outbox: Vec<u8>,
+    outbox_start: usize,
     /// Received; `inbox_start..inbox_end` is not yet used.
     inbox: Vec<u8>,
     inbox_start: usize,
@@ -133,7 +136,8 @@ impl Client {
             depth_max,
             timeout: options.timeout,
             replies: Replies::new(depth_max),
-            outbox: Vec::with_capacity(OUTBOX_BYTES_MAX),
+            outbox: Vec::with_capacity(OUTBOX_BYTES),
+            outbox_start: 0,
             inbox: vec![0; INBOX_BYTES],
             inbox_start: 0,
             inbox_end: 0,
@@ -213,7 +217,8 @@ impl Client {
         self.replies.under_way_count()
     }
 
-    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has.
+    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has. Waits only
+    /// if the server has left 64 MiB of what was submitted untaken.
     pub fn submit(
         &mut self,
         tag: u32,
@@ -227,17 +232,17 @@ impl Client {
             .begin(tag, command, offset, length)
             .ok_or(ClientError::BadTag { tag, depth_max: self.depth_max })?;
         let bytes = Request { flags, command, cookie, offset, length }.encode();
-        if self.outbox.len() + bytes.len() > OUTBOX_BYTES_MAX {
-            self.send_submitted()?;
-        }
+        self.make_room(bytes.len())?;
         self.outbox.extend_from_slice(&bytes);
         Ok(())
     }
 
-    /// Submits a write. The data has been sent or copied when the call returns.
+    /// Submits a write. The data has been sent or copied when the call returns; with more than 256 KiB it waits until the server
+    /// has taken it.
     pub fn submit_write(&mut self, tag: u32, flags: CommandFlags, offset: u64, data: &[u8]) -> Result<(), ClientError> {
         self.submit(tag, Command::Write, flags, offset, data.len() as u32)?;
-        if self.outbox.len() + data.len() <= OUTBOX_BYTES_MAX {
+        if data.len() <= OUTBOX_BYTES {
+            self.make_room(data.len())?;
             self.outbox.extend_from_slice(data);
             return Ok(());
         }
@@ -245,26 +250,59 @@ impl Client {
         self.send(data)
     }
 
-    /// Sends what was submitted and not yet sent, without waiting for an answer.
+    /// Sends what was gathered if so many bytes more are too many.
+    fn make_room(&mut self, bytes: usize) -> Result<(), ClientError> {
+        match self.outbox.len() - self.outbox_start + bytes {
+            ..=OUTBOX_BYTES => Ok(()),
+            ..=OUTBOX_BYTES_MAX => self.send_some(),
+            _ => self.send_submitted(),
+        }
+    }
+
+    /// Sends of what was submitted as much as the socket takes now.
+    fn send_some(&mut self) -> Result<(), ClientError> {
+        while self.outbox_start < self.outbox.len() {
+            let sent = try_send(self.socket.as_fd(), &self.outbox[self.outbox_start..]);
+            match sent.map_err(|error| ClientError::Socket { doing: "sending", error })? {
+                0 => break,
+                sent => self.outbox_start += sent,
+            }
+        }
+        // What is left moves only where it is less than what has gone.
+        if self.outbox_start > self.outbox.len() / 2 {
+            self.outbox.drain(..std::mem::take(&mut self.outbox_start));
+        }
+        Ok(())
+    }
+
+    /// Sends what was submitted and not yet sent, without waiting for an answer, but until the server has taken it.
     pub fn send_submitted(&mut self) -> Result<(), ClientError> {
-        let mut outbox = std::mem::take(&mut self.outbox);
-        let sent = self.send(&outbox);
+        let (mut outbox, start) = (std::mem::take(&mut self.outbox), std::mem::take(&mut self.outbox_start));
+        let sent = self.send(&outbox[start..]);
         outbox.clear();
         self.outbox = outbox;
         sent
     }
 
-    /// Sends what was submitted, and waits at most so long for something to [`receive`](Self::receive); answers with whether
-    /// there is something, which may be only the beginning of an answer.
+    /// Sends what was submitted as the server takes it, and waits at most so long for something to
+    /// [`receive`](Self::receive); answers with whether there is something, which may be only the beginning of an answer.
     pub fn wait(&mut self, at_most: Span) -> Result<bool, ClientError> {
-        self.send_submitted()?;
-        if self.inbox_start < self.inbox_end {
-            return Ok(true);
-        }
-        match (Patience { deadline: now() + at_most, stop: None }).wait(self.socket.as_fd(), PollFlags::IN) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-            Err(error) => Err(ClientError::Socket { doing: "waiting", error }),
+        self.send_some()?;
+        Ok(self.inbox_start < self.inbox_end
+            || self.wait_for_input(&Patience { deadline: now() + at_most, stop: None })?)
+    }
+
+    /// Whether something came before the end of `patience`; meanwhile sends what the server takes.
+    fn wait_for_input(&mut self, patience: &Patience<'_>) -> Result<bool, ClientError> {
+        loop {
+            self.send_some()?;
+            let wanted = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            match patience.wait(self.socket.as_fd(), wanted) {
+                Ok(PollFlags::OUT) => continue,
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
+                Err(error) => return Err(ClientError::Socket { doing: "waiting", error }),
+            }
         }
     }
 
@@ -283,7 +321,8 @@ impl Client {
             match progress {
                 Progress::Completed(completed) => return Ok(completed),
                 Progress::NeedsBytes(_) => {
-                    self.send_submitted()?;
+                    // If nothing comes, that is said by who receives.
+                    self.wait_for_input(&self.patience())?;
                     self.fill_inbox()?;
                 }
             }

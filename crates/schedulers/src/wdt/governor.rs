@@ -9,15 +9,18 @@
 //! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
 //! somebody waits, so that nothing is lost, and not before all who ask have used what they have. In such windows the
 //! heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So who
-//! asks for less than its share says nothing about how fast the device is.
+//! asks for less than its share says nothing about how fast the device is. And who sets budgets for a second and not for a
+//! window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose deviation is smaller.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
 
 /// A throttling window (section 4.1: 100 ms, as Linux's throttling layer has it).
 pub const WINDOW: Span = Span::from_millis(100);
-/// Samples, one a window, between two predictions (section 4.1: 1 s).
-const SAMPLES_PER_PERIOD: u32 = 10;
+/// Between two predictions (section 4.1).
+pub const PERIOD: Span = Span::from_secs(1);
+/// Samples, one a window, between two predictions.
+const SAMPLES_PER_PERIOD: u32 = (PERIOD.as_nanos() / WINDOW.as_nanos()) as u32;
 /// Windows that end early share a sample until it is so long: what a device takes in at once would look like its speed.
 const SAMPLE_MIN: Span = Span::from_millis(50);
 /// Standard deviations above the mean of a normal distribution's 80th percentile: probit(0.8) (section 3.3).
@@ -50,6 +53,8 @@ pub struct Governor {
     /// Credits a millisecond: how many, sum, sum of squares.
     samples: (u32, f64, f64),
     samples_left: u32,
+    /// Windows that a budget lasts.
+    windows_per_budget: u32,
 }
 
 impl Governor {
@@ -65,7 +70,13 @@ impl Governor {
             given: 0,
             samples: (0, 0.0, 0.0),
             samples_left: SAMPLES_PER_PERIOD,
+            windows_per_budget: 1,
         }
+    }
+
+    /// One whose budgets are limits for a whole period, and without an end until the device is measured.
+    pub fn for_periods() -> Governor {
+        Governor { windows_per_budget: SAMPLES_PER_PERIOD, ..Governor::new(f64::MAX) }
     }
 
     /// When the window ends.
@@ -174,6 +185,8 @@ impl Governor {
         if let Some(Heaviest { container, .. }) = self.heaviest.filter(|_| count > 0) {
             let mean = sum / f64::from(count);
             let deviation = (squares / f64::from(count) - mean * mean).max(0.0).sqrt();
+            // Of the mean of so many windows.
+            let deviation = deviation / f64::from(self.windows_per_budget).sqrt();
             let needed = (mean + deviation * PROBIT_80) * WINDOW.as_millis_f64();
             self.total = (self.total * needed / throttle.budget(container) as f64).clamp(TOTAL_MIN, TOTAL_MAX);
         }

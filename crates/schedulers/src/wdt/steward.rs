@@ -7,17 +7,19 @@
 //! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and wrote
 //! last; who turns from reading to writing is split anew at its next look.
 //!
-//! **Complication.** The device's queue is not seen, so no window can end early. Four things stand in for that.
+//! **Complication.** The device's queue is not seen, so no window can end early. Five things stand in for that.
 //! * Nobody has a cap while fewer than two are active; what two or more then use together is the first TotalCredit.
 //! * TotalCredit is never less than what all used together, and shrinks while nobody is held.
 //! * Every tenth second, and at once when all together do less than they once did, is a **trial** if anybody is held: caps
 //!   are a little higher for everybody. If some take what they are given and all together do more for it, the device has room:
 //!   TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far. If others lose what
 //!   these take, the device is full, and what the heaviest uses is what it can have.
+//! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is owed, and
+//!   the next cap is lower for it.
 //! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
 //!   for the others however heavy it is.
 
-use super::governor::Governor;
+use super::governor::{Governor, PERIOD};
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
 
@@ -98,6 +100,10 @@ struct Member {
     /// The part of reads by which it is split.
     split: f64,
     caps: Option<Caps>,
+    /// Bytes a second that its weight brings it in this period.
+    budget: f64,
+    /// What it used beyond that in periods before.
+    owed_bytes: f64,
     /// In this period.
     used: Used,
     /// In the last period, bytes a second, if it was held then.
@@ -106,7 +112,6 @@ struct Member {
     has_asked: bool,
 }
 
-/// A second in which caps are higher, to see whether more is done for it.
 /// A second in which caps are higher, to see whether more is done for it.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
@@ -138,8 +143,7 @@ impl Default for Steward {
     fn default() -> Steward {
         Steward {
             throttle: Throttle::default(),
-            // Without an end until it is measured.
-            governor: Governor::new(f64::MAX),
+            governor: Governor::for_periods(),
             members: Vec::new(),
             looked: None,
             period_began: Time::ZERO,
@@ -162,10 +166,18 @@ impl Steward {
             self.members.push(None);
         }
         let used = Used::default();
-        let mut member = Member { weight, split: 0.5, caps: None, used, was_held_at: None, has_asked: false };
-        member.caps = self.caps(container, member.split);
+        let member = Member {
+            weight,
+            split: 0.5,
+            caps: None,
+            budget: 0.0,
+            owed_bytes: 0.0,
+            used,
+            was_held_at: None,
+            has_asked: false,
+        };
         self.members[container] = Some(member);
-        (container, member.caps)
+        (container, self.set_split(container, member.split))
     }
 
     /// A container has gone; its number is free.
@@ -247,6 +259,7 @@ impl Steward {
         self.governor.measure(heaviest.map(|(container, _)| container), weight, &self.throttle);
         for member in self.members.iter_mut().flatten() {
             member.was_held_at = member.used.is_held_by(member.caps, span).then(|| rate(member));
+            member.settle(span);
         }
         self.anybody_is_held = self.members.iter().flatten().any(|member| member.was_held_at.is_some());
         let total_min = if active < 2 {
@@ -315,19 +328,29 @@ impl Steward {
     }
 
     fn set_split(&mut self, container: usize, split: f64) -> Option<Caps> {
-        let caps = self.caps(container, split);
-        self.members[container] = self.members[container].map(|member| Member { split, caps, ..member });
-        caps
+        let is_capped = self.total_bytes_per_second().is_some();
+        let sectors = self.throttle.budget(container) as f64 / CREDITS_PER_SECTOR as f64;
+        let budget = bytes_per_second(sectors) * (1.0 + self.trial.map_or(0.0, |trial| trial.step));
+        let member = self.members[container].as_mut()?;
+        (member.split, member.budget) = (split, budget);
+        member.caps = is_capped.then(|| member.payable());
+        member.caps
+    }
+}
+
+impl Member {
+    /// After a period of `span`: what was used beyond its budget is owed, a budget at the most.
+    fn settle(&mut self, span: Span) {
+        let budget_bytes = self.budget * span.as_secs_f64();
+        let owed = self.owed_bytes + self.used.bytes() as f64 - budget_bytes;
+        self.owed_bytes = if self.caps.is_some() { owed.clamp(0.0, budget_bytes) } else { 0.0 };
     }
 
-    /// What a container may do that is split so.
-    fn caps(&self, container: usize, split: f64) -> Option<Caps> {
-        let sectors = self.throttle.budget(container) as f64 / CREDITS_PER_SECTOR as f64;
-        let step = self.trial.map_or(0.0, |trial| trial.step);
-        let all = bytes_per_second(sectors) * (1.0 + step);
+    /// What it may do in a period in which it pays what it owes.
+    fn payable(&self) -> Caps {
+        let all = self.budget - self.owed_bytes / PERIOD.as_secs_f64();
         let part = |part: f64| (all * part.max(SPLIT_MIN)).max(CAP_MIN) as u64;
-        let caps = Caps { read_bytes_per_second: part(split), write_bytes_per_second: part(1.0 - split) };
-        self.total_bytes_per_second().map(|_| caps)
+        Caps { read_bytes_per_second: part(self.split), write_bytes_per_second: part(1.0 - self.split) }
     }
 }
 

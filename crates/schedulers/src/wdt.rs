@@ -120,7 +120,7 @@ impl Wdt {
             let sectors = sectors(one.requests.front().expect("who is ready has a request"));
             if self.pocket.admit(&self.throttle, index, sectors) {
                 self.floor = pass;
-                one.pass = pass + (u64::from(sectors) * one.step >> PASS_SHIFT);
+                one.pass = pass + ((u64::from(sectors) * one.step) >> PASS_SHIFT);
                 let request = self.queues.pop(&mut one.requests);
                 if !one.requests.is_empty() {
                     self.ready.push(Reverse((one.pass, container)));

@@ -252,10 +252,13 @@ impl Client {
 
     /// Sends what was gathered if so many bytes more are too many.
     fn make_room(&mut self, bytes: usize) -> Result<(), ClientError> {
-        match self.outbox.len() - self.outbox_start + bytes {
-            ..=OUTBOX_BYTES => Ok(()),
-            ..=OUTBOX_BYTES_MAX => self.send_some(),
-            _ => self.send_submitted(),
+        let gathered = self.outbox.len() - self.outbox_start + bytes;
+        if gathered > OUTBOX_BYTES_MAX {
+            self.send_submitted()
+        } else if gathered > OUTBOX_BYTES {
+            self.send_some()
+        } else {
+            Ok(())
         }
     }
 

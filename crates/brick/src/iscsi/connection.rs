@@ -24,14 +24,14 @@ use super::login::Negotiated;
 use super::parameters::DATA_BYTES_MAX;
 use super::pdu::{Frame, Header, NO_TAG, opcode};
 use super::target::Target;
+use crate::connection::prepare;
 use crate::engine::{BufferClass, Finished, FrontEnd, Port};
 use crate::scsi::NexusId;
 use inbox::Inbox;
 use management::Waiting;
 use outbox::Outbox;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{Shutdown, shutdown};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use tasks::Tasks;
@@ -39,8 +39,6 @@ pub use tasks::{COMMANDS_MAX, IMMEDIATE_MAX};
 
 /// Headers and small answers that may wait, bytes, before no more requests are heard.
 pub const OUTBOX_BYTES_MAX: usize = 256 * 1024;
-/// Room asked for in the socket for each direction, bytes; the kernel may give less.
-const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// Names of its operations on the ring.
 const TAG_RECEIVE: u32 = 0;
@@ -240,16 +238,10 @@ impl FrontEnd for IscsiConnection {
     }
 
     fn started(&mut self, port: &mut Port<'_>) {
-        // The ring waits by itself; a descriptor that does not block would make it answer "try again" instead.
-        let blocking = fcntl_getfl(&self.socket).and_then(|flags| fcntl_setfl(&self.socket, flags - OFlags::NONBLOCK));
-        if let Err(error) = blocking {
+        if let Err(error) = prepare(&self.socket) {
             tracing::info!(volume = port.volume().name, %error, "an iSCSI socket cannot be used");
-            return self.break_off(port);
+            self.break_off(port);
         }
-        // Smaller buffers than asked for are slower, not wrong.
-        let _ = sockopt::set_socket_send_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
-        let _ = sockopt::set_socket_recv_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
-        let _ = sockopt::set_tcp_nodelay(&self.socket, true);
     }
 
     fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, Errno>, _has_more: bool) {

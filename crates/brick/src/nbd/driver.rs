@@ -25,13 +25,13 @@ use super::export::{ExportInfo, Features};
 use super::handshake::Negotiated;
 use super::wire::{self, Command, CommandFlags, Request};
 use crate::backend::VolumeInfo;
+use crate::connection::prepare;
 use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use inbox::{Inbox, Next};
 use outbox::Outbox;
 use plimsoll_core::{Class, Operation};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno as SystemErrno;
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{Shutdown, shutdown};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Requests of one connection under way at the most. QEMU and the kernel's client use up to 128, fio what it is told.
@@ -263,17 +263,10 @@ impl FrontEnd for NbdConnection {
     }
 
     fn started(&mut self, port: &mut Port<'_>) {
-        // The ring waits by itself; a descriptor that does not block would make it answer "try again" instead.
-        let blocking = fcntl_getfl(&self.socket).and_then(|flags| fcntl_setfl(&self.socket, flags - OFlags::NONBLOCK));
-        if let Err(error) = blocking {
+        if let Err(error) = prepare(&self.socket) {
             tracing::info!(volume = port.volume().name, %error, "an NBD socket cannot be used");
-            return self.break_off(port);
+            self.break_off(port);
         }
-        // Smaller buffers than asked for are slower, not wrong.
-        let _ = sockopt::set_socket_send_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
-        let _ = sockopt::set_socket_recv_buffer_size(&self.socket, SOCKET_BUFFER_BYTES);
-        // Fails on Unix sockets, which send at once anyway.
-        let _ = sockopt::set_tcp_nodelay(&self.socket, true);
     }
 
     fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, SystemErrno>, _has_more: bool) {

@@ -10,10 +10,10 @@
 
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::cache::{self, CacheSettings, FoundCache};
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, SessionConfig, spawn};
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::{Address, Command, CommandFlags, Listener, NbdConnection, SharedExports};
 use plimsoll_cache::policies;
 use plimsoll_core::class::Scheme;

@@ -20,12 +20,12 @@
 //! Exit code: 0 if all holds, 1 if something does not, 3 if everything that was run holds and something was not run.
 
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{
     EmulationStatus, EngineConfig, EngineHandle, EngineStatus, GRACE_DEFAULT, SessionConfig, spawn,
 };
 use plimsoll_brick::nbd::client::{ClientError, ClientOptions};
 use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::wire::{Command, CommandFlags};
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, SharedExports};
 use plimsoll_core::{Allocation, DeviceProfile, Rate, Span};

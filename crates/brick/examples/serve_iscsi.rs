@@ -5,9 +5,9 @@
 //! ```
 
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::connection::ListenerOptions;
 use plimsoll_brick::engine::{EngineConfig, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::iscsi::{Target, Targets, serve};
-use plimsoll_brick::nbd::listener::ListenerOptions;
 use plimsoll_brick::nbd::{Address, Listener};
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Span};
 use std::error::Error;

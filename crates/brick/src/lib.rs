@@ -13,7 +13,7 @@
 pub mod attach;
 pub mod backend;
 pub mod cache;
-mod connection;
+pub mod connection;
 pub mod engine;
 pub mod fuse;
 pub mod iscsi;

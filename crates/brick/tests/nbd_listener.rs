@@ -3,8 +3,8 @@
 mod nbd_support;
 
 use nbd_support::{Memory, memory_export, serve_memory};
+use plimsoll_brick::connection::{ListenError, ListenerOptions, Serving};
 use plimsoll_brick::nbd::client::ClientOptions;
-use plimsoll_brick::nbd::listener::{ListenError, ListenerOptions, Serving};
 use plimsoll_brick::nbd::option::{GREETING_BYTES, number, option, push_info_request};
 use plimsoll_brick::nbd::wire::{OFFSET_DATA_BYTES, REQUEST_BYTES, ReplyHeader, SIMPLE_REPLY_BYTES};
 use plimsoll_brick::nbd::{Address, Client, Command, CommandFlags, Listener, Peer, Request, SharedExports};

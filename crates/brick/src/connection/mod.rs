@@ -3,11 +3,20 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`address`] | where a server listens |
+//! | [`listener`] | sockets, threads and deadlines around a handshake |
+//! | `socket` | waiting for a socket, with an end to the waiting |
 //! | `prepare` | a socket before its first operation on the ring |
 //! | `send` | one send of bytes that lie in several places |
 
+pub mod address;
+pub mod listener;
 mod prepare;
 mod send;
+mod socket;
 
+pub use address::Address;
+pub use listener::{ListenError, Listener, ListenerOptions, Peer, Serving};
 pub(crate) use prepare::prepare;
 pub(crate) use send::{GatheredSend, Part};
+pub(crate) use socket::{Patience, now, try_send};

@@ -11,7 +11,6 @@
 //! A server that answers before it has received everything cannot block the client for good: while a send has to wait,
 //! what comes in is kept. Memory is bounded, and nothing is allocated per request once the buffers have grown.
 
-use super::address::Address;
 use super::error::{Errno, ProtocolError};
 use super::export::ExportInfo;
 use super::option::{
@@ -19,8 +18,8 @@ use super::option::{
     OptionReplyKind, apply_info, decode_greeting, decode_option_reply, number, option, push_info_request,
 };
 use super::replies::{Completed, Progress, Replies};
-use super::socket::{Patience, now, try_send};
 use super::wire::{Command, CommandFlags, Request};
+use crate::connection::{Address, Patience, now, try_send};
 use plimsoll_core::Span;
 use rustix::event::PollFlags;
 use std::io;

@@ -21,8 +21,7 @@
 //! | [`wire`] | requests and replies of the transmission phase |
 //! | [`option`] | options and their replies of the handshake |
 //! | [`handshake`] | the server's half of the handshake, a state machine |
-//! | [`address`] | where a server listens |
-//! | [`listener`] | sockets, threads and deadlines around the handshake |
+//! | `listener` | the handshake over a socket; the rest of a listener is in [`connection`](crate::connection) |
 //! | [`driver`] | the server's half of transmission, on the ring of a device |
 //! | [`replies`] | the client's half of transmission, a state machine |
 //! | [`client`] | a blocking client with pipelining |
@@ -31,23 +30,20 @@
 //! authors put into the public domain. Not offered: TLS, block status, extended headers; asked for one of them, the
 //! server answers "unsupported" and goes on.
 
-pub mod address;
 pub mod client;
 pub mod driver;
 pub mod error;
 pub mod export;
 pub mod handshake;
-pub mod listener;
+mod listener;
 pub mod option;
 pub mod replies;
-pub(crate) mod socket;
 pub mod wire;
 
-pub use address::Address;
+pub use crate::connection::{Address, Listener, Peer};
 pub use client::Client;
 pub use driver::NbdConnection;
 pub use error::{Errno, ProtocolError};
 pub use export::{ExportInfo, SharedExports};
 pub use handshake::{Handshake, Negotiated};
-pub use listener::{Listener, Peer};
 pub use wire::{Command, CommandFlags, Request};

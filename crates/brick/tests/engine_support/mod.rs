@@ -3,10 +3,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
 use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, Negotiated, SharedExports};
 use plimsoll_core::{Allocation, DeviceProfile, Span};
 use std::os::unix::net::UnixStream;

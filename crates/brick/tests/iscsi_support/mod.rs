@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use plimsoll_brick::backend::Volume;
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::iscsi::{Chap, Target, Targets, serve};
-use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::{Address, Listener};
 use plimsoll_core::{Allocation, DeviceProfile};
 

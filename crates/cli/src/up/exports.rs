@@ -8,9 +8,9 @@
 //! gone, its export goes first, so that nobody comes any more, then those who are there, then the session.
 
 use crate::control::protocol::Change;
+use plimsoll_brick::connection::Peer;
 use plimsoll_brick::engine::{self, EngineError, EngineHandle, SessionConfig};
 use plimsoll_brick::nbd::export::ExportError;
-use plimsoll_brick::nbd::listener::Peer;
 use plimsoll_brick::nbd::{ExportInfo, NbdConnection, Negotiated, SharedExports};
 use plimsoll_core::Allocation;
 use plimsoll_core::account::AccountError;

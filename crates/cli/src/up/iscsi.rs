@@ -3,10 +3,10 @@
 use crate::config::Configuration;
 use crate::outcome::Failure;
 use plimsoll_brick::backend::VolumeInfo;
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_brick::iscsi::{Target, Targets, serve as serve_targets};
 use plimsoll_brick::nbd::Listener;
-use plimsoll_brick::nbd::listener::{ListenerOptions, Serving};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// The system's monotonic clock: control plane only, a deadline of a handshake or of a test's client.
-pub(super) fn now() -> Time {
+pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::ZERO + Span::from_secs(now.tv_sec as u64) + Span::from_nanos(now.tv_nsec as u64)
 }
@@ -28,7 +28,7 @@ impl Patience<'_> {
     /// Waits until the socket is ready for one of `wanted` and says for which; an error or the end counts as ready.
     ///
     /// Fails with `TimedOut` after the deadline and with `Interrupted` when told to stop.
-    pub(super) fn wait(&self, socket: BorrowedFd<'_>, wanted: PollFlags) -> io::Result<PollFlags> {
+    pub(crate) fn wait(&self, socket: BorrowedFd<'_>, wanted: PollFlags) -> io::Result<PollFlags> {
         loop {
             let left = self.deadline.since(now()).as_nanos();
             let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
@@ -72,7 +72,7 @@ impl Patience<'_> {
 }
 
 /// Sends what the socket takes without waiting; 0 if that is nothing.
-pub(super) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) => return Ok(sent),

@@ -1,7 +1,7 @@
 //! What the iSCSI and SCSI fuzz targets do with their bytes, and what must hold for any bytes.
 //!
 //! The fuzz targets call these functions, and so does an ordinary test that replays the corpus and mutations of it
-//! (`crates/brick/tests/iscsi_corpus.rs`). Each says whether the bytes were understood to their end.
+//! (`crates/brick/tests/corpus.rs`). Each says whether the bytes were understood to their end.
 
 use plimsoll_brick::iscsi::chap::{CHALLENGE_BYTES, Challenge};
 use plimsoll_brick::iscsi::login::{Login, Step as LoginStep};

@@ -1,7 +1,7 @@
 //! What the NBD fuzz targets do with their bytes, and what must hold for any bytes.
 //!
 //! The fuzz targets call these functions, and so does an ordinary test that replays the corpus and mutations of it
-//! (`crates/brick/tests/nbd_corpus.rs`). Each says whether the bytes kept to the protocol to their end.
+//! (`crates/brick/tests/corpus.rs`). Each says whether the bytes kept to the protocol to their end.
 
 use plimsoll_brick::nbd::handshake::{Ended, OPTIONS_MAX, Step};
 use plimsoll_brick::nbd::replies::{Progress, Replies};

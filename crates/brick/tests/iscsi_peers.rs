@@ -5,18 +5,17 @@
 
 mod engine_support;
 mod iscsi_support;
+mod programs;
 
 use engine_support::{file_config, memory, profile};
 use iscsi_support::{Portal, target_name};
 use plimsoll_brick::backend::Volume;
 use plimsoll_brick::iscsi::{Chap, Credentials};
+use programs::{is_installed, run, succeed};
 use std::collections::BTreeMap;
-use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// Seconds after which a program that hangs is killed.
-const PROGRAM_SECONDS_MAX: &str = "300";
 /// The suite's tests that pass on a volume in memory and on one in a file, in the version that was measured (1.19.0).
 const PASSING_MIN: usize = 186;
 /// Those that fail there.
@@ -36,30 +35,6 @@ const SKIPPED: &[&str] = &[
     "WriteSame10.ZeroBlocks",
     "WriteSame16.ZeroBlocks",
 ];
-
-/// Whether a program is there; says so if not.
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
-    if !is_there {
-        println!("not run: {program} is not installed");
-    }
-    is_there
-}
-
-/// Runs a program that cannot hang for ever.
-fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new("timeout").arg(PROGRAM_SECONDS_MAX).arg(program).args(arguments).output().unwrap()
-}
-
-/// Runs a program that must succeed, and gives what it printed.
-fn succeed(program: &str, arguments: &[&str]) -> String {
-    let output = run(program, arguments);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{printed}{complaints}", output.status);
-    printed
-}
 
 /// Whether QEMU has its iSCSI driver; says so if not.
 fn has_qemu(portal: &Portal, volume: &str) -> bool {

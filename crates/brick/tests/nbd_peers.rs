@@ -4,49 +4,25 @@
 //! `nbdkit` and `mount` (losetup).
 
 mod engine_support;
+mod programs;
 
 use engine_support::{PATIENCE, Random, Served, file_config, memory, pause, session};
 use plimsoll_brick::backend::Volume;
+use plimsoll_brick::connection::ListenerOptions;
 use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::listener::ListenerOptions;
 use plimsoll_brick::nbd::wire::{REQUEST_BYTES, SIMPLE_REPLY_BYTES, simple_reply};
 use plimsoll_brick::nbd::{
     Address, Client, Command as NbdCommand, CommandFlags, Errno, Listener, NbdConnection, Request, SharedExports,
 };
+use programs::{is_installed, run, succeed};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// Seconds after which a program that hangs is killed.
-const PROGRAM_SECONDS_MAX: &str = "120";
-
-/// Whether a program is there; says so if not.
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
-    if !is_there {
-        println!("not run: {program} is not installed");
-    }
-    is_there
-}
-
-/// Runs a program that cannot hang for ever.
-fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new("timeout").arg(PROGRAM_SECONDS_MAX).arg(program).args(arguments).output().unwrap()
-}
-
-/// Runs a program that must succeed, and gives what it printed.
-fn succeed(program: &str, arguments: &[&str]) -> String {
-    let output = run(program, arguments);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{printed}{complaints}", output.status);
-    printed
-}
 
 /// What a path is called in an argument.
 fn text(path: &Path) -> &str {

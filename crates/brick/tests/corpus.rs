@@ -1,9 +1,11 @@
-//! The iSCSI fuzz targets' entry functions in an ordinary test: on their corpus, on mutations of it, and on anything.
+//! The entry functions of the fuzz targets for NBD and iSCSI in an ordinary test: on their corpus, on mutations of it, and on anything.
 
 #[path = "../../../fuzz/corpus_tests.rs"]
 mod corpus;
 #[path = "../../../fuzz/entries/iscsi.rs"]
-mod entries;
+mod iscsi;
+#[path = "../../../fuzz/entries/nbd.rs"]
+mod nbd;
 
 use corpus::{assert_names, mutations, try_mutated};
 use proptest::prelude::*;
@@ -11,7 +13,13 @@ use proptest::sample::Index;
 
 type Entry = fn(&[u8]) -> bool;
 
-const TARGETS: [(&str, Entry); 2] = [("iscsi_pdus", entries::pdus), ("scsi_cdbs", entries::cdbs)];
+const TARGETS: [(&str, Entry); 5] = [
+    ("nbd_handshake", nbd::handshake),
+    ("nbd_requests", nbd::requests),
+    ("nbd_replies", nbd::replies),
+    ("iscsi_pdus", iscsi::pdus),
+    ("scsi_cdbs", iscsi::cdbs),
+];
 
 #[test]
 fn the_corpus_is_what_its_names_say() {
@@ -31,6 +39,6 @@ proptest! {
 
     #[test]
     fn no_command_whatever_its_bytes_leaves_the_volume(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        entries::cdbs(&bytes);
+        iscsi::cdbs(&bytes);
     }
 }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
 
-/// Room asked for in a socket for each direction, bytes; the kernel may give less.
+/// Room asked for in a socket for each direction, bytes: two dozen requests of 32 KiB; the kernel may give less.
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// Makes a socket fit for the ring, which waits by itself: a descriptor that does not block would make it answer "try again" instead.

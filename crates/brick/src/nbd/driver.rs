@@ -38,8 +38,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
-/// Room asked for in the socket for each direction, bytes: two dozen requests of 32 KiB; the kernel may give less.
-const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// Buffers of a connection: as many small ones as it may have requests, one of the largest size that the protocol allows.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },

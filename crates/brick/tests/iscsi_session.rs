@@ -3,91 +3,17 @@
 mod engine_support;
 mod iscsi_support;
 
-use engine_support::{PATIENCE, memory, pause, profile};
-use iscsi_support::{Portal, target_name};
+use engine_support::{memory, pause, profile};
+use iscsi_support::Portal;
+use iscsi_support::initiator::Initiator;
 use plimsoll_brick::engine::RECORDER_EVENTS_DEFAULT;
 use plimsoll_brick::iscsi::parameters::DATA_BYTES_MAX;
-use plimsoll_brick::iscsi::pdu::{Digests, Frame, HEADER_BYTES, Header, NO_TAG, encode, opcode};
-use plimsoll_brick::iscsi::text;
+use plimsoll_brick::iscsi::pdu::{Header, NO_TAG, encode, opcode};
 use plimsoll_core::Operation;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 const VOLUME_BYTES: u64 = 16 << 20;
-
-/// An initiator that has logged in.
-struct Initiator {
-    stream: TcpStream,
-    digests: Digests,
-    command_number: u32,
-}
-
-impl Initiator {
-    /// Logs in with `keys`, straight into the operational stage.
-    fn log_in(portal: &Portal, isid: u8, keys: &[(&str, &str)]) -> Initiator {
-        let stream = TcpStream::connect(portal.address()).unwrap();
-        stream.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
-        let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
-        let mut request = Header::new(opcode::LOGIN | 0x40, 0);
-        request.0[1] = 0x80 | 1 << 2 | 3;
-        request.0[13] = isid;
-        request.set_u32(24, 1);
-        let mut data = Vec::new();
-        text::push(&mut data, "InitiatorName", "iqn.2026-01.org.example:initiator");
-        text::push(&mut data, "TargetName", &target_name("memory"));
-        keys.iter().for_each(|(key, value)| text::push(&mut data, key, value));
-        initiator.send(request, &data);
-        let (answer, _) = initiator.receive();
-        assert_eq!((answer.opcode(), answer.0[36]), (opcode::LOGIN_RESPONSE, 0));
-        assert_eq!(answer.0[1] & 0x83, 0x83, "straight to full feature");
-        let is_agreed = |key| keys.contains(&(key, "CRC32C"));
-        initiator.digests = Digests { header: is_agreed("HeaderDigest"), data: is_agreed("DataDigest") };
-        // The unit attention of a new session.
-        assert_eq!(initiator.command(&[0; 16], 0, &[]).0, 2);
-        initiator
-    }
-
-    fn send(&mut self, header: Header, data: &[u8]) {
-        self.stream.write_all(&encode(header, data, self.digests)).unwrap();
-    }
-
-    fn receive(&mut self) -> (Header, Vec<u8>) {
-        let mut bytes = vec![0; HEADER_BYTES];
-        self.stream.read_exact(&mut bytes).unwrap();
-        let length = Frame::length(&bytes, self.digests);
-        bytes.resize(length, 0);
-        self.stream.read_exact(&mut bytes[HEADER_BYTES..]).unwrap();
-        let frame = Frame::decode(&bytes, DATA_BYTES_MAX, self.digests).unwrap().unwrap();
-        (frame.header, frame.data.to_vec())
-    }
-
-    fn request(&mut self, cdb: &[u8], expected: u32, data: &[u8]) {
-        let mut header = Header::new(opcode::COMMAND, self.command_number);
-        header.0[1] = 0x80 | if data.is_empty() { 0x40 } else { 0x20 };
-        header.set_u32(20, if data.is_empty() { expected } else { data.len() as u32 });
-        header.set_u32(24, self.command_number);
-        header.0[32..32 + cdb.len()].copy_from_slice(cdb);
-        self.command_number += 1;
-        self.send(header, data);
-    }
-
-    /// Status of a command, and what it read or its sense data.
-    fn command(&mut self, cdb: &[u8], expected: u32, data: &[u8]) -> (u8, Vec<u8>) {
-        self.request(cdb, expected, data);
-        let mut read = Vec::new();
-        loop {
-            let (header, data) = self.receive();
-            match header.opcode() {
-                opcode::DATA_IN => read.extend(data),
-                opcode::RESPONSE => return (header.0[3], data),
-                other => panic!("{other:#x}"),
-            }
-            if header.0[1] & 1 != 0 {
-                return (header.0[3], read);
-            }
-        }
-    }
-}
 
 fn portal() -> Portal {
     Portal::new(profile(), vec![(memory("memory", VOLUME_BYTES, 0), None)])
@@ -106,7 +32,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 #[test]
 fn the_group_number_is_the_class_of_a_request() {
     let portal = portal();
-    let mut initiator = Initiator::log_in(&portal, 1, &[]);
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &[]);
     let mut recording = portal.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
     assert_eq!(initiator.command(&transfer(0x2a, 8, 19, 1), 0, &[7; 512]).0, 0);
     assert_eq!(initiator.command(&transfer(0x28, 8, 0xe0 | 7, 1), 512, &[]), (0, vec![7; 512]));
@@ -126,7 +52,7 @@ fn the_group_number_is_the_class_of_a_request() {
 fn digests_protect_both_ways_and_a_wrong_one_ends_the_session() {
     let portal = portal();
     let keys = [("HeaderDigest", "CRC32C"), ("DataDigest", "CRC32C"), ("MaxRecvDataSegmentLength", "512")];
-    let mut initiator = Initiator::log_in(&portal, 1, &keys);
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &keys);
     let data: Vec<u8> = (0..20 * 512u32).map(|at| (at / 3) as u8).collect();
     assert_eq!(initiator.command(&transfer(0x2a, 0, 0, 20), 0, &data).0, 0);
     // In PDUs of 512 bytes, each with digests that `receive` checks; the last is cut where the initiator has no room.
@@ -143,12 +69,12 @@ fn digests_protect_both_ways_and_a_wrong_one_ends_the_session() {
 #[test]
 fn hostile_bytes_close_their_own_session_and_no_other() {
     let portal = portal();
-    let mut good = Initiator::log_in(&portal, 1, &[]);
+    let mut good = Initiator::log_in(&portal, "memory", 1, &[]);
     let mut too_long = Header::new(opcode::NOP_OUT, 5);
     too_long.set_data_bytes(DATA_BYTES_MAX + 1);
     let second_login = Header::new(opcode::LOGIN | 0x40, 0);
     for (number, header) in [too_long, second_login].into_iter().enumerate() {
-        let mut hostile = Initiator::log_in(&portal, 10 + number as u8, &[]);
+        let mut hostile = Initiator::log_in(&portal, "memory", 10 + number as u8, &[]);
         hostile.stream.write_all(&header.0).unwrap();
         assert!(is_closed(&mut hostile.stream), "{header:?}");
     }
@@ -162,7 +88,7 @@ fn hostile_bytes_close_their_own_session_and_no_other() {
 #[test]
 fn commands_beyond_the_window_are_ignored_and_unknown_data_too() {
     let portal = portal();
-    let mut initiator = Initiator::log_in(&portal, 1, &[]);
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &[]);
     let number = initiator.command_number;
     for wrong in [number - 1, number + 1, number + 1000] {
         initiator.command_number = wrong;
@@ -179,11 +105,11 @@ fn a_new_session_of_the_same_port_takes_the_old_ones_place() {
     let portal = portal();
     const RESERVE: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
     const CONFLICT: u8 = 0x18;
-    let mut first = Initiator::log_in(&portal, 1, &[]);
-    let mut other = Initiator::log_in(&portal, 2, &[]);
+    let mut first = Initiator::log_in(&portal, "memory", 1, &[]);
+    let mut other = Initiator::log_in(&portal, "memory", 2, &[]);
     assert_eq!(first.command(&RESERVE, 0, &[]).0, 0);
     assert_eq!(other.command(&RESERVE, 0, &[]).0, CONFLICT);
-    let _second = Initiator::log_in(&portal, 1, &[]);
+    let _second = Initiator::log_in(&portal, "memory", 1, &[]);
     assert!(is_closed(&mut first.stream));
     assert_eq!(other.command(&RESERVE, 0, &[]).0, 0, "a reservation ends with its session");
 }
@@ -191,8 +117,8 @@ fn a_new_session_of_the_same_port_takes_the_old_ones_place() {
 #[test]
 fn a_reset_ends_what_waits_for_data_and_everybody_hears_of_it() {
     let portal = portal();
-    let mut initiator = Initiator::log_in(&portal, 1, &[("ImmediateData", "No")]);
-    let mut other = Initiator::log_in(&portal, 2, &[]);
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &[("ImmediateData", "No")]);
+    let mut other = Initiator::log_in(&portal, "memory", 2, &[]);
     let mut write = Header::new(opcode::COMMAND, 77);
     write.0[1] = 0xa0;
     write.set_u32(20, 512);

@@ -7,6 +7,10 @@
 //! The device is memory: what it takes to read a real one comes on top, in parts beside the work.
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
 
+#[path = "../tests/support/metadata.rs"]
+mod metadata;
+
+use metadata::Metadata;
 use plimsoll_cache::store::bytes::Block;
 use plimsoll_cache::store::journal::{self, Change, RECORDS, Record};
 use plimsoll_cache::store::map::{self, ENTRIES, Entry, PageHead};
@@ -17,31 +21,6 @@ use plimsoll_core::Class;
 use plimsoll_core::class::Scheme;
 use std::time::Instant;
 
-/// The part of a device before the units.
-struct Metadata(Vec<u8>);
-
-impl Blocks for Metadata {
-    fn blocks(&self) -> u64 {
-        1 << 40
-    }
-
-    fn read(&mut self, first: u64, into: &mut [u8]) -> std::io::Result<()> {
-        let from = first as usize * BLOCK_BYTES;
-        into.copy_from_slice(&self.0[from..from + into.len()]);
-        Ok(())
-    }
-
-    fn write(&mut self, first: u64, from: &[u8]) -> std::io::Result<()> {
-        let at = first as usize * BLOCK_BYTES;
-        self.0[at..at + from.len()].copy_from_slice(from);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The block that a unit holds: all different, in no order.
 fn block_of(unit: u32, store_blocks: u64) -> u64 {
     (u64::from(unit).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (store_blocks / 2) * 2 + u64::from(unit & 1)
@@ -51,7 +30,7 @@ fn main() {
     let units: u32 = std::env::args().nth(1).map_or(25_000_000, |units| units.parse().expect("a number of units"));
     let layout = Layout::of_device(u64::from(units) * 407 / 405 + 8200).expect("large enough");
     let identity = Identity { store: [0; 16], store_blocks: 1 << 32 };
-    let mut device = Metadata(vec![0; layout.map_start(2) as usize * BLOCK_BYTES]);
+    let mut device = Metadata::new(&layout);
     let superblock = format(&mut device, identity, [1; 16], layout).expect("memory");
     let class = |unit: u32| Class::new((unit % 19) as u8).expect("a class");
     for page in 0..layout.map_pages() {

@@ -1,7 +1,11 @@
 //! What a cached unit takes in memory.
 
+#[path = "support/metadata.rs"]
+mod metadata;
+
+use metadata::Metadata;
 use plimsoll_cache::store::{
-    Action, BLOCK_BYTES, Blocks, CacheStore, Depth, Identity, Request, RequestKind, Semantics, format, open,
+    Action, BLOCK_BYTES, CacheStore, Depth, Identity, Request, RequestKind, Semantics, format, open,
 };
 use plimsoll_cache::{Access, Cache, CacheConfig, Pool, policies, store};
 use plimsoll_core::Class;
@@ -37,31 +41,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A device of which nothing is kept but superblocks, journal and map.
-struct Metadata(Vec<u8>);
-
-impl Blocks for Metadata {
-    fn blocks(&self) -> u64 {
-        1 << 30
-    }
-
-    fn read(&mut self, first: u64, into: &mut [u8]) -> std::io::Result<()> {
-        let from = first as usize * BLOCK_BYTES;
-        into.copy_from_slice(&self.0[from..from + into.len()]);
-        Ok(())
-    }
-
-    fn write(&mut self, first: u64, from: &[u8]) -> std::io::Result<()> {
-        let at = first as usize * BLOCK_BYTES;
-        self.0[at..at + from.len()].copy_from_slice(from);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Does whatever the cache asks for, as if the devices held zeroes.
 fn do_all(store: &mut CacheStore) {
     loop {
@@ -88,7 +67,7 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
     let identity = Identity { store: [0; 16], store_blocks: 1 << 30 };
     // The policy that takes most.
     for policy in policies().iter().filter(|policy| policy.name == "credit") {
-        let mut device = Metadata(vec![0; layout.map_start(2) as usize * BLOCK_BYTES]);
+        let mut device = Metadata::new(&layout);
         format(&mut device, identity, [1; 16], layout).unwrap();
         let before = BYTES.load(Ordering::Relaxed);
         let config = CacheConfig::new(UNITS, Scheme::default());

@@ -14,6 +14,7 @@
 //! time. The service threads ([`Executor`]) each have a [`Selector`] of their own and share only the queues and their depths.
 //! `docs/executor.md` has the rules with their figures.
 
+mod adaptive;
 mod dispatching;
 mod policy;
 mod queues;
@@ -21,6 +22,7 @@ mod selector;
 mod slices;
 mod threads;
 
+pub use adaptive::Adaptive;
 pub use dispatching::Dispatching;
 pub use policy::Policy;
 pub use queues::{Queues, Waiting};

@@ -33,6 +33,9 @@ pub const KINDS: &[&str] = &[
     "all",
 ];
 
+/// The source that the clients of a filer are.
+pub const CLIENTS: &str = "clients";
+
 /// Priority levels of the best-effort class: 0 (highest) to 7.
 pub const PRIORITY_LEVELS: usize = 8;
 
@@ -59,6 +62,8 @@ pub struct RunResult {
     pub cache_units: u64,
     /// Lines of memory that came from another NUMA node for the throttling layer's locks, for each request.
     pub far_lines: f64,
+    /// Part of the requests of a filer's clients that were done after no, one, two, three and more restarts.
+    pub restarts: [f64; 4],
 }
 
 /// The figures of the processes or tenants of one name.

@@ -71,6 +71,28 @@ pub fn deviation(values: &[f64], ideals: &[f64]) -> Option<f64> {
     mean(&apart)
 }
 
+/// Each value divided by its counterpart; `None` if they are not equally many, or one is divided by 0.
+pub fn ratios(values: &[f64], of: &[f64]) -> Option<Vec<f64>> {
+    (values.len() == of.len() && !of.contains(&0.0))
+        .then(|| values.iter().zip(of).map(|(value, of)| value / of).collect())
+}
+
+/// Where a line through the points (`places`, `heights`) first rises above `height`; its end if it never does, its beginning if it
+/// is above from there on. `None` without points, or if there are more of one than of the other.
+pub fn crossing(places: &[f64], heights: &[f64], height: f64) -> Option<f64> {
+    if places.len() != heights.len() {
+        return None;
+    }
+    match heights.iter().position(|&each| each > height) {
+        None => places.last().copied(),
+        Some(0) => places.first().copied(),
+        Some(above) => {
+            let part = (height - heights[above - 1]) / (heights[above] - heights[above - 1]);
+            Some(places[above - 1] + (places[above] - places[above - 1]) * part)
+        }
+    }
+}
+
 /// The smallest value that at least the part `fraction` (0 to 1) of the values does not exceed; `None` without values.
 pub fn quantile(values: &[f64], fraction: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -118,11 +140,22 @@ mod tests {
     }
 
     #[test]
+    fn a_line_crosses_a_height_where_it_is_first_above() {
+        let places = [10.0, 20.0, 30.0, 40.0];
+        assert_eq!(crossing(&places, &[1.0, 3.0, 11.0, 2.0], 5.0), Some(22.5));
+        assert_eq!(crossing(&places, &[1.0, 2.0, 3.0, 4.0], 5.0), Some(40.0), "never");
+        assert_eq!(crossing(&places, &[6.0, 2.0, 3.0, 9.0], 5.0), Some(10.0), "from the beginning");
+        assert_eq!((crossing(&places, &[1.0], 5.0), crossing(&[], &[], 5.0)), (None, None));
+    }
+
+    #[test]
     fn deviations_and_quantiles() {
         assert_eq!(standard_deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), Some(2.0));
         assert_eq!(deviation(&[90.0, 110.0], &[100.0, 100.0]), Some(0.1));
         assert_eq!(deviation(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(deviation(&[1.0], &[0.0]), None);
+        assert_eq!(ratios(&[90.0, 30.0], &[100.0, 20.0]), Some(vec![0.9, 1.5]));
+        assert_eq!((ratios(&[1.0], &[0.0]), ratios(&[1.0], &[1.0, 2.0])), (None, None));
         assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), Some(2.0));
         assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 1.0), Some(4.0));
         assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.0), Some(1.0));

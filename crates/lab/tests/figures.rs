@@ -72,6 +72,19 @@ fn metadata_and_small_files_stay_in_a_cache_if_their_classes_say_so() {
     }
 }
 
+/// Slices that are alike are the planted break, and a load that the server can do.
+#[test]
+fn a_storage_server_does_what_it_can_and_longer_slices_do_more() {
+    let failing = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+        let report = run_made("filer", &settings);
+        report.failed().map(|row| row.name.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(failing(&[]), Vec::<String>::new());
+    assert_eq!(failing(&["filer.workload=vdi"]), ["restarts"]);
+    assert!(failing(&["filer.platform=mid-range"]).contains(&"slow".to_owned()));
+}
+
 /// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
 #[test]
 fn several_machines_hold_and_take_the_same_course_twice() {

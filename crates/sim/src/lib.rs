@@ -23,6 +23,7 @@ pub mod calls;
 pub mod cluster;
 pub mod config;
 pub mod executor;
+pub mod filer;
 pub mod fs;
 pub mod guest;
 pub mod machine;

@@ -140,6 +140,20 @@ fn utility_in_words(utility: &UtilitySetup) -> String {
 
 fn machine_in_words(setup: &Setup) -> String {
     let (machine, config) = (&setup.machine, &setup.machine.config);
+    if let Some(filer) = &setup.filer {
+        let (platform, workload, policy) = (&filer.platform, &filer.workload, &filer.policy);
+        return format!(
+            "the {} filer, {} cores, {} drives ({}); {} of {}, dispatching {}, weights {:?}",
+            platform.name,
+            platform.cores,
+            platform.drives,
+            platform.drive,
+            Rate::RunsPerSecond(filer.per_second),
+            workload.name,
+            if filer.is_adaptive { "adaptive" } else { policy.dispatching.name() },
+            policy.weights,
+        );
+    }
     let block = format!("{} under {}", machine.device, machine.scheduler);
     if !setup.tenants.is_empty() {
         return match (machine.throttle_lock, machine.numa_nodes) {

@@ -53,6 +53,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("tag_bytes_mean", "tag_bytes_mean()"),
     ("tag_bytes_max", "tag_bytes_max()"),
     ("far_lines", "far_lines()"),
+    ("restarts", "restarts(times)"),
     ("last_below", "last_below(curve, y)"),
     ("least", "least(curve, points)"),
     ("most", "most(curve, points)"),
@@ -63,6 +64,9 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("standard_deviation", "standard_deviation(numbers)"),
     ("quantile", "quantile(numbers, part)"),
     ("share", "share(numbers)"),
+    ("ratios", "ratios(numbers, of)"),
+    ("lower", "lower(numbers, others)"),
+    ("crossing", "crossing(numbers, heights, height)"),
     ("deviation", "deviation(numbers, ideals)"),
 ];
 
@@ -188,16 +192,19 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
         each(runs, &source, None, &|run, source, _| run.took(source).map(Dynamic::from))
     });
     register_machine(engine);
+    register_restarts(engine);
     cached::register(engine);
     register_statistics(engine);
+    register_pairs(engine);
+}
+
+fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
+    each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of)?.into()))
 }
 
 /// Figures of the whole machine.
 fn register_machine(engine: &mut Engine) {
     type Of = fn(&RunResult) -> f64;
-    fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
-        each(runs, &Dynamic::from(""), None, &|run, _, _| Ok(run.machine(&of)?.into()))
-    }
     let figures: [(&str, Of); 5] = [
         ("cpu_cores", |result| result.cpu_cores),
         ("device_busy", |result| result.device_busy),
@@ -212,6 +219,16 @@ fn register_machine(engine: &mut Engine) {
         match usize::try_from(level).ok().filter(|&level| level < PRIORITY_LEVELS) {
             Some(level) => of_all(runs, |result| result.priority_shares[level]),
             None => fail(format!("priority {level}, which is not from 0 to {}", PRIORITY_LEVELS - 1)),
+        }
+    });
+}
+
+/// The part of the requests that were restarted so often.
+fn register_restarts(engine: &mut Engine) {
+    engine.register_fn("restarts", |runs: &mut Runs, times: i64| -> Answer {
+        match usize::try_from(times).ok().filter(|&times| times < 4) {
+            Some(times) => of_all(runs, |result| result.restarts[times]),
+            None => fail(format!("{times} restarts, which is not 0, 1, 2 or 3 (and more)")),
         }
     });
 }
@@ -281,6 +298,30 @@ fn extreme(value: &Dynamic, length: usize, better: Better) -> Answer {
     }
     let Some(curves) = value.read_lock::<Array>() else { return fail(format!("{value}, which is no curve")) };
     Ok(curves.iter().map(|curve| extreme(curve, length, better)).collect::<Result<Array, _>>()?.into())
+}
+
+/// What is done pair by pair.
+fn register_pairs(engine: &mut Engine) {
+    engine.register_fn("ratios", |array: Array, of: Array| -> Answer {
+        let (numbers, of) = (flat(&array)?, flat(&of)?);
+        match statistics::ratios(&numbers, &of) {
+            Some(ratios) => Ok(ratios.into_iter().map(Dynamic::from).collect::<Array>().into()),
+            None => fail("ratios of arrays that do not fit, or to 0".into()),
+        }
+    });
+    engine.register_fn("lower", |array: Array, others: Array| -> Answer {
+        let (numbers, others) = (flat(&array)?, flat(&others)?);
+        if numbers.len() != others.len() {
+            return fail("lower of arrays that do not fit".into());
+        }
+        let lower = numbers.into_iter().zip(others).map(|(number, other)| Dynamic::from(number.min(other)));
+        Ok(lower.collect::<Array>().into())
+    });
+    engine.register_fn("crossing", |array: Array, heights: Array, height: Dynamic| -> Answer {
+        let (numbers, heights, height) = (flat(&array)?, flat(&heights)?, wanted(&height, "a height")?);
+        let answer = statistics::crossing(&numbers, &heights, height);
+        answer.map_or_else(|| fail("crossing of arrays that do not fit".into()), |number| Ok(number.into()))
+    });
 }
 
 fn register_statistics(engine: &mut Engine) {

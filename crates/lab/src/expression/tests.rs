@@ -27,6 +27,7 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
         priority_shares: [0.0, 0.0, 0.0, 0.0, 0.75, 0.0, 0.0, 0.125],
         tag_bytes_mean: 3e6,
         far_lines: 5.5,
+        restarts: [0.8, 0.1, 0.06, 0.04],
         tag_bytes_max: 5e6,
     };
     Rc::new(RunOf {

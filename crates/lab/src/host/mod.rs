@@ -4,6 +4,7 @@
 //! [`Setup`], and answers with the same [`RunResult`].
 
 mod cluster;
+mod filer;
 mod guest;
 pub mod live;
 mod process;

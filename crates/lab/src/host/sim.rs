@@ -3,7 +3,7 @@
 //! Files are prepared before the experiment starts, and the experiment starts at the next whole second after they are:
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
 
-use super::{Accounts, Host, HostError, cluster, guest, process, tenant, utility};
+use super::{Accounts, Host, HostError, cluster, filer, guest, process, tenant, utility};
 use crate::results::{PRIORITY_LEVELS, RunResult, Source};
 use crate::scenario::{CacheSetup, MachineSetup, Setup};
 use plimsoll_cache::CacheConfig;
@@ -70,6 +70,9 @@ impl Host for SimHost {
 }
 
 fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
+    if let Some(of) = &setup.filer {
+        return filer::run(of, setup, seed);
+    }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Err(HostError::NotRun(format!("the kernel's {scheduler} is on the live host only")));
     }
@@ -115,6 +118,7 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
         cache,
         cache_units: setup.machine.cache.as_ref().map_or(0, |cache| cache.bytes / UNIT_BYTES),
         far_lines: throttle_layer.far_lines_per_request(),
+        ..RunResult::default()
     })
 }
 

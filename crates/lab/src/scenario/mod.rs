@@ -4,6 +4,7 @@
 //! itself, so that a value that is wrong in one variant only is found where it stands. At last every expression is
 //! rehearsed. Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
+mod filer;
 pub mod library;
 pub mod model;
 mod read;
@@ -18,6 +19,7 @@ pub use plimsoll_sim::guest::CacheMode;
 pub use plimsoll_sim::numa::ThrottleLock;
 
 use crate::expression::{Context, Outcome, RunOf, Window};
+use crate::results::CLIENTS;
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, file, quoted, suggest, syntax};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -272,7 +274,8 @@ impl Setup {
             let sizes = process.unit_sizes.iter();
             sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
         });
-        processes.chain(tenants).chain(writers).chain(utilities).cloned().chain(sized).collect()
+        let clients = self.filer.iter().map(|_| CLIENTS.to_owned());
+        processes.chain(tenants).chain(writers).chain(utilities).cloned().chain(sized).chain(clients).collect()
     }
 
     /// The seconds that figures are of unless they say otherwise.

@@ -4,9 +4,11 @@ use crate::claim::{ClaimOn, Relation};
 use crate::expression::Expression;
 use plimsoll_cache::PolicyEntry;
 use plimsoll_core::{Allocation, Deadlines, Operation, Span};
+use plimsoll_executor::Policy;
 use plimsoll_settings::scheme::NamedScheme;
 use plimsoll_sim::MachineConfig;
 use plimsoll_sim::cluster::ClusterConfig;
+use plimsoll_sim::filer::{self, Platform};
 use plimsoll_sim::guest::CacheMode;
 use plimsoll_sim::numa::ThrottleLock;
 use plimsoll_workloads::Workload;
@@ -80,6 +82,8 @@ pub struct Setup {
     pub tenants: Vec<TenantSetup>,
     /// Who writes files to the cluster.
     pub writers: Vec<WriterSetup>,
+    /// A storage server with its clients, instead of all of them; then the machine is what it is made of.
+    pub filer: Option<FilerSetup>,
     /// How long, from the moment at which files are prepared.
     pub duration: Span,
     /// Whether the run is over when all processes and utilities have ended, if that is before.
@@ -147,6 +151,21 @@ pub struct GuestSetup {
     pub file_system: &'static str,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
+}
+
+/// A storage server whose requests compete for its processors.
+#[derive(Clone, Copy, Debug)]
+pub struct FilerSetup {
+    /// On what.
+    pub platform: Platform,
+    /// What clients ask for.
+    pub workload: filer::Workload,
+    /// Requests a second.
+    pub per_second: f64,
+    /// Which request runs, and for how long.
+    pub policy: Policy,
+    /// Whether the executor's adaptive rule dispatches, instead of the policy.
+    pub is_adaptive: bool,
 }
 
 /// Datanodes, each like the machine.

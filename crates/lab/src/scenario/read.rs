@@ -66,11 +66,12 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
 
 /// Checks that there is exactly one kind of load, on what it can be on.
 fn who_runs(place: &Place, hosts: &[&str], problems: &mut Vec<Problem>) {
-    const LOADS: [(&str, &str); 3] = [("process", "processes"), ("tenant", "tenants"), ("writer", "writers")];
+    const LOADS: [(&str, &str); 4] =
+        [("process", "processes"), ("tenant", "tenants"), ("writer", "writers"), ("filer", "a filer")];
     let loads: Vec<_> = LOADS.into_iter().filter(|(key, _)| place.has(key)).collect();
     match loads[..] {
         [] => {
-            let allowed = "at least one table [process.NAME], [tenant.NAME] or [writer.NAME]";
+            let allowed = "at least one table [process.NAME], [tenant.NAME] or [writer.NAME], or [filer]";
             problems.push(place.problem("process", "nothing", allowed));
         }
         [_] => {}
@@ -84,10 +85,13 @@ fn who_runs(place: &Place, hosts: &[&str], problems: &mut Vec<Problem>) {
     if place.has("writer") && !place.has("cluster") {
         problems.push(place.problem("cluster", "nothing", "a table [cluster], because of [writer.NAME]"));
     }
+    if place.has("filer") && place.has("machine") {
+        problems.push(place.problem("machine", "both a machine and a filer", "one of them: a filer has its platform"));
+    }
     if place.has("guest") && !place.has("process") {
         problems.push(place.problem("guest", "a guest without processes", "[process.NAME] with guest = \"...\""));
     }
-    let several = ["guest", "cluster"].into_iter().find(|key| place.has(key));
+    let several = ["guest", "cluster", "filer"].into_iter().find(|key| place.has(key));
     if let Some(several) = several.filter(|_| hosts.contains(&"live")) {
         problems.push(place.problem("hosts", "\"live\"", format!("\"sim\" only, because of [{several}]")));
     }

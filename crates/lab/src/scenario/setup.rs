@@ -2,8 +2,8 @@
 //! are in [`super::several`].
 
 use super::model::*;
-use super::several;
 use super::utilities::{self, cache, sizes};
+use super::{filer, several};
 use crate::host::Accounts;
 use crate::host::live::KERNEL_SCHEDULERS;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
@@ -58,7 +58,11 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
     let warm_up = file.quantity("warm_up", "a time shorter than the duration", problems, |span: &Span| {
         duration.is_none_or(|duration| *span < duration)
     });
-    let machine = machine(file, problems);
+    let filer = filer::filer(file, problems);
+    let machine = match &filer {
+        Some(filer) => Some(filer::machine(&filer.platform)),
+        None => machine(file, problems),
+    };
     let sections = file.named_sections("account", ACCOUNTS_MAX, problems);
     let named: Vec<_> = sections.into_iter().map(|(name, section)| account(name, section, problems)).collect();
     let mut users: Vec<(Place, String)> = Vec::new();
@@ -98,6 +102,7 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
         utilities,
         tenants,
         writers,
+        filer,
         duration,
         is_until_ended,
         warm_up,

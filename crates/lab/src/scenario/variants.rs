@@ -17,7 +17,8 @@ pub(super) const VARIANTS_MAX: usize = 1024;
 const AXES_MAX: usize = 8;
 /// The parts of a file that may be varied.
 pub(super) const VARIED: &[&str] = &[
-    "machine", "cache", "guest", "cluster", "account", "process", "utility", "tenant", "writer", "duration", "warm_up",
+    "machine", "cache", "guest", "cluster", "account", "process", "utility", "tenant", "writer", "filer", "duration",
+    "warm_up",
 ];
 const VALUES: &str = "a list of values, each another, such as [\"noop\", \"cfq\"]";
 const SET: &str = "tables of keys: [variant.NAME.set.LABEL]";
@@ -77,7 +78,7 @@ fn axis<'t>(name: String, mut section: Section<'t>, problems: &mut Vec<Problem>)
     Some(Varied { axis: Axis { name, labels }, changes })
 }
 
-const KEY: &str = "the dotted name of a key of machine, cache, guest, cluster, account, process, utility, tenant or writer, \
+const KEY: &str = "the dotted name of a key of machine, cache, guest, cluster, account, process, utility, tenant, writer or filer, \
                    duration or warm_up";
 
 fn distinct<'t>(values: &[Spanned<DeValue<'t>>]) -> Option<Vec<(String, Spanned<DeValue<'t>>)>> {

@@ -19,7 +19,7 @@ const TARGETS: [Target; 2] = [
 ];
 
 fn is_configuration(bytes: &[u8]) -> bool {
-    let defaults = Defaults { state_directory: "/run/plimsoll".into() };
+    let defaults = Defaults::in_directory("/run/plimsoll".into());
     let text = String::from_utf8_lossy(bytes);
     config::parse(&text, Path::new("corpus.toml"), Path::new("/etc"), &defaults).is_ok()
 }

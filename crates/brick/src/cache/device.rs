@@ -28,10 +28,20 @@ impl CacheDevice {
     /// Opens the device of `settings`; `creates` a file of the size that they say, if there is none.
     pub(super) fn open(settings: &CacheSettings, creates: bool) -> Result<CacheDevice, CacheError> {
         let CacheSettings { name, path, size_bytes, .. } = settings;
+        CacheDevice::open_sized(name, path, size_bytes.filter(|_| creates))
+    }
+
+    /// Opens what is at `path`.
+    pub(super) fn open_existing(name: &str, path: &Path) -> Result<CacheDevice, CacheError> {
+        CacheDevice::open_sized(name, path, None)
+    }
+
+    /// Opens what is at `path`, or makes a file of that size there, or makes it as long.
+    fn open_sized(name: &str, path: &Path, size_bytes: Option<u64>) -> Result<CacheDevice, CacheError> {
         let system = |action: &'static str| {
-            move |source| CacheError::System { cache: name.clone(), action, path: path.clone(), source }
+            move |source| CacheError::System { cache: name.to_owned(), action, path: path.to_owned(), source }
         };
-        let is_made = creates && size_bytes.is_some() && !path.exists();
+        let is_made = size_bytes.is_some() && !path.exists();
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(is_made).mode(0o600);
@@ -46,20 +56,19 @@ impl CacheDevice {
         };
         let mut file = file.map_err(system("open"))?;
         lock_patiently(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            rustix::io::Errno::WOULDBLOCK => CacheError::Locked { cache: name.clone(), path: path.clone() },
+            rustix::io::Errno::WOULDBLOCK => CacheError::Locked { cache: name.to_owned(), path: path.to_owned() },
             errno => system("lock")(errno.into()),
         })?;
         let is_file = file.metadata().map_err(system("look at"))?.is_file();
         let has_bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-        if let Some(size_bytes) = *size_bytes
-            && creates
+        if let Some(size_bytes) = size_bytes
             && is_file
             && has_bytes < size_bytes
         {
             file.set_len(size_bytes).map_err(system("give its size to"))?;
         }
         let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-        Ok(CacheDevice { file: Arc::new(file), bytes, cache: name.clone(), path: path.clone() })
+        Ok(CacheDevice { file: Arc::new(file), bytes, cache: name.to_owned(), path: path.to_owned() })
     }
 
     /// Bytes of what is at `path`, 0 if nothing is, and whether it could be made longer: a file can.

@@ -10,8 +10,10 @@
 
 mod device;
 mod identity;
+mod notes;
 
 pub(crate) use device::CacheDevice;
+pub use notes::{CacheNote, CacheNotes};
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use identity::identity_of;
@@ -54,6 +56,8 @@ pub struct CacheSettings {
     pub semantics: Semantics,
     /// What is damaged may be forgotten.
     pub accepts_losses: bool,
+    /// Where it is noted that a volume has a cache; `None` for nowhere.
+    pub notes: Option<CacheNotes>,
 }
 
 impl CacheSettings {
@@ -70,6 +74,7 @@ impl CacheSettings {
             watermark_high: 1.0 / f64::from(WATERMARK_HIGH_PARTS),
             semantics: Semantics::default(),
             accepts_losses: false,
+            notes: None,
         }
     }
 
@@ -143,6 +148,19 @@ pub enum CacheError {
         /// Its device.
         path: PathBuf,
     },
+    /// The volume has another one.
+    #[error(
+        "cache {cache}: what is newest of volume {volume} may be in its cache {}, on {}, which was not detached", note.cache,
+        note.path.display()
+    )]
+    Noted {
+        /// The cache.
+        cache: String,
+        /// The volume.
+        volume: String,
+        /// Which cache the volume has.
+        note: Box<CacheNote>,
+    },
     /// It cannot be made.
     #[error("cache {cache}: {source}")]
     Format {
@@ -190,8 +208,14 @@ pub fn make(
     volume_bytes: u64,
     replaces: bool,
 ) -> Result<u32, CacheError> {
-    let mut device = CacheDevice::open(settings, true)?;
     let (cache, path) = (settings.name.clone(), settings.path.clone());
+    if let Some(note) = noted(settings, volume)?
+        && !replaces
+        && !note.is_on(&path)
+    {
+        return Err(CacheError::Noted { cache, volume: volume.name.clone(), note: Box::new(note) });
+    }
+    let mut device = CacheDevice::open(settings, true)?;
     match probe(&mut device) {
         Err(OpenError::NoCache) => {}
         _ if replaces => {}
@@ -199,6 +223,13 @@ pub fn make(
         _ => return Err(CacheError::Exists { cache, path }),
     }
     make_on(&mut device, settings, volume, volume_bytes)
+}
+
+/// What is noted of the cache of `volume`.
+fn noted(settings: &CacheSettings, volume: &VolumeConfig) -> Result<Option<CacheNote>, CacheError> {
+    let Some(notes) = &settings.notes else { return Ok(None) };
+    let (cache, path) = (settings.name.clone(), settings.path.clone());
+    notes.get(volume).map_err(|source| CacheError::System { cache, action: "read the note of", path, source })
 }
 
 /// Says whether a cache can be made of this size on its device.
@@ -233,6 +264,9 @@ fn make_on(
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
     let uuid = identity::random().map_err(device.system("draw a name for"))?;
     format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
+    if let Some(notes) = &settings.notes {
+        notes.remove(volume).map_err(device.system("remove the note of"))?;
+    }
     Ok(layout.units)
 }
 
@@ -277,8 +311,13 @@ impl FoundCache {
             return Err(CacheError::ReadOnly { volume: volume.name.clone() });
         }
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
-        let units = probe(&mut device).map_err(wrong)?.layout.units;
-        let config = settings.config(units);
+        let superblock = probe(&mut device).map_err(wrong)?;
+        let config = settings.config(superblock.layout.units);
+        let noted = noted(&settings, volume)?;
+        if let Some(note) = noted.filter(|note| !note.is_of(&superblock.uuid)) {
+            let (cache, volume) = (settings.name.clone(), volume.name.clone());
+            return Err(CacheError::Noted { cache, volume, note: Box::new(note) });
+        }
         // In memory nothing was before it was made just now, whatever its name.
         let identity = match volume.backing {
             Backing::Memory { .. } => identity::found_on(&mut device).map_err(wrong)?,
@@ -286,10 +325,37 @@ impl FoundCache {
         };
         let accepts = settings.accepts_losses;
         let opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
+        if let Some(notes) = &settings.notes {
+            let note = CacheNote::new(&volume.name, &settings.name, &settings.path, superblock.uuid);
+            notes.put(volume, &note).map_err(device.system("note the existence of"))?;
+        }
         let report = opened.report;
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, report })
     }
+}
+
+/// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given
+/// up on its device, so that it can never be put before the volume again, or is not to be reached.
+///
+/// # Errors
+/// The system's, or somebody else has the cache's device.
+pub fn forget(notes: &CacheNotes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, bool)>> {
+    let Some(note) = notes.get(volume)? else { return Ok(None) };
+    let is_given_up = match CacheDevice::open_existing(&note.cache, &note.path) {
+        Ok(mut device) => match probe(&mut device) {
+            Ok(superblock) if note.is_of(&superblock.uuid) => {
+                give_up(&mut device)?;
+                true
+            }
+            // Whatever is there is not that cache.
+            _ => true,
+        },
+        Err(error @ CacheError::Locked { .. }) => return Err(io::Error::other(error)),
+        Err(_) => false,
+    };
+    notes.remove(volume)?;
+    Ok(Some((note, is_given_up)))
 }
 
 /// Gives up a cache whose engine does not have it any more: none is found on its device from now on.

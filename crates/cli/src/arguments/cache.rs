@@ -27,6 +27,15 @@ Counts are of blocks of 4 KiB since the daemon started; what is free is still re
 The daemon does not make one by itself: an empty device could be one that was lost, with data that only it had. Where there is a
 cache already it is refused; --replace gives up what that cache had.")]
     Make(CacheMakeArguments),
+    /// Give up a volume's cache while no daemon runs, with what only that cache has
+    #[command(after_help = "Example:
+  # plimsoll cache forget plimsoll.toml db
+  volume db: cache fast on /dev/nvme0n1p3 is given up, and what only it had is lost
+
+A volume whose cache was not detached is not served without it, since what is newest may be in the cache only. This is for a cache
+that is broken or gone. Where it is there, put cache = \"fast\" into [volume.db] again and use plimsoll cache detach: nothing
+is lost then.")]
+    Forget(CacheForgetArguments),
     /// Write to the slow device what only the cache has; requests go on
     #[command(after_help = "Example:
   $ plimsoll cache flush db
@@ -40,7 +49,7 @@ It waits until everything was copied that was dirty when it began and was not wr
   volume db: cache fast, policy credit, 0 B found in it, 0 B of that not yet on the slow device
 
 Without --make a cache that is there already is used; it must be one of this volume. The configuration file is not changed:
-without cache = \"fast\" in [volume.db] the next start would serve the volume without what only the cache has.")]
+without cache = \"fast\" in [volume.db] the next start refuses to serve the volume.")]
     Attach(CacheAttachArguments),
     /// Take the cache away from a volume, when everything in it is on the slow device
     #[command(after_help = "Example:
@@ -76,6 +85,15 @@ pub struct CacheMakeArguments {
     /// Give up the cache that is there, with what only it has
     #[arg(long)]
     pub replace: bool,
+}
+
+/// Arguments of `plimsoll cache forget`.
+#[derive(Debug, Args)]
+pub struct CacheForgetArguments {
+    /// The configuration, in TOML
+    pub file: PathBuf,
+    /// The volume
+    pub volume: String,
 }
 
 /// Arguments of what is done with a volume's cache.

@@ -23,6 +23,10 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
             let configuration = load(&arguments.file, &Defaults::of_this_user())?;
             print(up::make_cache(&configuration, &arguments.cache, arguments.replace)?)
         }
+        CacheCommand::Forget(arguments) => {
+            let configuration = load(&arguments.file, &Defaults::of_this_user())?;
+            print(up::forget_cache(&configuration, &arguments.volume)?)
+        }
         CacheCommand::Flush(CacheVolumeArguments { volume, daemon }) => {
             flush(&mut connect(daemon)?, volume)?;
             print(format!("volume {volume}: what was dirty is on the slow device"))

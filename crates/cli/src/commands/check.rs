@@ -169,6 +169,7 @@ fn as_json(configuration: &Configuration) -> Value {
         "file": configuration.file,
         "control_socket": configuration.daemon.control_socket,
         "state_directory": configuration.daemon.state_directory,
+        "notes_directory": configuration.daemon.notes_directory,
         "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
         "iscsi_listen":
             configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),

@@ -2,7 +2,7 @@
 
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
-use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings};
+use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheNotes, CacheSettings};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::ByteCount;
@@ -21,6 +21,7 @@ pub(super) fn cache(
     name: String,
     mut section: Section<'_>,
     directory: &Path,
+    notes: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<Cache> {
     let before = problems.len();
@@ -60,6 +61,7 @@ pub(super) fn cache(
         watermark_high,
         semantics: if semantics == Some("strict") { Semantics::Strict } else { Semantics::WriteCache },
         accepts_losses,
+        notes: Some(CacheNotes::new(notes.to_owned())),
         ..usual
     };
     (problems.len() == before).then_some(Cache { name, settings, classes, place })

@@ -43,11 +43,14 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 pub struct Defaults {
     /// Where sockets and records are kept.
     pub state_directory: PathBuf,
+    /// Where is kept what outlives a reboot; `None` for the state directory.
+    pub notes_directory: Option<PathBuf>,
 }
 
 impl Defaults {
-    /// For this process: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID` in the
-    /// directory for temporary files.
+    /// For this process. State: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID` in the
+    /// directory for temporary files. Notes: `/var/lib/plimsoll` as root; otherwise `plimsoll` in `$XDG_STATE_HOME` or in
+    /// `~/.local/state`.
     pub fn of_this_user() -> Defaults {
         let user = rustix::process::geteuid();
         let runtime_directory =
@@ -57,7 +60,24 @@ impl Defaults {
             Some(directory) => directory.join("plimsoll"),
             None => std::env::temp_dir().join(format!("plimsoll-{}", user.as_raw())),
         };
-        Defaults { state_directory }
+        let of_user = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let notes_directory = match user.is_root() {
+            true => Some(PathBuf::from("/var/lib/plimsoll")),
+            false => of_user("XDG_STATE_HOME")
+                .or_else(|| Some(of_user("HOME")?.join(".local/state")))
+                .map(|directory| directory.join("plimsoll")),
+        };
+        Defaults { state_directory, notes_directory }
+    }
+
+    /// Those of a state directory that nobody chose for this user.
+    pub fn in_directory(state_directory: PathBuf) -> Defaults {
+        Defaults { state_directory, notes_directory: None }
+    }
+
+    /// Where is noted what outlives a reboot if nobody says.
+    pub fn notes_directory(&self) -> PathBuf {
+        self.notes_directory.clone().unwrap_or_else(|| self.state_directory.clone())
     }
 
     /// Where the daemon's control socket is if nobody says.
@@ -114,7 +134,7 @@ pub fn parse(
 
 /// Parses hostile text, for the fuzzer: whatever it is, the answer is a configuration or at least one problem.
 pub fn parse_for_fuzzing(text: &str) {
-    let defaults = Defaults { state_directory: "/run/plimsoll".into() };
+    let defaults = Defaults::in_directory("/run/plimsoll".into());
     if let Err(error) = parse(text, Path::new("fuzz.toml"), Path::new("/etc"), &defaults) {
         assert!(!error.problems.is_empty(), "refused without a reason");
         let last_line = text.bytes().filter(|&byte| byte == b'\n').count() + 1;
@@ -150,7 +170,7 @@ mod tests {
 
     #[test]
     fn sessions_inherit_priority_and_deadlines_but_no_rates() {
-        let defaults = Defaults { state_directory: "/run/plimsoll".into() };
+        let defaults = Defaults::in_directory("/run/plimsoll".into());
         let configuration = parse(WHOLE, Path::new("whole.toml"), Path::new("/etc"), &defaults).unwrap();
         let of = |name: &str| {
             let volume = configuration.volumes.iter().find(|volume| volume.name == name).unwrap();

@@ -42,6 +42,8 @@ pub struct Daemon {
     pub control_socket: PathBuf,
     /// Where the daemon keeps what its successor needs to clean up.
     pub state_directory: PathBuf,
+    /// Where it notes what outlives a reboot: which volumes have a cache.
+    pub notes_directory: PathBuf,
     /// Where the section stands.
     pub place: Place,
 }

@@ -86,8 +86,9 @@ pub(super) fn read(
     let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
     let pools = pools.into_iter().filter_map(|(name, section)| pool(name, section, problems)).collect();
     let (caches, cache_names) = named(&mut file, "cache", CACHES_MAX, problems);
-    let caches =
-        caches.into_iter().filter_map(|(name, section)| caches::cache(name, section, directory, problems)).collect();
+    let notes = &daemon.notes_directory;
+    let cache = |(name, section)| caches::cache(name, section, directory, notes, problems);
+    let caches = caches.into_iter().filter_map(cache).collect();
     let (volumes, _) = named(&mut file, "volume", VOLUMES_MAX, problems);
     let volumes =
         volumes.into_iter().filter_map(|(name, section)| volume(name, section, directory, problems)).collect();
@@ -115,7 +116,8 @@ fn named<'t>(
 fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, problems: &mut Vec<Problem>) -> Daemon {
     let Some(mut section) = section else {
         let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
-        return Daemon { control_socket, state_directory, place: Place::default() };
+        let notes_directory = defaults.notes_directory();
+        return Daemon { control_socket, state_directory, notes_directory, place: Place::default() };
     };
     let state_directory = section.read("state_directory", "the path of a directory", problems, |text| {
         let path = path(text, directory)?;
@@ -123,11 +125,20 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
         let bytes_max = SOCKET_PATH_BYTES_MAX - CONTROL_SOCKET_NAME.len() - 1;
         bounded(path, bytes_max)
     });
-    let defaults = state_directory.map_or_else(|| defaults.clone(), |state_directory| Defaults { state_directory });
+    let notes_directory =
+        section.read("notes_directory", "the path of a directory that outlives a reboot", problems, |text| {
+            path(text, directory)
+        });
+    let defaults = Defaults {
+        state_directory: state_directory.unwrap_or_else(|| defaults.state_directory.clone()),
+        notes_directory: notes_directory.or_else(|| defaults.notes_directory.clone()),
+    };
     let control_socket =
         section.read("control_socket", "the path of a socket", problems, |text| socket(text, directory));
     let control_socket = control_socket.unwrap_or_else(|| defaults.control_socket());
-    Daemon { control_socket, state_directory: defaults.state_directory, place: section.finish(problems) }
+    let notes_directory = defaults.notes_directory();
+    let state_directory = defaults.state_directory;
+    Daemon { control_socket, state_directory, notes_directory, place: section.finish(problems) }
 }
 
 pub(super) fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {

@@ -6,7 +6,7 @@ use crate::config::{Cache, Configuration, Volume, named_scheme};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
 use plimsoll_brick::backend;
-use plimsoll_brick::cache::{CacheError, CacheSettings, FoundCache};
+use plimsoll_brick::cache::{CacheError, CacheNotes, CacheSettings, FoundCache};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
@@ -23,6 +23,7 @@ pub(super) fn find(
     for (section, volume) in configuration.volumes.iter().zip(volumes) {
         let Some(cache) = section.cache.as_deref().and_then(|name| configuration.cache(name)) else {
             found.push(None);
+            problems.extend(why_not_without(configuration, section, volume));
             continue;
         };
         match FoundCache::find(cache.settings.clone(), volume) {
@@ -35,6 +36,26 @@ pub(super) fn find(
         }
     }
     if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
+}
+
+/// Why a volume that the configuration gives no cache is not served: it has one.
+fn why_not_without(configuration: &Configuration, section: &Volume, volume: &backend::Volume) -> Option<String> {
+    let (file, place) = (configuration.file.display(), &section.place);
+    let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
+    let note = match notes(configuration).get(volume.config()) {
+        Ok(note) => note?,
+        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
+    };
+    let (name, path) = (&note.cache, note.path.display());
+    Some(format!(
+        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to do \
+         without it: plimsoll cache forget {file} {})",
+        section.name
+    ))
+}
+
+fn notes(configuration: &Configuration) -> CacheNotes {
+    CacheNotes::new(configuration.daemon.notes_directory.clone())
 }
 
 /// An error, and what can be done.
@@ -212,6 +233,26 @@ impl Caches {
         })?;
         let served = self.devices.iter().find(|device| device.profile.name == section.device);
         Ok((section, &served.expect("a volume is on a device").engine))
+    }
+}
+
+/// Forgets, while no daemon does, the cache that a volume had: it is served without what only that one has.
+pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String, Failure> {
+    let file = configuration.file.display();
+    let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
+        let names = configuration.volumes.iter().map(|volume| format!("{:?}", volume.name)).collect::<Vec<_>>();
+        Failure::BadInput(format!("{file}: volume: got {name:?}, allowed {}", names.join(", ")))
+    })?;
+    let forgotten = plimsoll_brick::cache::forget(&notes(configuration), &plan::volume(configuration, section));
+    let place = format!("{file}:{}: volume.{name}", section.place.line);
+    match forgotten.map_err(|error| Failure::Failed(format!("{place}: cannot forget its cache: {error}")))? {
+        None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
+        Some((note, is_given_up)) => {
+            let (cache, path) = (&note.cache, note.path.display());
+            let rest =
+                if is_given_up { "" } else { "; its device cannot be opened: do not put it before the volume again" };
+            Ok(format!("volume {name}: cache {cache} on {path} is given up, and what only it had is lost{rest}"))
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod tenants;
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{Failure, Outcome};
-pub(crate) use caches::make as make_cache;
+pub(crate) use caches::{forget as forget_cache, make as make_cache};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;
@@ -65,7 +65,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         MeasuredProfile::read(file)?.put(&mut known);
     }
     let defaults = match run_directory {
-        Some(path) => Defaults { state_directory: std::path::absolute(path)? },
+        Some(path) => Defaults::in_directory(std::path::absolute(path)?),
         None => Defaults::of_this_user(),
     };
     let device = Device {
@@ -78,10 +78,11 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         profile: known,
         place: Place::default(),
     };
-    let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory);
+    let (control_socket, notes_directory) = (defaults.control_socket(), defaults.notes_directory());
+    let state_directory = defaults.state_directory;
     Ok(Configuration {
         file: format!("agent of {}", mount.display()).into(),
-        daemon: config::Daemon { control_socket, state_directory, place: Place::default() },
+        daemon: config::Daemon { control_socket, state_directory, notes_directory, place: Place::default() },
         listen: Vec::new(),
         iscsi_listen: Vec::new(),
         devices: vec![device],

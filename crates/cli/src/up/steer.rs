@@ -57,7 +57,7 @@ fn config(arguments: &AgentArguments) -> Result<(LimitsConfig, String), Failure>
         return Err(Failure::NotRun(format!("the kernel has no disk {}", disk.device.display())));
     };
     let defaults = match &arguments.run_directory {
-        Some(path) => Defaults { state_directory: std::path::absolute(path)? },
+        Some(path) => Defaults::in_directory(std::path::absolute(path)?),
         None => Defaults::of_this_user(),
     };
     std::fs::create_dir_all(&defaults.state_directory)?;

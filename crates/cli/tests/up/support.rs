@@ -20,7 +20,8 @@ impl Site {
     /// A folder in which `plimsoll` runs as whoever runs the tests.
     pub fn new(configuration: &str) -> Site {
         let folder = tempfile::tempdir().unwrap();
-        let text = format!("[daemon]\nstate_directory = \"state\"\n{configuration}");
+        let text =
+            format!("daemon = {{ state_directory = \"state\", notes_directory = \"notes\" }}\n\n{configuration}");
         std::fs::write(folder.path().join("plimsoll.toml"), text).unwrap();
         Site { folder, command: env!("CARGO_BIN_EXE_plimsoll").into(), user: None }
     }

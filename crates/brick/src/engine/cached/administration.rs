@@ -7,7 +7,7 @@ use super::super::request::Request;
 use super::super::status::VolumeStatus;
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
-use crate::cache::{CacheDevice, CacheSettings, FoundCache, give_up};
+use crate::cache::{CacheDevice, CacheNotes, CacheSettings, FoundCache, give_up};
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::CLASSES;
 use plimsoll_core::{Allocation, Class};
@@ -362,10 +362,18 @@ impl EngineHandle {
         self.call(move |engine| engine.core.empty_cache(&name, answer))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
-        let device = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| cache.device.clone()))?;
-        let mut device: CacheDevice = device?;
+        let parts = |cache: &mut VolumeCache| (cache.device.clone(), cache.settings.notes.clone());
+        let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
+        let (mut device, notes): (CacheDevice, Option<CacheNotes>) = found?;
         let given_up = give_up(&mut device);
         drop(device);
+        if let (Ok(()), Some(notes)) = (&given_up, notes) {
+            // Of a note that stays, the next start says too much and nothing wrong is served.
+            let (config, _) = self.volume_config(volume)?;
+            if let Err(error) = notes.remove(&config) {
+                tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
+            }
+        }
         let name = volume.to_owned();
         match given_up {
             Ok(()) => self.call(move |engine| engine.core.drop_cache(&name))?,

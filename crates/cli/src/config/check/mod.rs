@@ -23,7 +23,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     let listen = match sections.listen {
         Some(listen) => listen,
         None if is_exported => {
-            let defaults = Defaults { state_directory: sections.daemon.state_directory.clone() };
+            let defaults = Defaults::in_directory(sections.daemon.state_directory.clone());
             vec![Listen { address: defaults.listen(), line: 0 }]
         }
         None => Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     let iscsi_listen = match sections.iscsi_listen {
         Some(listen) => listen,
         None if is_target => {
-            let defaults = Defaults { state_directory: sections.daemon.state_directory.clone() };
+            let defaults = Defaults::in_directory(sections.daemon.state_directory.clone());
             vec![Listen { address: defaults.iscsi_listen(), line: 0 }]
         }
         None => Vec::new(),

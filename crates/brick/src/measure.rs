@@ -7,6 +7,10 @@
 //! and what counts is the slowest one. And a measurement must not destroy anything: what exists is only read, unless the
 //! caller says otherwise; a file that was made for it loses its name at once and is gone with the process.
 
+mod requests;
+
+pub use requests::Requests;
+
 use crate::engine::clock::Clock;
 use crate::engine::ring::{Owner, Ring};
 use io_uring::{opcode, types};
@@ -132,57 +136,56 @@ impl Target {
     /// # Errors
     /// What is neither a file nor a disk, too small, sparse, in use, or without direct I/O; and what the system refuses.
     pub fn open(path: &Path, size_bytes: u64, is_destructive: bool) -> Result<Target, MeasureError> {
-        let system = |action| move |errno: Errno| system(path, action, errno.into());
         match std::fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::DIRECT | OFlags::CLOEXEC;
-                // Where there is no direct I/O the file is made all the same, and the call fails after that.
-                let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|errno| {
-                    if errno == Errno::INVAL {
-                        _ = std::fs::remove_file(path);
-                    }
-                    no_direct(path, errno).unwrap_or_else(|| system("make it")(errno))
-                })?;
-                let target =
-                    Target { file: file.into(), path: path.into(), size_bytes, is_writable: true, is_made: true };
-                target.lock()?;
-                std::fs::remove_file(path).map_err(|error| self::system(path, "delete it again", error))?;
-                target.file.set_len(size_bytes).map_err(|error| self::system(path, "give it its size", error))?;
-                Ok(target)
-            }
-            Err(error) => Err(self::system(path, "look at it", error)),
-            Ok(metadata) => {
-                let kind = metadata.file_type();
-                if !kind.is_file() && !kind.is_block_device() {
-                    return Err(refused(path, kind_in_words(metadata.mode()), "a file, a disk, or a new file's path"));
-                }
-                if kind.is_file() && metadata.blocks() * 512 < metadata.len() {
-                    return Err(refused(
-                        path,
-                        "a file with holes".into(),
-                        "one without: holes are read without the disk",
-                    ));
-                }
-                let mut flags = if is_destructive { OFlags::RDWR } else { OFlags::RDONLY };
-                if is_destructive && kind.is_block_device() {
-                    // The kernel then refuses a disk that is mounted or otherwise in use.
-                    flags |= OFlags::EXCL;
-                }
-                let opened = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
-                let file =
-                    opened.map_err(|errno| no_direct(path, errno).unwrap_or_else(|| system("open it")(errno)))?;
-                let mut file = File::from(file);
-                let size_bytes =
-                    file.seek(SeekFrom::End(0)).map_err(|error| self::system(path, "measure it", error))?;
-                if size_bytes < SIZE_BYTES_MIN {
-                    return Err(refused(path, format!("{size_bytes} bytes"), "at least 16 MiB"));
-                }
-                let target =
-                    Target { file, path: path.into(), size_bytes, is_writable: is_destructive, is_made: false };
-                target.lock()?;
-                Ok(target)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Target::make(path, size_bytes),
+            _ => Target::open_existing(path, is_destructive),
         }
+    }
+
+    fn make(path: &Path, size_bytes: u64) -> Result<Target, MeasureError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::DIRECT | OFlags::CLOEXEC;
+        // Where there is no direct I/O the file is made all the same, and the call fails after that.
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|errno| {
+            if errno == Errno::INVAL {
+                _ = std::fs::remove_file(path);
+            }
+            no_direct(path, errno).unwrap_or_else(|| system(path, "make it", errno.into()))
+        })?;
+        let target = Target { file: file.into(), path: path.into(), size_bytes, is_writable: true, is_made: true };
+        target.lock()?;
+        std::fs::remove_file(path).map_err(|error| system(path, "delete it again", error))?;
+        target.file.set_len(size_bytes).map_err(|error| system(path, "give it its size", error))?;
+        Ok(target)
+    }
+
+    /// Opens what is at `path`, to be written to only if `is_destructive`.
+    ///
+    /// # Errors
+    /// As [`open`](Target::open); and if there is nothing.
+    pub fn open_existing(path: &Path, is_destructive: bool) -> Result<Target, MeasureError> {
+        let metadata = std::fs::metadata(path).map_err(|error| system(path, "look at it", error))?;
+        let kind = metadata.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(refused(path, kind_in_words(metadata.mode()), "a file or a disk"));
+        }
+        if kind.is_file() && metadata.blocks() * 512 < metadata.len() {
+            return Err(refused(path, "a file with holes".into(), "one without: holes are read without the disk"));
+        }
+        let mut flags = if is_destructive { OFlags::RDWR } else { OFlags::RDONLY };
+        if is_destructive && kind.is_block_device() {
+            // The kernel then refuses a disk that is mounted or otherwise in use.
+            flags |= OFlags::EXCL;
+        }
+        let opened = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
+        let refuse = |errno: Errno| no_direct(path, errno).unwrap_or_else(|| system(path, "open it", errno.into()));
+        let mut file = File::from(opened.map_err(refuse)?);
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(|error| system(path, "measure it", error))?;
+        if size_bytes < SIZE_BYTES_MIN {
+            return Err(refused(path, format!("{size_bytes} bytes"), "at least 16 MiB"));
+        }
+        let target = Target { file, path: path.into(), size_bytes, is_writable: is_destructive, is_made: false };
+        target.lock()?;
+        Ok(target)
     }
 
     /// Bytes that there are.

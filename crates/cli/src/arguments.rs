@@ -3,6 +3,7 @@
 mod agent;
 mod cache;
 mod container;
+mod load;
 mod measure;
 mod promises;
 mod replay;
@@ -14,6 +15,7 @@ pub use cache::{
     CacheVolumeArguments,
 };
 pub use container::ContainerProfileArguments;
+pub use load::LoadArguments;
 pub use measure::MeasureArguments;
 pub use promises::{
     ChangeArguments, PoolAddArguments, PoolCommand, PoolRemoveArguments, PoolSetArguments, RunArguments,
@@ -172,6 +174,18 @@ counted; tenants never wait for a recording.")]
     /// What blocks are to caches: schemes of classes
     #[command(subcommand)]
     Class(ClassCommand),
+    /// Load an NBD server, a file or a disk with requests that come at a given rate, whatever is answered; or find its peak
+    #[command(after_help = "Examples:
+  $ plimsoll load 'nbd+unix:///scratch?socket=/run/plimsoll/nbd.sock' --mix spc1-like --destructive --out peak.svg
+  offered/s  answered/s  rate  mean  p50  p90  p99  p99.9  longest  read mean  write mean
+
+  $ plimsoll load /dev/sdb --mix 'read random 4KiB' --rate 50,100,200 --seconds 30     only reads the disk
+
+Arrivals are a Poisson process. Latency runs from when a request was due, so a server that stops for a moment shows in the
+percentiles. Without --rate the rate doubles until the mean latency passes --latency-max, the peak is found to 5 %, and 10,
+50, 80, 90 and 95 % of it are measured. A mix that writes needs --destructive. Files and disks are used past the page cache.
+Exit code 2 if the target or the mix is wrong, and nothing was sent. More: docs/load.md.")]
+    Load(LoadArguments),
     /// Send a recorded block trace through a scheduler to a device model, or through caches
     #[command(after_help = "Examples:
   $ plimsoll replay msr.csv --device hdd.wd-aakx --scheduler zygaria

@@ -17,6 +17,7 @@
 //! | [`claim`] | an inequality, its margin, and whether it holds |
 //! | [`experiment`] | all runs of a scenario, in parallel, and what comes of them |
 //! | [`picture`], [`html`] | the figure and the page |
+//! | [`load`] | open arrivals at a rate, to a server or a disk |
 //! | [`replay`] | a recorded trace through a scheduler and a device model |
 //! | [`replay_cache`] | a recorded trace through every policy of the cache |
 //!
@@ -27,6 +28,7 @@ pub mod experiment;
 pub mod expression;
 pub mod host;
 pub mod html;
+pub mod load;
 pub mod picture;
 pub mod replay;
 pub mod replay_cache;

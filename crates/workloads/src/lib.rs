@@ -40,6 +40,11 @@ mod random;
 mod step;
 mod text;
 
+/// I/Os per second of a unit of an SPC-1-like load.
+pub const SPC1_IOPS_PER_UNIT: f64 = generators::spc1::Spc1::IOPS_PER_UNIT;
+/// The smallest capacity of an SPC-1-like load, bytes.
+pub const SPC1_BYTES_MIN: u64 = generators::spc1::Spc1::CAPACITY_MIN;
+
 pub use plan::{Before, FileSpec, Plan, THREADS_MAX, Thread, ThreadSpec};
 pub use step::{Action, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Step};
 pub use text::{Workload, WorkloadError};

@@ -25,6 +25,7 @@
 //! | [`driver`] | the server's half of transmission, on the ring of a device |
 //! | [`replies`] | the client's half of transmission, a state machine |
 //! | [`client`] | a blocking client with pipelining |
+//! | [`uri`] | `nbd://` addresses |
 //!
 //! Facts are those of the NBD protocol specification (`doc/proto.md` of the reference implementation), which its
 //! authors put into the public domain. Not offered: TLS, block status, extended headers; asked for one of them, the
@@ -38,6 +39,7 @@ pub mod handshake;
 mod listener;
 pub mod option;
 pub mod replies;
+pub mod uri;
 pub mod wire;
 
 pub use crate::connection::{Address, Listener, Peer};
@@ -46,4 +48,5 @@ pub use driver::NbdConnection;
 pub use error::{Errno, ProtocolError};
 pub use export::{ExportInfo, SharedExports};
 pub use handshake::{Handshake, Negotiated};
+pub use uri::{NbdUri, NbdUriError};
 pub use wire::{Command, CommandFlags, Request};

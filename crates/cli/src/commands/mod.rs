@@ -6,6 +6,7 @@ mod class;
 mod container_profile;
 mod demo;
 mod device;
+mod load;
 mod measure;
 mod pool;
 mod record;
@@ -57,6 +58,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Scheduler(command) => scheduler::run(&command),
         Command::Scenario(command) => scenario::run(&command),
         Command::Class(command) => class::run(&command),
+        Command::Load(arguments) => load::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     }
 }

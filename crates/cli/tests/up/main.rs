@@ -3,6 +3,7 @@
 mod agent;
 mod cache;
 mod iscsi;
+mod load;
 mod mount;
 mod nbd;
 mod record;

@@ -25,8 +25,6 @@ use crate::plan::{FileSpec, Generator, Program, Script, ThreadSpec, transfer};
 use crate::random::Random;
 use crate::step::{DEPTH_UNLIMITED, FileIndex, Step};
 
-/// I/Os per second and BSU (SPC-1).
-const IOPS_PER_BSU: f64 = 50.0;
 /// Bytes; every transfer is a multiple and so aligned (SPC-1).
 const BLOCK: u64 = 4096;
 /// Per cent of the capacity in each unit (SPC-1; paper 002, section 3.1).
@@ -103,6 +101,8 @@ pub(crate) struct Spc1 {
 }
 
 impl Spc1 {
+    /// I/Os per second and BSU (SPC-1).
+    pub(crate) const IOPS_PER_UNIT: f64 = 50.0;
     /// The smallest capacity: so much that a hot spot of the smallest unit has a leaf. Bytes.
     pub(crate) const CAPACITY_MIN: u64 = 1 << 30;
 
@@ -132,7 +132,7 @@ impl Design for Spc1 {
     }
 
     fn program(&self, _common: &Common, _seed: u64, _thread: u32) -> Program {
-        let per_second = IOPS_PER_BSU * f64::from(self.load);
+        let per_second = Spc1::IOPS_PER_UNIT * f64::from(self.load);
         let hot_spots = STREAMS.iter().map(|(kind, _)| match kind.course {
             Course::Walk { begin } => HotSpot::new(self.blocks(kind.unit), begin),
             _ => HotSpot::default(),

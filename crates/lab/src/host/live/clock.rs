@@ -15,12 +15,12 @@ fn read(clock: ClockId) -> u64 {
 }
 
 /// Now, since the machine started.
-pub(super) fn now() -> Time {
+pub(crate) fn now() -> Time {
     Time::from_nanos(read(ClockId::Monotonic))
 }
 
 /// Processor time of the calling thread.
-pub(super) fn thread_processor_time() -> Span {
+pub(crate) fn thread_processor_time() -> Span {
     Span::from_nanos(read(ClockId::ThreadCPUTime))
 }
 

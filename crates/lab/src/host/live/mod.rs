@@ -19,7 +19,7 @@
 
 mod cgroups;
 mod clients;
-mod clock;
+pub(crate) mod clock;
 mod crew;
 mod disk;
 mod files;

@@ -1,0 +1,118 @@
+//! `load` against real sockets and files. What depends on time stands in the unit tests, in virtual time; here are only bounds that a
+//! busy machine cannot break: a latency is never shorter than the stop that caused it.
+
+use plimsoll_brick::connection::ListenerOptions;
+use plimsoll_brick::nbd::wire::{REQUEST_BYTES, none_chunk, offset_data_chunk};
+use plimsoll_brick::nbd::{Address, Command, ExportInfo, Listener, Request, SharedExports};
+use plimsoll_core::Span;
+use plimsoll_lab::load::{LoadError, LoadOptions, LoadReport, measure};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+const SIZE_BYTES: u64 = 16 << 20;
+
+fn options(target: &str, mix: &str, per_second: f64, seconds: u64) -> LoadOptions {
+    LoadOptions {
+        target: target.parse().unwrap(),
+        mix: mix.parse().unwrap(),
+        rates: vec![per_second],
+        first_per_second: 1.0,
+        latency_max: Span::from_millis(30),
+        warm_up: Span::ZERO,
+        window: Span::from_secs(seconds),
+        outstanding_max: 64,
+        seed: 1,
+        is_destructive: false,
+    }
+}
+
+fn run(options: &LoadOptions) -> Result<LoadReport, LoadError> {
+    measure(options, &mut |_, _| {})
+}
+
+/// Answers one request after the other with zeroes, and does nothing for `stop` before the one of this number.
+fn serve(socket: OwnedFd, stop: (u64, rustix::time::Timespec)) -> io::Result<()> {
+    let mut stream = File::from(socket);
+    let mut header = [0; REQUEST_BYTES];
+    for number in 0.. {
+        stream.read_exact(&mut header)?;
+        let request = Request::decode(&header).map_err(io::Error::other)?;
+        let mut payload = vec![0; request.payload_bytes() as usize];
+        stream.read_exact(&mut payload)?;
+        if number == stop.0 {
+            let _ = rustix::thread::nanosleep(&stop.1);
+        }
+        if request.command == Command::Read {
+            let head = offset_data_chunk(request.cookie, true, request.offset, request.length);
+            stream.write_all(&[&head[..], &vec![0; request.length as usize]].concat())?;
+        } else {
+            stream.write_all(&none_chunk(request.cookie))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stops_for_a_moment_shows_in_the_percentiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = Address::Unix(folder.path().join("nbd.sock"));
+    let exports = SharedExports::new();
+    exports.add(ExportInfo { is_read_only: false, ..ExportInfo::new("db", SIZE_BYTES) }).unwrap();
+    let listener = Listener::bind(&address, ListenerOptions::default()).unwrap();
+    let half_a_second = rustix::time::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+    let served = listener.serve(exports, move |socket, _, _| drop(serve(socket, (300, half_a_second))));
+    let _serving = served.unwrap();
+    let target = format!("nbd+unix:///db?socket={}", folder.path().join("nbd.sock").display());
+    let report = run(&options(&target, "mix 50% reads random 4KiB", 400.0, 2));
+    assert!(matches!(report, Err(LoadError::Input(ref text)) if text.contains("allowed with --destructive")));
+    let mut options = options(&target, "mix 50% reads random 4KiB", 400.0, 2);
+    options.is_destructive = true;
+    let report = run(&options).unwrap();
+    let row = &report.rows[0];
+    // 800 expected, the deviation of such a count is 28.
+    assert!(row.requests.abs_diff(800) < 140, "{}", row.requests);
+    assert_eq!((row.requests, row.unfinished), (row.reads.requests + row.writes.requests, 0));
+    // 200 of them came while it stood still, and waited for the rest of half a second.
+    assert!(row.longest_seconds > 0.45 && row.p99_seconds > 0.4 && row.p90_seconds > 0.15, "{row:?}");
+    assert!(row.mean_seconds > 0.04, "{row:?}");
+}
+
+fn file(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("disk");
+    std::fs::write(&path, vec![7; SIZE_BYTES as usize]).unwrap();
+    path
+}
+
+#[test]
+fn a_file_is_read_and_only_written_where_that_was_allowed() {
+    let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let path = file(folder.path());
+    let is_as_it_was = || std::fs::read(&path).unwrap().iter().all(|&byte| byte == 7);
+    let target = path.to_str().unwrap();
+    // Allowing it writes nothing unless the mix does.
+    for is_destructive in [false, true] {
+        let report = run(&LoadOptions { is_destructive, ..options(target, "read random 4KiB", 200.0, 1) }).unwrap();
+        assert!(report.rows[0].reads.requests > 120 && report.rows[0].writes.requests == 0, "{report:?}");
+        assert!(is_as_it_was());
+    }
+    let writes = options(target, "write random 4KiB", 200.0, 1);
+    assert!(run(&writes).unwrap_err().to_string().contains("which writes, allowed with --destructive"));
+    assert!(is_as_it_was());
+    let report = run(&LoadOptions { is_destructive: true, ..writes }).unwrap();
+    assert!(report.rows[0].writes.requests > 120 && report.rows[0].unfinished == 0, "{report:?}");
+    assert!(!is_as_it_was());
+}
+
+#[test]
+fn the_peak_is_looked_for_and_drawn() {
+    let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let path = file(folder.path());
+    let asked = options(path.to_str().unwrap(), "read sequential 64KiB", 50.0, 1);
+    let report = run(&LoadOptions { rates: vec![50.0, 20.0], latency_max: Span::from_secs(30), ..asked }).unwrap();
+    let rates: Vec<f64> = report.rows.iter().map(|row| row.offered_per_second).collect();
+    assert_eq!((rates, report.peak_per_second), (vec![20.0, 50.0], Some(50.0)));
+    let svg = report.svg();
+    assert!(svg.contains("read sequential 64KiB") && svg.contains("p99") && svg.contains("30 s mean"), "{svg}");
+}

@@ -12,8 +12,8 @@
 //!                writes never (others' may depend on them)
 //! ```
 //!
-//! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to what a tenth of a second
-//! brings, or to what a journal's commit costs if that is more. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
+//! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to a tenth of a second of the
+//! disk. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
 //! Who waits, waits for the one of these balances that is negative for longest, behind those who came before; calls and
 //! reads stand in one line. When it is zero the calls go that are before the first read, or the one read that is first.
 //!
@@ -38,7 +38,7 @@ use plimsoll_core::{
     Account, AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, CauseSet, Completion, DeviceProfile,
     RequestId,
 };
-use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Time, Wish};
+use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Span, Time, Wish};
 use std::collections::VecDeque;
 
 /// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
@@ -47,9 +47,10 @@ use std::collections::VecDeque;
 /// writes to an eighth.
 const WAY_BACK_PART: f64 = 5.0 / 8.0;
 
-/// Random requests whose cost may be saved up, whatever the limit: a journal's commit goes to two places and comes back from
-/// both. Who overwrites files in memory pays for one every few seconds, and is not held for it if it can afford that.
-const SAVED_REQUESTS: f64 = 4.0;
+/// Of the disk's time, what may be saved up whatever the limit: what others do not notice for longer. Who overwrites memory
+/// pays for a journal's commit every few seconds and now and then for what the kernel writes of a file in one go (1024 pages,
+/// `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back; it is not held for that if it can afford it in the mean.
+const SAVED_SPAN: Span = Span::from_millis(100);
 
 /// Whose turn comes first at the calls, and at the reads: keys of the tree.
 const CALLS: usize = 0;
@@ -141,7 +142,7 @@ impl SplitToken {
     pub fn new(device: &DeviceProfile) -> SplitToken {
         SplitToken {
             device_runs_per_second: device.worst_case_runs_per_second,
-            saved_bytes: SAVED_REQUESTS * device.sequential_bytes_per_second / device.worst_case_runs_per_second,
+            saved_bytes: SAVED_SPAN.as_secs_f64() * device.sequential_bytes_per_second,
             guess: DirtyModel::new(device),
             model: CostModel::new(device),
             nodes: Vec::new(),

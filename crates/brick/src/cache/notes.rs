@@ -98,13 +98,24 @@ impl CacheNotes {
         if self.get(volume)?.as_ref() == Some(note) {
             return Ok(());
         }
-        std::fs::create_dir_all(&self.directory)?;
+        self.make_directory()?;
         let new = path.with_extension("new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(note)?)?;
         file.sync_all()?;
         std::fs::rename(&new, &path)?;
         File::open(&self.directory)?.sync_all()
+    }
+
+    /// Makes the directory durably: a note in one that is gone after a power loss would be no note.
+    fn make_directory(&self) -> io::Result<()> {
+        let mut missing = self.directory.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();
+        while let Some(path) = missing.pop().filter(|path| !path.as_os_str().is_empty()) {
+            std::fs::create_dir(path).or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(parent)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// The volume has no cache any more; answers what was noted.
@@ -138,7 +149,7 @@ mod tests {
     #[test]
     fn a_note_is_of_its_store_until_it_is_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let notes = CacheNotes::new(directory.path().join("notes"));
+        let notes = CacheNotes::new(directory.path().join("not/yet/there"));
         let [one, other] = ["one", "other"].map(|name| {
             let path = directory.path().join(name);
             std::fs::write(&path, [1; 4096]).unwrap();

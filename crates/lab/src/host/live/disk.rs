@@ -10,6 +10,7 @@ use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, Span};
+use rustix::process::Uid;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -22,7 +23,7 @@ const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
     ("ext4-dioread-lock", FileSystemKind::Ext4, "noatime,noinit_itable,data=ordered,dioread_lock"),
     ("xfs", FileSystemKind::Xfs, "noatime"),
 ];
-/// Always the same folder, so that the next run finds what a killed one left.
+/// Always the same folder of whoever runs it, so that the next run finds what a killed one left.
 const FOLDER: &str = "plimsoll-live";
 pub(super) const VOLUME: &str = "volume";
 /// The session of what comes through the mount and has no cause.
@@ -52,7 +53,12 @@ pub(super) struct Disk {
 
 /// Where everything of a run is.
 fn base() -> PathBuf {
-    std::env::temp_dir().join(FOLDER)
+    std::env::temp_dir().join(folder_of(rustix::process::geteuid()))
+}
+
+/// Each user's own: what root's run left is not for others to write in.
+fn folder_of(user: Uid) -> String {
+    if user.is_root() { FOLDER.to_owned() } else { format!("{FOLDER}-{}", user.as_raw()) }
 }
 
 /// A volume of `bytes` in memory, from the device's start on, whose sessions open in `pool`.
@@ -260,5 +266,16 @@ impl Drop for Disk {
         // The last writes of the file system go through the engine.
         self.attachment = None;
         let _ = self.engine.shutdown(GRACE_DEFAULT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_of_one_user() {
+        let folders = [0, 1000, 1001].map(|user| folder_of(Uid::from_raw(user)));
+        assert_eq!(folders, ["plimsoll-live", "plimsoll-live-1000", "plimsoll-live-1001"]);
     }
 }

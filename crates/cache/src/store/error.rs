@@ -58,6 +58,9 @@ pub enum OpenError {
     /// Both superblocks are damaged.
     #[error("there was a cache on the device, but neither of its superblocks can be read")]
     NoSuperblock,
+    /// Its numbers are not those of a cache.
+    #[error("the cache's superblock counts further than any cache can have counted")]
+    Spent,
     /// Made by another program.
     #[error("the cache is of version {version}, this program reads version {VERSION}")]
     Version {

@@ -108,7 +108,8 @@ pub fn give_up(
 ) -> Result<Superblock, DeviceError> {
     let found = read_superblocks(device)?;
     let newest = newest(&found);
-    let generation = newest.map_or(1, |(_, newest)| newest.generation + 1);
+    // One that is spent is refused as long as it is there.
+    let generation = newest.map_or(1, |(_, newest)| if newest.is_spent() { 1 } else { newest.generation + 1 });
     let given_up = Superblock {
         uuid,
         store: identity.store,

@@ -113,7 +113,11 @@ pub fn probe(device: &mut dyn Blocks) -> Result<Superblock, OpenError> {
             _ => OpenError::NoCache,
         });
     };
-    if superblock.is_ready { Ok(superblock) } else { Err(OpenError::NoCache) }
+    match superblock {
+        spent if spent.is_spent() => Err(OpenError::Spent),
+        ready if ready.is_ready => Ok(ready),
+        _ => Err(OpenError::NoCache),
+    }
 }
 
 fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superblock, OpenError> {

@@ -18,6 +18,10 @@ use crate::units::BLOCKS_MAX;
 const MAGIC: &[u8; 8] = b"PLIMCACH";
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
+/// What can be read of a generation or a sequence.
+const NUMBER_MAX: u64 = 1 << 63;
+/// From here on nobody counts: whatever a cache that is set to work counts up to can still be read.
+const NUMBER_SPENT: u64 = 1 << 62;
 const STATE_EMPTY: u32 = 0;
 const STATE_READY: u32 = 1;
 
@@ -77,6 +81,11 @@ impl Superblock {
         block
     }
 
+    /// Whether its numbers leave too little to count on. None that a cache has written is, were it a snapshot each nanosecond.
+    pub fn is_spent(&self) -> bool {
+        self.generation >= NUMBER_SPENT || self.journal_sequence >= NUMBER_SPENT
+    }
+
     /// What `block` says.
     pub fn decode(block: &Block) -> Found {
         if block[..8] != *MAGIC {
@@ -105,8 +114,8 @@ impl Superblock {
         let is_sound = (1..=UNITS_MAX).contains(&layout.units)
             && (JOURNAL_BLOCKS_MIN..=1 << 30).contains(&layout.journal_blocks)
             && superblock.store_blocks < BLOCKS_MAX
-            && superblock.generation < 1 << 63
-            && superblock.journal_sequence < 1 << 63
+            && superblock.generation < NUMBER_MAX
+            && superblock.journal_sequence < NUMBER_MAX
             && state <= STATE_READY;
         if is_sound { Found::Superblock(superblock) } else { Found::Damaged }
     }

@@ -3,7 +3,7 @@
 use crate::device::{Content, Device};
 use crate::rig::{Random, Rig, Setup, policy};
 use plimsoll_cache::store::{
-    BLOCK_BYTES, Failure, Identity, Layout, OpenError, RequestKind, Semantics, format, open, probe,
+    BLOCK_BYTES, Failure, Identity, Layout, OpenError, RequestKind, Semantics, Superblock, format, open, probe,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,6 +156,25 @@ fn spoil_superblocks(device: &mut Device) {
         let mut content = device.get(block).clone();
         Arc::make_mut(&mut content)[20] ^= 1;
         device.put(block, content);
+    }
+}
+
+/// The last number that can be read, in a block with the right checksum: the next one could not be.
+#[test]
+fn numbers_that_no_cache_counts_up_to_are_refused_and_made_anew() {
+    let setup = Setup::small("lru", Semantics::Strict);
+    let mut rig = used(&setup, 45, true);
+    let superblock = probe(&mut rig.cache).unwrap();
+    let last = (1 << 63) - 1;
+    for spent in [Superblock { generation: last, ..superblock }, Superblock { journal_sequence: last, ..superblock }] {
+        // On one of the two only: a crash while it was made anew.
+        for slots in [0..2, 1..2] {
+            let mut cache = rig.cache.after_kill();
+            slots.for_each(|slot| cache.put(slot, Arc::new(spent.encode())));
+            assert!(matches!(setup.open(&mut cache).err().unwrap(), OpenError::Spent), "{spent:?}");
+            format(&mut cache, setup.identity(), [7; 16], setup.layout()).unwrap();
+            assert_eq!(setup.open(&mut cache).unwrap().used_units(), 0);
+        }
     }
 }
 

@@ -67,7 +67,9 @@ fn with_advice(configuration: &Configuration, cache: &Cache, error: &CacheError)
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; accept_losses = true accepts that")
         }
-        CacheError::Open { source: OpenError::OtherStore { .. } | OpenError::NoSuperblock, .. } => {
+        CacheError::Open {
+            source: OpenError::OtherStore { .. } | OpenError::NoSuperblock | OpenError::Spent, ..
+        } => {
             format!("{error}; to make another in its place: {make} --replace ({lost})")
         }
         error => error.to_string(),

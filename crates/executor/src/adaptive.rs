@@ -37,11 +37,36 @@ impl Seen {
     }
 }
 
+/// The sorts that wait in the low queue, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LowSorts(u16);
+
+impl LowSorts {
+    /// Where a request waits. O(1).
+    pub fn queue(self, kind: Kind, arrival: Arrival) -> Queue {
+        match kind {
+            Kind::Maintenance => Queue::Maintenance,
+            _ if self.0 >> sort(kind, arrival) & 1 == 1 => Queue::Low,
+            _ => Queue::High,
+        }
+    }
+
+    /// For threads to share.
+    pub(crate) fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Of what threads shared.
+    pub(crate) fn from_bits(bits: u16) -> LowSorts {
+        LowSorts(bits)
+    }
+}
+
 /// The rule and what it has seen.
 #[derive(Clone, Debug, Default)]
 pub struct Adaptive {
     seen: [Seen; SORTS],
-    is_low: [bool; SORTS],
+    low: LowSorts,
     runs: u32,
 }
 
@@ -56,27 +81,31 @@ impl Adaptive {
 
     /// Where a request waits. O(1).
     pub fn queue(&self, kind: Kind, arrival: Arrival) -> Queue {
-        match kind {
-            Kind::Maintenance => Queue::Maintenance,
-            _ if self.is_low[sort(kind, arrival)] => Queue::Low,
-            _ => Queue::High,
-        }
+        self.low.queue(kind, arrival)
     }
 
-    /// A request of this sort ran for so long; `is_end`: and is done. O(1), each 4096 times O(sorts).
-    pub fn observe(&mut self, kind: Kind, arrival: Arrival, ran: Span, is_end: bool) {
+    /// Who waits in the low queue from now on.
+    pub fn low(&self) -> LowSorts {
+        self.low
+    }
+
+    /// A request of this sort ran for so long; `is_end`: and is done. Says whether [`low`](Self::low) was chosen anew. O(1), each
+    /// 4096 times O(sorts).
+    pub fn observe(&mut self, kind: Kind, arrival: Arrival, ran: Span, is_end: bool) -> bool {
         if kind == Kind::Maintenance {
-            return;
+            return false;
         }
         let seen = &mut self.seen[sort(kind, arrival)];
         seen.runs += 1.0;
         seen.ends += f64::from(u8::from(is_end));
         seen.seconds += ran.as_secs_f64();
         self.runs += 1;
-        if self.runs == FORGET_RUNS {
-            self.runs = 0;
-            self.choose();
+        if self.runs < FORGET_RUNS {
+            return false;
         }
+        self.runs = 0;
+        self.choose();
+        true
     }
 
     fn choose(&mut self) {
@@ -86,8 +115,10 @@ impl Adaptive {
             seconds: sum.seconds + seen.seconds,
         });
         let bound = all.yields().unwrap_or(0.0) * LOW_PART;
-        for (seen, is_low) in self.seen.iter_mut().zip(&mut self.is_low) {
-            *is_low = seen.runs >= KNOWN_RUNS && seen.yields().is_some_and(|yields| yields < bound);
+        self.low = LowSorts::default();
+        for (sort, seen) in self.seen.iter_mut().enumerate() {
+            let is_low = seen.runs >= KNOWN_RUNS && seen.yields().is_some_and(|yields| yields < bound);
+            self.low.0 |= u16::from(is_low) << sort;
             *seen = Seen { runs: seen.runs / 2.0, ends: seen.ends / 2.0, seconds: seen.seconds / 2.0 };
         }
     }
@@ -134,7 +165,9 @@ mod tests {
         let mut run = |read_micros: u64| {
             for _ in 0..8 * FORGET_RUNS {
                 adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(read_micros), true);
-                (0..4).for_each(|_| adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), true));
+                for _ in 0..4 {
+                    adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), true);
+                }
                 adaptive.observe(Kind::Maintenance, Arrival::New, Span::from_millis(9), false);
             }
             [Kind::Read, Kind::Write, Kind::Other, Kind::Maintenance].map(|kind| adaptive.queue(kind, Arrival::New))

@@ -22,13 +22,15 @@ mod selector;
 mod slices;
 mod threads;
 
-pub use adaptive::Adaptive;
+pub use adaptive::{Adaptive, LowSorts};
 pub use dispatching::Dispatching;
-pub use policy::Policy;
+pub use policy::{Policy, Rules};
 pub use queues::{Queues, Waiting};
 pub use selector::Selector;
 pub use slices::Slicing;
-pub use threads::{Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, is_slice_spent};
+pub use threads::{
+    Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, is_slice_spent,
+};
 
 /// One of the three queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@
 //! Planted breaks that turned a test red stand beside the tests.
 
 use plimsoll_core::Time;
-use plimsoll_executor::{Executor, ExecutorConfig, Figures, Kind, Policy, checkpoint};
+use plimsoll_executor::{Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, checkpoint};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,7 +18,11 @@ type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Other, Kind::Maintenance];
 
 fn executor(threads: usize, requests_max: usize) -> Executor<Request> {
-    Executor::start(ExecutorConfig { threads, policy: Policy::COMBO, requests_max, seed: 1 }).unwrap()
+    ruled(Rules::Fixed(Policy::COMBO), threads, requests_max)
+}
+
+fn ruled(rules: Rules, threads: usize, requests_max: usize) -> Executor<Request> {
+    Executor::start(ExecutorConfig { threads, rules, requests_max, seed: 1 }).unwrap()
 }
 
 fn pause() {
@@ -287,4 +291,33 @@ fn what_is_not_done_is_dropped_with_the_executor() {
         dropped.join().unwrap();
     });
     assert_eq!(alive.load(SeqCst), 0);
+}
+
+/// Reads that take long, and three short writes for each: a thread of theirs ends half as many reads as it ends requests. Planted
+/// breaks: what was run is not counted; what was chosen is not shared.
+#[test]
+fn adaptive_threads_learn_which_requests_take_long() {
+    for threads in [1, 2] {
+        let executor = ruled(Rules::Adaptive, threads, 100_000);
+        let read = || -> Request {
+            Box::pin(async {
+                let mut word = 1_u64;
+                (0..40_000).for_each(|_| word = std::hint::black_box(word.rotate_left(5) ^ 0x9e37_79b9));
+            })
+        };
+        let batch = |count: usize| {
+            for _ in 0..count {
+                executor.spawn(Kind::Read, None, read()).unwrap();
+                for _ in 0..3 {
+                    executor.spawn(Kind::Write, None, Box::pin(async {})).unwrap();
+                }
+            }
+            all_done(&executor).queues.map(|queue| queue.served)
+        };
+        // Enough that every thread has chosen: each needs 4096 runs.
+        let before = batch(6000);
+        let after = batch(1000);
+        let more = Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]);
+        assert_eq!(more, [3000, 1000, 0], "{threads} threads");
+    }
 }

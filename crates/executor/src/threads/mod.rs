@@ -17,9 +17,9 @@ mod slice;
 mod task;
 
 pub use figures::{Figures, QueueFigures, ThreadFigures};
-pub use slice::{checkpoint, is_slice_spent};
+pub use slice::{Checkpoint, checkpoint, is_slice_spent};
 
-use crate::{Arrival, Kind, Policy, QUEUES, Queue};
+use crate::{Arrival, Kind, LowSorts, Policy, QUEUES, Queue, Rules};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use figures::Books;
@@ -29,8 +29,8 @@ use plimsoll_core::Time;
 use service::Service;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 use task::{About, Task};
@@ -42,8 +42,8 @@ pub struct ExecutorConfig {
     /// Service threads, 1 and more; one or two fewer than processors in the paper.
     pub threads: usize,
     /// What decides.
-    pub policy: Policy,
-    /// Requests at once, 1 and more: 64 bytes each are taken at the start.
+    pub rules: Rules,
+    /// Requests at once, 1 and more: some 170 bytes each are taken at the start.
     pub requests_max: usize,
     /// Decides what the draws leave to chance.
     pub seed: u64,
@@ -65,9 +65,20 @@ impl<F> fmt::Debug for Full<F> {
     }
 }
 
+/// A request in a queue, and how it came there.
+struct Queued<F> {
+    task: Arc<Task<F>>,
+    came: Arrival,
+}
+
 struct Shared<F> {
+    rules: Rules,
+    /// Slices and weights.
     policy: Policy,
-    lines: Lines<Arc<Task<F>>>,
+    /// Under [`Rules::Adaptive`]: the sorts that wait low, as the thread had it that chose last. Each counts for itself: they
+    /// serve the same queues, so what one sees is what all see.
+    low: CachePadded<AtomicU16>,
+    lines: Lines<Queued<F>>,
     idle: Idle,
     books: Box<[CachePadded<Books>]>,
     alive: CachePadded<AtomicUsize>,
@@ -80,7 +91,11 @@ struct Shared<F> {
 impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
     fn queue(&self, task: Arc<Task<F>>, arrival: Arrival) {
         let About { kind, deadline } = task.about;
-        self.lines.put(self.policy.queue(kind, arrival), task, deadline, clock::now());
+        let queue = match &self.rules {
+            Rules::Fixed(policy) => policy.queue(kind, arrival),
+            Rules::Adaptive => LowSorts::from_bits(self.low.load(Relaxed)).queue(kind, arrival),
+        };
+        self.lines.put(queue, Queued { task, came: arrival }, deadline, clock::now());
         self.idle.wake_one();
     }
 
@@ -111,10 +126,12 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
     /// # Panics
     /// If no threads or no requests are allowed.
     pub fn start(config: ExecutorConfig) -> io::Result<Executor<F>> {
-        let ExecutorConfig { threads, policy, requests_max, seed } = config;
+        let ExecutorConfig { threads, rules, requests_max, seed } = config;
         assert!(threads > 0 && requests_max > 0, "{threads} threads, {requests_max} requests, allowed 1 and more");
         let shared = Arc::new(Shared {
-            policy,
+            rules,
+            policy: rules.policy(),
+            low: CachePadded::default(),
             lines: Lines::new(requests_max),
             idle: Idle::default(),
             books: (0..threads).map(|_| CachePadded::default()).collect(),
@@ -176,7 +193,7 @@ impl<F: Future<Output = ()> + Send + 'static> Drop for Executor<F> {
         // What waits would keep itself alive.
         for queue in Queue::ALL {
             while let Some(waiting) = self.shared.lines.take(queue) {
-                waiting.request.give_up();
+                waiting.request.task.give_up();
             }
         }
     }

@@ -1,9 +1,9 @@
 //! A service thread: draws a queue, gets a slice, serves that queue until the slice is spent.
 
 use super::figures::Books;
-use super::task::{Ended, Task};
-use super::{Shared, clock, slice};
-use crate::{Arrival, Queue, Selector, Waiting};
+use super::task::Ended;
+use super::{Queued, Shared, clock, slice};
+use crate::{Adaptive, Arrival, Kind, Queue, Rules, Selector, Waiting};
 use plimsoll_core::{Span, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg32;
@@ -18,6 +18,8 @@ pub(super) struct Service<F> {
     number: usize,
     selector: Selector,
     random: Pcg32,
+    /// What it has seen, where that decides.
+    adaptive: Option<Adaptive>,
     /// It was woken and has found nothing yet.
     is_searching: bool,
 }
@@ -25,7 +27,8 @@ pub(super) struct Service<F> {
 impl<F: Future<Output = ()> + Send + 'static> Service<F> {
     pub(super) fn new(shared: Arc<Shared<F>>, number: usize, seed: u64) -> Service<F> {
         let selector = Selector::new(shared.policy.weights);
-        Service { shared, number, selector, random: Pcg32::new(seed, number as u64), is_searching: false }
+        let adaptive = (shared.rules == Rules::Adaptive).then(Adaptive::default);
+        Service { shared, number, selector, random: Pcg32::new(seed, number as u64), adaptive, is_searching: false }
     }
 
     pub(super) fn run(mut self) {
@@ -74,8 +77,9 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
     }
 
     /// Answers with the time when it had been run.
-    fn run_one(&self, queue: Queue, now: Time, ends: Time, waiting: Waiting<Arc<Task<F>>>) -> Time {
-        let Waiting { request: task, since, .. } = waiting;
+    fn run_one(&mut self, queue: Queue, now: Time, ends: Time, waiting: Waiting<Queued<F>>) -> Time {
+        let Waiting { request: Queued { task, came }, since, .. } = waiting;
+        let kind = task.about.kind;
         self.books().begun(now, queue, now.since(since));
         let outcome = task.run(|poll| {
             slice::within(ends, || {
@@ -88,6 +92,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         });
         let after = clock::now();
         let ran = after.since(now);
+        self.observe(kind, came, ran, matches!(outcome, Ended::Done));
         match outcome {
             Ended::Done => {
                 self.books().ended(ran, None);
@@ -100,6 +105,15 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
             }
         }
         after
+    }
+
+    /// What was run counts for where others wait.
+    fn observe(&mut self, kind: Kind, came: Arrival, ran: Span, is_end: bool) {
+        if let Some(adaptive) = &mut self.adaptive
+            && adaptive.observe(kind, came, ran, is_end)
+        {
+            self.shared.low.store(adaptive.low().bits(), Relaxed);
+        }
     }
 
     fn books(&self) -> &Books {

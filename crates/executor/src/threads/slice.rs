@@ -28,11 +28,13 @@ pub fn is_slice_spent() -> bool {
 /// of an executor's threads it always goes on.
 ///
 /// It reads the clock, some 20 ns: once for each heavy step is often enough.
-pub fn checkpoint() -> impl Future<Output = ()> + Send {
+pub fn checkpoint() -> Checkpoint {
     Checkpoint { has_stopped: false }
 }
 
-struct Checkpoint {
+/// What [`checkpoint`] answers; with a name, for requests that are written as state machines.
+#[derive(Debug)]
+pub struct Checkpoint {
     has_stopped: bool,
 }
 

@@ -180,7 +180,7 @@ pub(super) fn open(
         (false, true, Some(size_bytes)) => Some(size_bytes),
         (false, _, _) => return Err(VolumeError::Missing { volume: volume(), path: path.to_owned() }),
     };
-    make_bytes.map_or(Ok(()), |size_bytes| check_size(config, size_bytes))?;
+    make_bytes.map_or(Ok(()), |size_bytes| check_size(config, size_bytes, BLOCK_BYTES_MIN))?;
     let (mut file, is_direct) = open_direct(config, path, !exists).map_err(system("open"))?;
     lock(config, &file).map_err(|errno| match errno {
         Errno::WOULDBLOCK => VolumeError::Locked { volume: volume(), path: path.to_owned() },
@@ -195,7 +195,7 @@ pub(super) fn open(
         let path = path.to_owned();
         return Err(VolumeError::TooSmall { volume: volume(), path, got_bytes: has_bytes, expected_bytes: size });
     }
-    check_size(config, size)?;
+    check_size(config, size, BLOCK_BYTES_MIN)?;
     let mut block_bytes = BLOCK_BYTES_MIN;
     if is_direct {
         block_bytes = direct_block_bytes(&file).map_err(system("measure"))?;

@@ -3,15 +3,18 @@
 //! A volume is opened and checked on the thread of whoever asks for it, so that everything that can be wrong is said
 //! before anybody is served, and slow file systems do not hold up an engine. Then the engine takes it over.
 
+mod compressed;
 mod file;
 mod memory;
 
+pub(crate) use compressed::{CompressedMemory, Damaged, PAGE_BYTES};
 pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
 pub(crate) use memory::MemoryBackend;
 
 use plimsoll_core::ByteCount;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Smallest block that volumes advertise, bytes: what every disk and file system can do.
@@ -25,6 +28,11 @@ pub enum Backing {
         /// Bytes.
         size_bytes: u64,
     },
+    /// In memory, compressed and with checksums, lost at the end. Its blocks are of 4 KiB.
+    CompressedMemory {
+        /// Bytes, a multiple of 4096.
+        size_bytes: u64,
+    },
     /// In a regular file or on a block device.
     File {
         /// Where it is.
@@ -34,6 +42,13 @@ pub enum Backing {
         /// Whether to make a sparse file of `size_bytes` if there is none.
         creates: bool,
     },
+}
+
+impl Backing {
+    /// Whether it is lost at the end.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self, Backing::Memory { .. } | Backing::CompressedMemory { .. })
+    }
 }
 
 /// What a volume should be.
@@ -104,13 +119,15 @@ pub enum VolumeError {
     },
     /// A size that cannot be served.
     #[error(
-        "volume {volume}: a size of {size_bytes} bytes is out of range, allowed are multiples of {BLOCK_BYTES_MIN} from {BLOCK_BYTES_MIN} to 2^62"
+        "volume {volume}: a size of {size_bytes} bytes is out of range, allowed are multiples of {block_bytes} from {block_bytes} to 2^62"
     )]
     Size {
         /// The volume.
         volume: String,
         /// What it would have.
         size_bytes: u64,
+        /// What its blocks have.
+        block_bytes: u32,
     },
 }
 
@@ -136,6 +153,7 @@ pub struct VolumeInfo {
 
 pub(crate) enum Backend {
     Memory(MemoryBackend),
+    Compressed(Arc<CompressedMemory>),
     File(FileBackend),
 }
 
@@ -147,7 +165,7 @@ impl Volume {
     pub fn open(config: VolumeConfig) -> Result<Volume, VolumeError> {
         let (backend, size_bytes, block_bytes) = match &config.backing {
             Backing::Memory { size_bytes } => {
-                check_size(&config, *size_bytes)?;
+                check_size(&config, *size_bytes, BLOCK_BYTES_MIN)?;
                 let backend = MemoryBackend::new(*size_bytes).map_err(|source| VolumeError::System {
                     volume: config.name.clone(),
                     action: "reserve memory for",
@@ -155,6 +173,10 @@ impl Volume {
                     source,
                 })?;
                 (Backend::Memory(backend), *size_bytes, BLOCK_BYTES_MIN)
+            }
+            Backing::CompressedMemory { size_bytes } => {
+                check_size(&config, *size_bytes, PAGE_BYTES as u32)?;
+                (Backend::Compressed(Arc::new(CompressedMemory::new(*size_bytes))), *size_bytes, PAGE_BYTES as u32)
             }
             Backing::File { path, size_bytes, creates } => {
                 let opened = file::open(&config, path, *size_bytes, *creates)?;
@@ -173,6 +195,14 @@ impl Volume {
         }
     }
 
+    /// Bytes that its content takes, where it is compressed.
+    pub fn stored_bytes(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::Compressed(memory) => Some(memory.stored_bytes()),
+            Backend::Memory(_) | Backend::File(_) => None,
+        }
+    }
+
     /// What was asked for.
     pub fn config(&self) -> &VolumeConfig {
         &self.config
@@ -184,10 +214,10 @@ impl Volume {
     }
 }
 
-fn check_size(config: &VolumeConfig, size_bytes: u64) -> Result<(), VolumeError> {
-    let is_whole = size_bytes.is_multiple_of(u64::from(BLOCK_BYTES_MIN));
+fn check_size(config: &VolumeConfig, size_bytes: u64, block_bytes: u32) -> Result<(), VolumeError> {
+    let is_whole = size_bytes.is_multiple_of(u64::from(block_bytes));
     match is_whole && (1..=1 << 62).contains(&size_bytes) {
         true => Ok(()),
-        false => Err(VolumeError::Size { volume: config.name.clone(), size_bytes }),
+        false => Err(VolumeError::Size { volume: config.name.clone(), size_bytes, block_bytes }),
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn random() -> io::Result<[u8; 16]> {
 /// What the store of `volume`, which has so many bytes, is known by.
 pub(super) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Result<Identity> {
     let store = match &volume.backing {
-        Backing::Memory { .. } => random()?,
+        Backing::Memory { .. } | Backing::CompressedMemory { .. } => random()?,
         Backing::File { path, .. } => Md5::digest(words_of(path)?).into(),
     };
     Ok(Identity { store, store_blocks: volume_bytes / BLOCK_BYTES as u64 })

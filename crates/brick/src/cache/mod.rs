@@ -276,7 +276,7 @@ impl FoundCache {
     /// # Errors
     /// There is none, it is of another store, or it is damaged; and as for [`make`].
     pub fn find(settings: CacheSettings, volume: &Volume) -> Result<FoundCache, CacheError> {
-        let is_in_memory = matches!(volume.config().backing, Backing::Memory { .. });
+        let is_in_memory = volume.config().backing.is_in_memory();
         let mut device = CacheDevice::open(&settings, is_in_memory)?;
         if is_in_memory {
             make_on(&mut device, &settings, volume.config(), volume.info().size_bytes)?;
@@ -320,7 +320,9 @@ impl FoundCache {
         }
         // In memory nothing was before it was made just now, whatever its name.
         let identity = match volume.backing {
-            Backing::Memory { .. } => identity::found_on(&mut device).map_err(wrong)?,
+            Backing::Memory { .. } | Backing::CompressedMemory { .. } => {
+                identity::found_on(&mut device).map_err(wrong)?
+            }
             Backing::File { .. } => identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?,
         };
         let accepts = settings.accepts_losses;

@@ -250,6 +250,7 @@ impl Core {
             start_bytes: volume.config().start_bytes,
             is_read_only: volume.info().is_read_only,
             front_ends: *front_ends,
+            stored_bytes: volume.stored_bytes(),
             cache: cache.as_ref().map(|cache| cache.status()),
         });
         EngineStatus {

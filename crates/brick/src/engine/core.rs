@@ -25,7 +25,8 @@ use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
 use super::slab::Slab;
 use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
-use crate::backend::{Backend, Progress, Volume};
+use super::work::Work;
+use crate::backend::{Backend, PAGE_BYTES, Progress, Volume};
 use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     pub(super) finished: Vec<(u32, Finished)>,
     /// Volumes whose caches may go on.
     pub(super) caches_with_work: Vec<u32>,
+    /// Service threads, for what takes a processor's time.
+    pub(super) work: Work,
 }
 
 impl Core {
@@ -94,7 +97,7 @@ impl Core {
         match &seat.volume.backend {
             Backend::Memory(_) if seat.cache.is_some() => None,
             Backend::Memory(memory) => Some(memory.bytes(offset, length)),
-            Backend::File(_) => None,
+            Backend::File(_) | Backend::Compressed(_) => None,
         }
     }
 
@@ -237,6 +240,26 @@ impl Core {
                     self.piece_done(index);
                 }
             }
+            Backend::Compressed(memory) => {
+                let offset = request.offset + u64::from(piece.start);
+                let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
+                match (request.operation, request.payload.as_ptr()) {
+                    (Operation::Read | Operation::Write, Some(data)) => {
+                        let memory = memory.clone();
+                        // SAFETY: `check` found the payload to hold the whole request, of which this is a piece.
+                        let data = unsafe { data.add(piece.start as usize).cast_mut() };
+                        return self.begin_work(index, memory, offset, data);
+                    }
+                    (Operation::Trim | Operation::WriteZeroes, _) => {
+                        memory.zero(pages(offset), pages(piece.length.into()));
+                    }
+                    // A flush has nothing to do.
+                    _ => {}
+                }
+                if !piece.waits.for_model {
+                    self.piece_done(index);
+                }
+            }
             Backend::File(file) => {
                 piece.step = file.first_step(request.operation, request.is_forced);
                 piece.waits.for_backend = true;
@@ -276,15 +299,21 @@ impl Core {
             Progress::Next(step, bytes) => {
                 piece.step = step;
                 piece.done_bytes += bytes;
-                return self.push_step(index);
+                self.push_step(index);
             }
             Progress::Failed(errno) => {
                 let offset = request.offset + u64::from(piece.start + piece.done_bytes);
                 file.log_failure(self.now, request.operation, offset, errno);
-                piece.error = Some(errno);
+                self.backend_done(index, Some(errno));
             }
-            Progress::Done => {}
+            Progress::Done => self.backend_done(index, None),
         }
+    }
+
+    /// A piece has been read, written or whatever it was, or not.
+    pub(super) fn backend_done(&mut self, index: u32, error: Option<Errno>) {
+        let piece = &mut self.pieces[index];
+        piece.error = error;
         piece.waits.for_backend = false;
         if !piece.waits.for_model {
             self.piece_done(index);

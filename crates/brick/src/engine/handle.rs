@@ -9,9 +9,11 @@ use super::status::EngineStatus;
 use super::turn::Engine;
 use super::upper_levels::{BlockTags, UpperLevels};
 use super::urgency;
+use super::work::PieceWork;
 use crate::backend::Volume;
 use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
+use plimsoll_executor::Executor;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -35,13 +37,22 @@ pub struct EngineConfig {
     pub lateness_bound: Span,
     /// The processor that the thread is bound to; `None` for any.
     pub processor: Option<usize>,
+    /// Service threads for what takes a processor's time; without them the engine's thread does that too.
+    pub executor: Option<Arc<Executor<PieceWork>>>,
 }
 
 impl EngineConfig {
     /// A real device with `scheduler`, on any processor.
     pub fn new(profile: DeviceProfile, scheduler: &str) -> EngineConfig {
         let lateness_bound = LATENESS_BOUND_DEFAULT;
-        EngineConfig { profile, scheduler: scheduler.to_owned(), model: None, lateness_bound, processor: None }
+        EngineConfig {
+            profile,
+            scheduler: scheduler.to_owned(),
+            model: None,
+            lateness_bound,
+            processor: None,
+            executor: None,
+        }
     }
 
     /// A device that behaves like `model`, with `scheduler`.

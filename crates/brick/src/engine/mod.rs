@@ -27,6 +27,7 @@
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
+//! | `work` | service threads, for steps that take a processor's time |
 //! | `recorder` | what a device is asked to do, for traces |
 //! | `handle` | how other threads talk to it |
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
@@ -54,6 +55,7 @@ pub mod status;
 mod turn;
 pub mod upper_levels;
 mod urgency;
+mod work;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
 pub use error::EngineError;
@@ -68,3 +70,4 @@ pub use status::{
     AccountStatus, CacheClassStatus, CacheStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus,
 };
 pub use upper_levels::{Below, BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels, session_of};
+pub use work::PieceWork;

@@ -34,6 +34,8 @@ pub(crate) enum Owner {
     FrontEnd(u32, u32),
     /// The cache of a volume, and its own number for the operation.
     Cache(u32, u32),
+    /// The eventfd by which service threads say that they have done something.
+    Work,
     /// Nobody waits for it.
     Nobody,
 }
@@ -47,6 +49,7 @@ impl Owner {
             Owner::UpperLevels => (3, 0, 0),
             Owner::Nobody => (4, 0, 0),
             Owner::Cache(volume, operation) => (5, operation, volume),
+            Owner::Work => (6, 0, 0),
         };
         debug_assert!(tag < 1 << TAG_BITS, "a tag has {TAG_BITS} bits");
         (kind << 56) | (u64::from(tag) << 32) | u64::from(index)
@@ -60,6 +63,7 @@ impl Owner {
             2 => Owner::FrontEnd(index, tag),
             3 => Owner::UpperLevels,
             5 => Owner::Cache(index, tag),
+            6 => Owner::Work,
             _ => Owner::Nobody,
         }
     }
@@ -162,6 +166,7 @@ mod tests {
             Owner::Wake,
             Owner::UpperLevels,
             Owner::Nobody,
+            Owner::Work,
             Owner::Piece(u32::MAX),
             Owner::FrontEnd(u32::MAX, (1 << TAG_BITS) - 1),
             Owner::Cache(u32::MAX, (1 << TAG_BITS) - 1),

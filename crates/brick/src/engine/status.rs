@@ -114,6 +114,8 @@ pub struct VolumeStatus {
     pub is_read_only: bool,
     /// Connections and mounts.
     pub front_ends: u32,
+    /// Bytes that its content takes, where it is compressed.
+    pub stored_bytes: Option<u64>,
     /// What stands before it.
     pub cache: Option<CacheStatus>,
 }

@@ -16,6 +16,7 @@ use super::observed::ObservedRequests;
 use super::port::{Port, Seat};
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
+use super::work::Work;
 use plimsoll_core::{AccountTree, Span, Time};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
@@ -62,7 +63,7 @@ impl Engine {
         commands: Receiver<Command>,
         wake: Arc<OwnedFd>,
     ) -> Result<Engine, EngineError> {
-        let EngineConfig { profile, scheduler, model, lateness_bound, processor } = config;
+        let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor } = config;
         let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
         if let Some(processor) = processor {
             let mut processors = rustix::thread::CpuSet::new();
@@ -99,6 +100,7 @@ impl Engine {
             recordings: 0,
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
             caches_with_work: Vec::new(),
+            work: Work::new(executor)?,
         };
         Ok(Engine {
             core,
@@ -178,6 +180,7 @@ impl Engine {
                 Owner::Cache(volume, operation) => {
                     self.core.cache_operation_completed(volume, operation, completed.result);
                 }
+                Owner::Work => self.core.hear_of_work(completed.has_more),
                 Owner::Nobody => {}
             }
         }

@@ -74,7 +74,8 @@ fn as_tables(configuration: &Configuration) -> String {
     let portals = configuration.iscsi_listen.iter();
     let portals = portals.map(|listen| format!("iSCSI on {}\n", listen.address)).collect::<String>();
     let control = configuration.daemon.control_socket.display();
-    format!("{devices}\n{pools}\n{caches}{volumes}\n{listen}{portals}control on unix:{control}\n")
+    let executor = configuration.service_threads().map_or(String::new(), |section| format!("executor: {section}\n"));
+    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}{portals}control on unix:{control}\n")
 }
 
 /// When a write is acknowledged.
@@ -107,6 +108,21 @@ fn front_ends(volume: &Volume) -> Vec<String> {
     export.chain(target).chain(mount).collect()
 }
 
+fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
+    json!({
+        "name": name,
+        "file": settings.path,
+        "size_bytes": settings.size_bytes,
+        "policy": settings.policy.name,
+        "classes": classes,
+        "promote_reads": settings.promotes_reads,
+        "watermark_low": settings.watermark_low,
+        "watermark_high": settings.watermark_high,
+        "semantics": semantics(settings),
+        "accept_losses": settings.accepts_losses,
+    })
+}
+
 fn as_json(configuration: &Configuration) -> Value {
     let devices = configuration.devices.iter().map(|device| {
         json!({
@@ -127,20 +143,7 @@ fn as_json(configuration: &Configuration) -> Value {
             "allocation": pool.allocation,
         })
     });
-    let caches = configuration.caches.iter().map(|Cache { name, settings, classes, .. }| {
-        json!({
-            "name": name,
-            "file": settings.path,
-            "size_bytes": settings.size_bytes,
-            "policy": settings.policy.name,
-            "classes": classes,
-            "promote_reads": settings.promotes_reads,
-            "watermark_low": settings.watermark_low,
-            "watermark_high": settings.watermark_high,
-            "semantics": semantics(settings),
-            "accept_losses": settings.accepts_losses,
-        })
-    });
+    let caches = configuration.caches.iter().map(cache_as_json);
     let volumes = configuration.volumes.iter().map(|volume| {
         json!({
             "name": volume.name,
@@ -173,6 +176,10 @@ fn as_json(configuration: &Configuration) -> Value {
         "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
         "iscsi_listen":
             configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
+        "executor": configuration.service_threads().map(|section| json!({
+            "threads": section.thread_count(),
+            "policy": section.policy,
+        })),
         "devices": devices.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
         "caches": caches.collect::<Vec<_>>(),

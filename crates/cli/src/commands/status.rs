@@ -35,6 +35,7 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
 
 fn as_text(status: &DaemonStatus) -> String {
     let head = format!("plimsoll {}, process {}, {}\n", status.version, status.process, status.configuration.display());
+    let head = status.executor.iter().fold(head, |text, executor| format!("{text}{executor}\n"));
     status.devices.iter().fold(head, |text, device| format!("{text}\n{}{}", device_line(device), accounts(device)))
 }
 

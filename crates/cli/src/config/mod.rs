@@ -10,12 +10,14 @@
 
 mod caches;
 mod check;
+mod executor;
 mod iscsi;
 mod model;
 mod profile;
 mod sections;
 
 pub use caches::named_scheme;
+pub use executor::ExecutorSection;
 pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_problem, quoted};
 pub use profile::MeasuredProfile;
@@ -152,9 +154,9 @@ mod tests {
     const WHOLE: &str = include_str!("../../tests/good/everything.toml");
 
     const SECTIONS: &str = "[daemon] [nbd] [device.d] [pool.p] [pool.q] [volume.v] [volume.w] [volume.v.nbd] [iscsi] [volume.v.iscsi] \
-        [volume.v.mount] [cache.c] [cache.f] [device] [[pool]] [volume.\"a/b\"]";
+        [volume.v.mount] [executor] [cache.c] [cache.f] [device] [[pool]] [volume.\"a/b\"]";
     const KEYS: &str = "device parent pool size start file memory reserve limit weight priority deadlines worst_case \
-        emulate scheduler cache policy classes watermark_low watermark_high semantics promote_reads outstanding_max listen export name chap path filesystem format options read_only control_socket seed";
+        emulate scheduler cache policy threads memory compression classes watermark_low watermark_high semantics promote_reads outstanding_max listen export name chap path filesystem format options read_only control_socket seed";
     const VALUES: &str = "\"d\" \"p\" \"q\" \"30%\" \"9e9runs/s\" \"99999999TB\" \"4KiB\" true -1 99999999999999999999 \
         1e400 nan [] [1] [\"unix:x\"] {} {read=\"1ms\"} 1979-05-27 \"noop\" \"ext4\" \"/\" \"\"";
 

@@ -1,5 +1,6 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
+use super::ExecutorSection;
 use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::cache::CacheSettings;
 use plimsoll_brick::iscsi::Chap;
@@ -25,6 +26,8 @@ pub struct Configuration {
     pub listen: Vec<Listen>,
     /// Where iSCSI initiators connect; empty if no volume is a target.
     pub iscsi_listen: Vec<Listen>,
+    /// The service threads.
+    pub executor: ExecutorSection,
     /// Devices in the order of the file; each has at least one pool.
     pub devices: Vec<Device>,
     /// Pools, parents before children.
@@ -169,6 +172,15 @@ pub enum Backing {
     File(PathBuf),
     /// In memory, gone when the daemon ends.
     Memory,
+    /// The same, compressed and with checksums.
+    CompressedMemory,
+}
+
+impl Backing {
+    /// Whether it is gone when the daemon ends.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self, Backing::Memory | Backing::CompressedMemory)
+    }
 }
 
 impl fmt::Display for Backing {
@@ -176,6 +188,7 @@ impl fmt::Display for Backing {
         match self {
             Backing::File(path) => write!(out, "{}", path.display()),
             Backing::Memory => out.write_str("memory"),
+            Backing::CompressedMemory => out.write_str("memory, compressed"),
         }
     }
 }
@@ -212,6 +225,12 @@ pub struct Mount {
 }
 
 impl Configuration {
+    /// The service threads, where a volume needs them.
+    pub fn service_threads(&self) -> Option<&ExecutorSection> {
+        let needs = |volume: &Volume| volume.backing == Backing::CompressedMemory;
+        self.volumes.iter().any(needs).then_some(&self.executor)
+    }
+
     /// The device called `name`.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)

@@ -3,7 +3,7 @@
 
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
-use super::{caches, iscsi};
+use super::{ExecutorSection, caches, executor, iscsi};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
@@ -31,6 +31,8 @@ const EXPORT_NAME_BYTES_MAX: usize = 4096;
 /// What a mount call takes as data: one page. Bytes.
 const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
 pub(super) const OUTSTANDING_MAX: u64 = 1024;
+/// How volumes in memory can be compressed.
+const COMPRESSION: &str = "zstd";
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
 pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
@@ -42,6 +44,7 @@ pub(super) struct Sections {
     pub(super) daemon: Daemon,
     pub(super) listen: Option<Vec<Listen>>,
     pub(super) iscsi_listen: Option<Vec<Listen>>,
+    pub(super) executor: ExecutorSection,
     pub(super) devices: Vec<Device>,
     pub(super) pools: Vec<PoolSection>,
     pub(super) caches: Vec<Cache>,
@@ -79,6 +82,8 @@ pub(super) fn read(
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
     let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
     let iscsi_listen = file.section("iscsi", problems).and_then(|section| iscsi::listen(section, problems));
+    let executor = file.section("executor", problems).map(|section| executor::executor(section, problems));
+    let executor = executor.unwrap_or_default();
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
     let observes = devices.iter().any(|(_, section)| section.place().has("observe"));
     let devices =
@@ -96,7 +101,19 @@ pub(super) fn read(
     if !place.has("volume") && !observes {
         problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
     }
-    Sections { daemon, listen, iscsi_listen, devices, pools, caches, volumes, device_names, pool_names, cache_names }
+    Sections {
+        daemon,
+        listen,
+        iscsi_listen,
+        executor,
+        devices,
+        pools,
+        caches,
+        volumes,
+        device_names,
+        pool_names,
+        cache_names,
+    }
 }
 
 /// The tables in `key` and their names. No names if something is wrong with the list itself: then nobody can say
@@ -347,7 +364,16 @@ fn backing(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Probl
         }
         _ => {}
     }
-    file.map(Backing::File).or((memory == Some(true)).then_some(Backing::Memory))
+    let compression = section.choice("compression", &[COMPRESSION], problems);
+    if compression.is_some() && memory != Some(true) {
+        problems.push(section.place().problem(
+            "compression",
+            "compression of a volume in a file",
+            "only with memory = true",
+        ));
+    }
+    let in_memory = if compression.is_some() { Backing::CompressedMemory } else { Backing::Memory };
+    file.map(Backing::File).or((memory == Some(true)).then_some(in_memory))
 }
 
 fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Export> {
@@ -407,7 +433,7 @@ fn mount_section(
     if format == Format::IfEmpty && is_read_only {
         problems.push(place.problem("format", "\"if-empty\" on a read-only volume", "\"never\""));
     }
-    if format == Format::Never && backing == Some(&Backing::Memory) {
+    if format == Format::Never && backing.is_some_and(Backing::is_in_memory) {
         let got = if place.has("format") { "\"never\"" } else { "nothing" };
         let got = format!("{got} on a volume in memory, which starts empty");
         problems.push(place.problem("format", got, "\"if-empty\""));

@@ -1,6 +1,7 @@
 //! What is said on the control socket.
 
 pub use super::caches::{CacheChange, CacheEntry};
+pub use super::executor::ExecutorStatus;
 use plimsoll_agent::Entrance;
 use plimsoll_brick::engine::status::EngineStatus;
 use plimsoll_core::units::ParseUnitError;
@@ -251,6 +252,9 @@ pub struct DaemonStatus {
     pub process: u32,
     /// The configuration that it was started with.
     pub configuration: PathBuf,
+    /// Its service threads, where a volume needs them.
+    #[serde(default)]
+    pub executor: Option<Box<ExecutorStatus>>,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
 }

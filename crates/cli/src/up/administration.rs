@@ -1,11 +1,13 @@
 //! What the control socket can do to a running daemon.
 
 use super::caches::Caches;
+use super::executor::ServiceThreads;
 use super::exports::Exports;
 use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
-    Change, DaemonStatus, ErrorKind, ErrorReport, PoolStatus, Request, Response, SessionEntry, VolumeEntry,
+    Change, DaemonStatus, ErrorKind, ErrorReport, ExecutorStatus, PoolStatus, Request, Response, SessionEntry,
+    VolumeEntry,
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
@@ -33,6 +35,7 @@ pub(super) struct ServedDisk {
 pub(super) struct Administration {
     configuration: Configuration,
     devices: Vec<ServedDevice>,
+    executor: Option<ServiceThreads>,
     disks: Vec<ServedDisk>,
     tenants: Tenants,
     exports: Arc<Exports>,
@@ -83,13 +86,24 @@ impl Administration {
     pub(super) fn new(
         configuration: Configuration,
         devices: Vec<ServedDevice>,
+        executor: Option<ServiceThreads>,
         disks: Vec<ServedDisk>,
         tenants: Tenants,
         exports: Arc<Exports>,
         stop: Sender<()>,
     ) -> Administration {
         let caches = Caches::new(configuration.clone(), devices.clone());
-        Administration { configuration, devices, disks, tenants, exports, caches, stop, changing: Mutex::new(()) }
+        Administration {
+            configuration,
+            devices,
+            executor,
+            disks,
+            tenants,
+            exports,
+            caches,
+            stop,
+            changing: Mutex::new(()),
+        }
     }
 
     /// Carries out a request.
@@ -160,6 +174,10 @@ impl Administration {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             configuration: self.configuration.file.clone(),
+            executor: self
+                .executor
+                .as_ref()
+                .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
             devices: self.engines()?,
         })
     }

@@ -9,10 +9,11 @@
 //! stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
+use super::executor::ServiceThreads;
 use super::exports::{Exports, Target};
 use super::iscsi;
 use super::tenants::{Tenants, mount_with_station};
-use super::{caches, observed, plan};
+use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
@@ -22,7 +23,7 @@ use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, Stat
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
 use plimsoll_brick::cache::FoundCache;
 use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{self, EngineHandle, SessionConfig};
+use plimsoll_brick::engine::{self, EngineConfig, EngineHandle, SessionConfig};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{ExportInfo, Listener};
@@ -41,6 +42,7 @@ pub(super) struct Daemon {
     /// Let go of before what they stand above is detached: nobody may be held who uses a mount that has to go.
     tenants: Tenants,
     devices: Vec<ServedDevice>,
+    executor: Option<ServiceThreads>,
     state: Arc<StateDirectory>,
     /// What is served, a line each.
     served: Vec<String>,
@@ -78,6 +80,7 @@ impl Daemon {
             attachments: Vec::new(),
             tenants: Tenants::default(),
             devices: Vec::new(),
+            executor: None,
             state,
             served: Vec::new(),
         };
@@ -94,6 +97,7 @@ impl Daemon {
         let administration = Administration::new(
             daemon.configuration.clone(),
             daemon.devices.clone(),
+            daemon.executor.clone(),
             disks,
             daemon.tenants.clone(),
             daemon.exports.clone(),
@@ -144,8 +148,10 @@ impl Daemon {
     }
 
     fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {
+        self.executor = executor::start(&self.configuration)?;
+        self.served.extend(self.configuration.service_threads().map(|section| format!("executor: {section}")));
         for device in &self.configuration.devices {
-            let mut config = plan::engine(device);
+            let mut config = EngineConfig { executor: self.executor.clone(), ..plan::engine(device) };
             if let Some(path) = &device.observe {
                 config.profile = observed::profile(device, &mounts::Disk::of(path).map_err(failed)?);
             }

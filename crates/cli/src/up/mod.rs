@@ -6,6 +6,7 @@
 mod administration;
 mod caches;
 mod daemon;
+mod executor;
 mod exports;
 mod iscsi;
 mod observed;
@@ -85,6 +86,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
         daemon: config::Daemon { control_socket, state_directory, notes_directory, place: Place::default() },
         listen: Vec::new(),
         iscsi_listen: Vec::new(),
+        executor: config::ExecutorSection::default(),
         devices: vec![device],
         pools: Vec::new(),
         caches: Vec::new(),

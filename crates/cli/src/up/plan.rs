@@ -13,6 +13,7 @@ pub(super) fn engine(device: &Device) -> EngineConfig {
         model: device.emulate.as_ref().and_then(|model| plimsoll_devices::build(model, device.seed)),
         lateness_bound: LATENESS_BOUND_DEFAULT,
         processor: None,
+        executor: None,
     }
 }
 
@@ -23,6 +24,7 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
         pool: configuration.volume_path(volume),
         backing: match &volume.backing {
             Backing::Memory => backend::Backing::Memory { size_bytes: volume.size_bytes },
+            Backing::CompressedMemory => backend::Backing::CompressedMemory { size_bytes: volume.size_bytes },
             Backing::File(path) => {
                 backend::Backing::File { path: path.clone(), size_bytes: Some(volume.size_bytes), creates: false }
             }

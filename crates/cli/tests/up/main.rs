@@ -2,6 +2,7 @@
 
 mod agent;
 mod cache;
+mod compressed;
 mod iscsi;
 mod load;
 mod mount;

@@ -42,6 +42,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         daemon: sections.daemon,
         listen,
         iscsi_listen,
+        executor: sections.executor,
         devices: sections.devices,
         pools,
         caches: sections.caches,

@@ -1,0 +1,56 @@
+//! The section `[executor]`: the service threads that compress and decompress.
+
+use plimsoll_executor::Rules;
+use plimsoll_settings::{Problem, Section};
+use std::fmt;
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
+/// Service threads at the most: the largest server of the paper has 20 processors.
+const THREADS_MAX: u64 = 256;
+/// What never loses to a fixed policy by much, whatever the load is.
+const POLICY_DEFAULT: &str = "adaptive";
+
+/// The section.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExecutorSection {
+    /// Service threads; none said: one fewer than processors.
+    pub threads: Option<usize>,
+    /// The name of its rules.
+    pub policy: &'static str,
+}
+
+impl Default for ExecutorSection {
+    fn default() -> ExecutorSection {
+        ExecutorSection { threads: None, policy: POLICY_DEFAULT }
+    }
+}
+
+impl ExecutorSection {
+    /// Service threads, as many as it says, or one fewer than processors: the engines need one, too.
+    pub fn thread_count(&self) -> usize {
+        let processors = || available_parallelism().map_or(1, NonZero::get);
+        self.threads.unwrap_or_else(|| (processors() - 1).max(1))
+    }
+
+    /// What its threads go by.
+    pub fn rules(&self) -> Rules {
+        let found = Rules::ALL.iter().find(|(name, _)| *name == self.policy);
+        found.expect("one of the names").1
+    }
+}
+
+impl fmt::Display for ExecutorSection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.thread_count();
+        write!(out, "{threads} service thread{}, {}", if threads == 1 { "" } else { "s" }, self.policy)
+    }
+}
+
+pub(super) fn executor(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ExecutorSection {
+    let threads = section.integer("threads", 1..=THREADS_MAX, problems);
+    let names = Rules::ALL.map(|(name, _)| name);
+    let policy = section.choice("policy", &names, problems).unwrap_or(POLICY_DEFAULT);
+    section.finish(problems);
+    ExecutorSection { threads: threads.map(|threads| threads as usize), policy }
+}

@@ -1,0 +1,25 @@
+//! Service threads for what takes a processor's time: one set for all devices, where a volume needs them.
+
+use crate::config::Configuration;
+use crate::outcome::Failure;
+use plimsoll_brick::engine::PieceWork;
+use plimsoll_executor::{Executor, ExecutorConfig};
+use std::sync::Arc;
+
+/// Pieces of requests under way at the most; the engines do the others themselves. What 64 connections have that use all that
+/// they may, of small requests.
+const PIECES_MAX: usize = 16_384;
+/// Which thread draws which queue is nobody's business: any seed does.
+const SEED: u64 = 1;
+
+/// They, for engines and for who asks how they are.
+pub(super) type ServiceThreads = Arc<Executor<PieceWork>>;
+
+/// Starts them, if any volume is compressed.
+pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThreads>, Failure> {
+    let Some(section) = configuration.service_threads() else { return Ok(None) };
+    let (threads, rules) = (section.thread_count(), section.rules());
+    let executor = Executor::start(ExecutorConfig { threads, rules, requests_max: PIECES_MAX, seed: SEED });
+    let failed = |error| Failure::Failed(format!("executor: cannot start a thread: {error}"));
+    executor.map(Arc::new).map(Some).map_err(failed)
+}

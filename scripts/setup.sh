@@ -9,7 +9,7 @@ set -euo pipefail
 build_packages=(build-essential pkg-config curl ca-certificates git)
 rust_version_min=1.88
 # Needed by parts: file systems and tools for the demo and tests; nothing fails without them but that part.
-part_packages=(e2fsprogs xfsprogs util-linux fuse3 fio qemu-utils qemu-block-extra libnbd-bin libiscsi-bin runc crun)
+part_packages=(e2fsprogs xfsprogs util-linux fuse3 fio qemu-utils qemu-block-extra libnbd-bin libiscsi-bin runc crun postgresql)
 # Needed to compile the BPF programs of `tags`; without them those are left out.
 bpf_packages=(clang libelf-dev zlib1g-dev)
 peer_packages=(nbdkit)
@@ -28,6 +28,11 @@ if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "setup: installing Debian packages: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
+    # The tests start servers of their own: no database shall run here only because its package came with us.
+    if [[ " ${missing[*]} " == *" postgresql "* ]]; then
+      mkdir -p /etc/postgresql-common/createcluster.d
+      echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/plimsoll.conf
+    fi
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   else

@@ -15,6 +15,7 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let sources = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("shim");
     println!("cargo::rerun-if-changed={}", sources.display());
+    println!("cargo::rerun-if-changed=../classes/c");
     let compiler = cc::Build::new().cargo_metadata(false).get_compiler();
     for (product, source, flags) in PRODUCTS {
         let mut command = Command::new(compiler.path());

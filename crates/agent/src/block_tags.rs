@@ -3,22 +3,27 @@
 //! A tag says what the newest I/O of a block was when it entered the block layer above; what reaches the engine is that
 //! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
 //! (the table had not been told, or a read and a write of one block overlap): that block is nobody's.
+//!
+//! A block of a file of which an application said the class ([`FileClasses`]) has that class.
 
+use crate::classified::FileClasses;
 use crate::members::Members;
 use plimsoll_brick::engine::{BlockTag, BlockTags};
 use plimsoll_core::{Class, FileId, Operation};
 use plimsoll_tags::{BLOCK_BYTES, TagTable};
+use std::sync::Arc;
 
 /// The tags of one volume that is the disk of a mounted file system.
 pub struct VolumeTags {
     table: TagTable,
     members: Members,
+    classes: Arc<FileClasses>,
 }
 
 impl VolumeTags {
-    /// The table, and who its bits are.
-    pub fn new(table: TagTable, members: Members) -> VolumeTags {
-        VolumeTags { table, members }
+    /// The table, who its bits are, and what applications say of their files.
+    pub fn new(table: TagTable, members: Members, classes: Arc<FileClasses>) -> VolumeTags {
+        VolumeTags { table, members, classes }
     }
 }
 
@@ -34,9 +39,11 @@ impl BlockTags for VolumeTags {
         if tag.is_write != operation.is_write() {
             return BlockTag::default();
         }
+        // An application's word goes before the file system's (Differentiated Storage Services, section 3.4).
+        let said = if tag.inode == 0 { None } else { self.classes.class(tag.inode) };
         BlockTag {
             causes: self.members.causes(tag.causes_mask),
-            class: tag.class,
+            class: said.unwrap_or(tag.class),
             file: file_of_block(tag.class, tag.inode),
             is_sync: tag.is_sync,
         }

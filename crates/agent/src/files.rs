@@ -10,7 +10,7 @@ mod handle;
 
 use handle::{open_on_ext4, open_on_xfs};
 use plimsoll_core::{FileId, Span, Time};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,10 @@ pub const KEPT_FOR: Span = Span::from_secs(1);
 const EXT4_MAGIC: i64 = 0xEF53;
 const XFS_MAGIC: i64 = 0x5846_5342;
 
-type Open = fn(&File, u64) -> Result<File, Errno>;
+type Open = fn(&File, u64, OFlags) -> Result<File, Errno>;
+
+/// To read it; a file that nobody may wait for.
+const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOATIME);
 
 /// The files of one mounted file system.
 pub struct Files {
@@ -57,7 +60,7 @@ impl Files {
             *asked = now;
             return Some(kept.clone());
         }
-        let found = self.open?(&self.mount, file.0).ok()?;
+        let found = self.open?(&self.mount, file.0, TO_READ).ok()?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
         if kind != FileType::RegularFile {
             return None;
@@ -78,6 +81,15 @@ impl Files {
         // A file that is opened by its inode may have no name in memory.
         let is_it = std::fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == file.0);
         is_it.then_some(path)
+    }
+
+    /// What the inode is, of whatever kind. Nothing is kept open, and nothing of it is read or begun: it may be a device.
+    ///
+    /// # Errors
+    /// There is none (`STALE`), or files of this file system cannot be found by their inode (`OPNOTSUPP`).
+    pub fn look(&self, inode: u64) -> Result<Stat, Errno> {
+        let open = self.open.ok_or(Errno::OPNOTSUPP)?;
+        rustix::fs::fstat(open(&self.mount, inode, OFlags::PATH)?)
     }
 
     /// Closes what was not asked for lately. O(files kept).

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`account_words`] | the words of shims, by the accounts of a scheduler |
 //! | [`block_tags`] | the causes of a volume's blocks, for its engine |
+//! | [`classified`] | what applications say of their files: their classes |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
@@ -19,6 +20,7 @@
 pub mod account_words;
 pub mod block_tags;
 pub mod calls;
+pub mod classified;
 mod commands;
 mod doorman;
 mod error;
@@ -33,6 +35,7 @@ pub mod readers;
 pub mod station;
 pub mod writeback;
 
+pub use classified::{ClassServer, ClassifiedMount, FileClasses};
 pub use commands::{Joined, LevelsHandle, Who};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, TagsError};

@@ -14,6 +14,7 @@
 //! the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
+use crate::classified::FileClasses;
 use crate::commands::{LevelsHandle, Who};
 use crate::doorman::{Doorman, lock};
 use crate::error::AgentError;
@@ -58,6 +59,8 @@ pub struct StationConfig {
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
+    /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
+    pub classes: Option<PathBuf>,
 }
 
 /// What a station's file system is on.
@@ -99,6 +102,8 @@ pub struct Entrance {
     pub words: PathBuf,
     /// Where the listener of the filter is handed over.
     pub listeners: PathBuf,
+    /// Where classes of files are said; `null` for a disk that is not ours.
+    pub classes: Option<PathBuf>,
 }
 
 impl Entrance {
@@ -108,6 +113,7 @@ impl Entrance {
     /// See [`Launch`].
     pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
         let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit))?;
+        let launch = self.classes.iter().fold(launch, |launch, path| launch.with_classes(path));
         Ok(launch.with_filter(filter, &self.listeners, &metadata::of_joined(self.bit), &self.name))
     }
 }
@@ -120,6 +126,7 @@ pub struct Station {
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
+    classes: Arc<FileClasses>,
     /// Tenants that leave when nobody of them is left.
     watched: Arc<Mutex<Vec<Tenant>>>,
     /// The session of everybody else, on a disk that is not ours.
@@ -163,8 +170,10 @@ impl Station {
             others,
         };
         let (levels, handle) = Levels::new(parts)?;
+        let classes = Arc::new(FileClasses::default());
         if let Disk::Volume(volume) = &config.disk {
-            engine.set_tags(volume, Some(Box::new(VolumeTags::new(table, levels.members().clone()))))?;
+            let tags = VolumeTags::new(table, levels.members().clone(), classes.clone());
+            engine.set_tags(volume, Some(Box::new(tags)))?;
         }
         let members = levels.members().clone();
         engine.set_upper_levels(Some(Box::new(levels)))?;
@@ -187,7 +196,7 @@ impl Station {
         let thread = std::thread::Builder::new().name("doorman".to_owned()).spawn(move || doorman.run());
         let doorman = Some(thread.map_err(|source| AgentError::System { action: "start a thread", source })?);
         let (engine, levels, words) = (engine.clone(), handle, words_path);
-        Ok(Station { engine, config, levels, programs, words, coverage, watched, others, is_over, doorman })
+        Ok(Station { engine, config, levels, programs, words, coverage, classes, watched, others, is_over, doorman })
     }
 
     /// The file system is mounted now.
@@ -203,6 +212,12 @@ impl Station {
     /// What of the file system's I/O has causes.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
+    }
+
+    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a disk
+    /// that is not ours, whose blocks have no cache here.
+    pub fn classes(&self) -> Option<&Arc<FileClasses>> {
+        matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
 
     /// Opens a session in `pool` for a tenant, whose I/O is that of whoever is [enrolled](Self::enroll).
@@ -230,6 +245,7 @@ impl Station {
             shim: self.programs.shim().to_owned(),
             words: self.words.clone(),
             listeners: self.listeners(),
+            classes: self.config.classes.clone(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cache;
+mod class;
 mod container;
 mod load;
 mod measure;
@@ -13,6 +14,10 @@ pub use agent::AgentArguments;
 pub use cache::{
     CacheAttachArguments, CacheCommand, CacheMakeArguments, CachePolicyArguments, CacheResizeArguments,
     CacheVolumeArguments,
+};
+pub use class::{
+    ClassAskArguments, ClassCommand, ClassSayArguments, ClassServerArguments, ClassShowArguments, ClassifyCommand,
+    PostgresqlArguments,
 };
 pub use container::ContainerProfileArguments;
 pub use load::LoadArguments;
@@ -186,6 +191,9 @@ percentiles. Without --rate the rate doubles until the mean latency passes --lat
 50, 80, 90 and 95 % of it are measured. A mix that writes needs --destructive. Files and disks are used past the page cache.
 Exit code 2 if the target or the mix is wrong, and nothing was sent. More: docs/load.md.")]
     Load(LoadArguments),
+    /// Say the classes of a program's files from outside, as long as it runs
+    #[command(subcommand)]
+    Classify(ClassifyCommand),
     /// Send a recorded block trace through a scheduler to a device model, or through caches
     #[command(after_help = "Examples:
   $ plimsoll replay msr.csv --device hdd.wd-aakx --scheduler zygaria
@@ -414,34 +422,6 @@ pub struct ScenarioRunArguments {
     /// Show no progress bar
     #[arg(long)]
     pub no_progress: bool,
-}
-
-/// `plimsoll class ...`.
-#[derive(Debug, Subcommand)]
-pub enum ClassCommand {
-    /// List the schemes that are built in
-    #[command(after_help = "Example:
-  $ plimsoll class list
-  scheme  classes  summary
-  ext4         19  ext3 and ext4, as the paper has them")]
-    List(OutputArguments),
-    /// The classes of a scheme; of a file of your own, or what is wrong with it
-    #[command(after_help = "Examples:
-  $ plimsoll class show ext4
-  $ plimsoll class show mine.toml
-
-How to write one: docs/classes.md. Exit code 2 if it is wrong.")]
-    Show(ClassShowArguments),
-}
-
-/// Arguments of `plimsoll class show`.
-#[derive(Debug, Args)]
-pub struct ClassShowArguments {
-    /// A scheme's name, or the path of a .toml file
-    pub name: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Arguments of commands that only print.

@@ -8,6 +8,7 @@ const FILE_LINES_MAX: usize = 500;
 /// Every crate and the floor that it is on: it may depend on lower floors only.
 const FLOORS: &[(&str, u32)] = &[
     ("core", 0),
+    ("classes", 1),
     ("settings", 1),
     ("schedulers", 1),
     ("devices", 1),
@@ -15,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("executor", 1),
     ("traces", 1),
     ("workloads", 1),
+    ("classifiers", 2),
     ("sim", 2),
     ("brick", 2),
     ("gates", 2),

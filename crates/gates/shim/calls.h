@@ -7,16 +7,16 @@ GATED(ssize_t, pwrite, (int fd, const void *bytes, size_t n, off_t at), (fd, byt
       (SYS_pwrite64, fd, bytes, n, at))
 GATED(ssize_t, pwrite64, (int fd, const void *bytes, size_t n, off64_t at), (fd, bytes, n, at),
       gate_file(CLASS_WRITE, fd), (SYS_pwrite64, fd, bytes, n, at))
-GATED(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), gate_file(CLASS_WRITE, fd),
+GATED(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), TAKE_CLASS(fd, v, n); gate_file(CLASS_WRITE, fd),
       (SYS_writev, fd, v, n))
-GATED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), gate_file(CLASS_WRITE, fd),
+GATED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), TAKE_CLASS(fd, v, n); gate_file(CLASS_WRITE, fd),
       (SYS_pwritev, fd, v, n, at, 0L))
 GATED(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t at), (fd, v, n, at),
-      gate_file(CLASS_WRITE, fd), (SYS_pwritev, fd, v, n, at, 0L))
+      TAKE_CLASS(fd, v, n); gate_file(CLASS_WRITE, fd), (SYS_pwritev, fd, v, n, at, 0L))
 GATED(ssize_t, pwritev2, (int fd, const struct iovec *v, int n, off_t at, int flags), (fd, v, n, at, flags),
-      gate_file(CLASS_WRITE, fd), (SYS_pwritev2, fd, v, n, at, 0L, flags))
+      TAKE_CLASS(fd, v, n); gate_file(CLASS_WRITE, fd), (SYS_pwritev2, fd, v, n, at, 0L, flags))
 GATED(ssize_t, pwritev64v2, (int fd, const struct iovec *v, int n, off64_t at, int flags), (fd, v, n, at, flags),
-      gate_file(CLASS_WRITE, fd), (SYS_pwritev2, fd, v, n, at, 0L, flags))
+      TAKE_CLASS(fd, v, n); gate_file(CLASS_WRITE, fd), (SYS_pwritev2, fd, v, n, at, 0L, flags))
 GATED(ssize_t, copy_file_range, (int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags),
       (from, from_at, to, to_at, n, flags), gate_file(CLASS_WRITE, to),
       (SYS_copy_file_range, from, from_at, to, to_at, n, flags))
@@ -88,15 +88,33 @@ ALLOCATE(posix_fallocate64)
   EXPORT int name parameters {                                                                  \
     va_list more;                                                                               \
     va_start(more, flags);                                                                      \
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                     \
+    mode_t mode = has_mode(flags) ? va_arg(more, mode_t) : 0;                                   \
     va_end(more);                                                                               \
+    int asked = flags;                                                                          \
+    flags = flags_without_classes(flags);                                                       \
     gate_open(flags);                                                                           \
-    return next_##name ? next_##name arguments : (int)syscall direct;                           \
+    return opened(next_##name ? next_##name arguments : (int)syscall direct, asked);            \
   }
 OPEN(open, (const char *path, int flags, ...), (path, flags, mode), (SYS_openat, AT_FDCWD, path, flags, mode))
 OPEN(open64, (const char *path, int flags, ...), (path, flags, mode), (SYS_openat, AT_FDCWD, path, flags, mode))
 OPEN(openat, (int at, const char *path, int flags, ...), (at, path, flags, mode), (SYS_openat, at, path, flags, mode))
 OPEN(openat64, (int at, const char *path, int flags, ...), (at, path, flags, mode), (SYS_openat, at, path, flags, mode))
+
+/* What compilers call where the flags are not known and no mode is given. */
+#define OPEN_WITHOUT_MODE(name, parameters, arguments, direct)                                  \
+  static int(*next_##name) parameters;                                                          \
+  __attribute__((constructor)) static void find_##name(void) { next_##name = find(#name); }     \
+  EXPORT int name parameters {                                                                  \
+    int asked = flags;                                                                          \
+    flags = flags_without_classes(flags);                                                       \
+    gate_open(flags);                                                                           \
+    return opened(next_##name ? next_##name arguments : (int)syscall direct, asked);            \
+  }
+OPEN_WITHOUT_MODE(__open_2, (const char *path, int flags), (path, flags), (SYS_openat, AT_FDCWD, path, flags, 0))
+OPEN_WITHOUT_MODE(__open64_2, (const char *path, int flags), (path, flags), (SYS_openat, AT_FDCWD, path, flags, 0))
+OPEN_WITHOUT_MODE(__openat_2, (int at, const char *path, int flags), (at, path, flags), (SYS_openat, at, path, flags, 0))
+OPEN_WITHOUT_MODE(__openat64_2, (int at, const char *path, int flags), (at, path, flags),
+                  (SYS_openat, at, path, flags, 0))
 
 /* Reads, which wait only for what the cache has not. Compilers call the `_chk` forms where they know the buffer. */
 GATED(ssize_t, read, (int fd, void *bytes, size_t n), (fd, bytes, n), gate_read(fd, bytes, n, -1),
@@ -111,9 +129,13 @@ GATED(ssize_t, pread64, (int fd, void *bytes, size_t n, off64_t at), (fd, bytes,
       (SYS_pread64, fd, bytes, n, at))
 GATED(ssize_t, __pread64_chk, (int fd, void *bytes, size_t n, off64_t at, size_t most), (fd, bytes, n, at, most),
       gate_read(fd, bytes, n < most ? n : most, at), (SYS_pread64, fd, bytes, n < most ? n : most, at))
-GATED(ssize_t, readv, (int fd, const struct iovec *v, int n), (fd, v, n), gate_reads(fd, v, n, -1),
+GATED(ssize_t, readv, (int fd, const struct iovec *v, int n), (fd, v, n), TAKE_CLASS(fd, v, n); gate_reads(fd, v, n, -1),
       (SYS_readv, fd, v, n))
-GATED(ssize_t, preadv, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), gate_reads(fd, v, n, at),
+GATED(ssize_t, preadv, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), TAKE_CLASS(fd, v, n); gate_reads(fd, v, n, at),
       (SYS_preadv, fd, v, n, at, 0L))
-GATED(ssize_t, preadv64, (int fd, const struct iovec *v, int n, off64_t at), (fd, v, n, at), gate_reads(fd, v, n, at),
+GATED(ssize_t, preadv64, (int fd, const struct iovec *v, int n, off64_t at), (fd, v, n, at), TAKE_CLASS(fd, v, n); gate_reads(fd, v, n, at),
       (SYS_preadv, fd, v, n, at, 0L))
+GATED(ssize_t, preadv2, (int fd, const struct iovec *v, int n, off_t at, int flags), (fd, v, n, at, flags),
+      TAKE_CLASS(fd, v, n); gate_waiting_reads(fd, v, n, at, flags), (SYS_preadv2, fd, v, n, at, 0L, flags))
+GATED(ssize_t, preadv64v2, (int fd, const struct iovec *v, int n, off64_t at, int flags), (fd, v, n, at, flags),
+      TAKE_CLASS(fd, v, n); gate_waiting_reads(fd, v, n, at, flags), (SYS_preadv2, fd, v, n, at, 0L, flags))

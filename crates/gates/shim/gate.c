@@ -6,6 +6,8 @@
  * A closed word counts as long as the agent renews a lease; who finds it run out goes on and remembers it. So nobody
  * waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
+ * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h).
+ *
  * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
  *
  * Everything on the way of a call is async-signal-safe, takes no lock and keeps errno. The library's functions are
@@ -131,6 +133,11 @@ static inline void gate_reads(int fd, const struct iovec *vectors, int count, of
   if (is_closed(CLASS_READ) && is_on_disk(fd) && misses_cache(fd, vectors, count, offset)) wait_until_open(CLASS_READ);
 }
 
+/* A read that does not wait asks nobody. */
+static inline void gate_waiting_reads(int fd, const struct iovec *vectors, int count, off_t offset, int flags) {
+  if (!(flags & RWF_NOWAIT)) gate_reads(fd, vectors, count, offset);
+}
+
 static inline void gate_read(int fd, void *bytes, size_t length, off_t offset) {
   struct iovec one = {bytes, length};
   gate_reads(fd, &one, 1, offset);
@@ -177,5 +184,7 @@ __attribute__((constructor)) static void load_words(void) {
     gate;                                                                                             \
     return next_##name ? next_##name arguments : (result)syscall direct;                              \
   }
+
+#include "classified.h"
 
 #include "calls.h"

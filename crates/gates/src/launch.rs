@@ -34,6 +34,8 @@ const PRELOAD: &str = "LD_PRELOAD";
 const WORDS: &str = "PLIMSOLL_GATE_WORDS";
 /// Which of them are its own.
 const ACCOUNT: &str = "PLIMSOLL_GATE_ACCOUNT";
+/// Where the shim, and whoever has the libraries, says the classes of files.
+const CLASSES: &str = plimsoll_classes::SOCKET_VARIABLE;
 /// How long the agent may take to start a keeper.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The version of the OCI runtime specification whose words we use.
@@ -46,6 +48,7 @@ const UNKNOWN_PROCESS: u32 = u32::MAX;
 pub struct Launch {
     preload: Option<(PathBuf, PathBuf, AccountId)>,
     filter: Option<(Filter, PathBuf, SeccompState)>,
+    classes: Option<PathBuf>,
 }
 
 impl Launch {
@@ -71,6 +74,12 @@ impl Launch {
             return Err(GateError::Account { got: account.0, max: ACCOUNTS_MAX - 1 });
         }
         Ok(Launch { preload: Some((shim.to_owned(), words.to_owned(), account)), ..self })
+    }
+
+    /// With the socket at which the daemon hears the classes of files.
+    #[must_use]
+    pub fn with_classes(self, socket: &Path) -> Launch {
+        Launch { classes: Some(socket.to_owned()), ..self }
     }
 
     /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
@@ -104,6 +113,9 @@ impl Launch {
     pub fn prepare(&self, command: &mut Command) -> Result<(), GateError> {
         if let Some((shim, words, account)) = &self.preload {
             command.env(PRELOAD, preloaded(command, shim)).env(WORDS, words).env(ACCOUNT, account.0.to_string());
+        }
+        if let Some(classes) = &self.classes {
+            command.env(CLASSES, classes);
         }
         if let Some((filter, path, state)) = &self.filter {
             let socket = UnixStream::connect(path).map_err(GateError::file("connect to", path))?;

@@ -31,7 +31,7 @@ pub mod launch;
 pub mod listener;
 mod mapping;
 pub mod oci;
-mod passing;
+pub mod passing;
 pub mod programs;
 pub mod words;
 

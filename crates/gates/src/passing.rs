@@ -15,8 +15,11 @@ use std::path::Path;
 /// Descriptors of one message; what is more, the kernel closes.
 pub(crate) const DESCRIPTORS_MAX: usize = 8;
 
-/// A socket that listens at `path`, in place of one that an earlier agent left.
-pub(crate) fn listen(path: &Path, kind: SocketType, backlog: i32, mode: u32) -> Result<OwnedFd, GateError> {
+/// A socket that listens at `path`, in place of one that an earlier agent left, and does not wait; `mode` says who may connect.
+///
+/// # Errors
+/// The path is too long for a socket, or the socket cannot be made there.
+pub fn listen(path: &Path, kind: SocketType, backlog: i32, mode: u32) -> Result<OwnedFd, GateError> {
     let at = |errno: Errno| GateError::file("listen at", path)(errno.into());
     let address =
         SocketAddrUnix::new(path).map_err(|_| GateError::SocketPath { path: path.to_owned(), max: SOCKET_PATH_MAX })?;

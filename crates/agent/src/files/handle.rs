@@ -1,5 +1,6 @@
 //! File handles, as file systems make them for NFS: a file by the number of its inode.
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -39,8 +40,8 @@ fn error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-fn open(mount: &File, mut handle: Handle) -> Result<File, Errno> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOATIME;
+fn open(mount: &File, mut handle: Handle, flags: OFlags) -> Result<File, Errno> {
+    let flags = (flags | OFlags::CLOEXEC).bits() as i32;
     // SAFETY: the handle is laid out as the kernel's, whose variable part `bytes` measures, and lives for the call.
     let descriptor = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut handle).cast(), flags) };
     if descriptor < 0 {
@@ -51,16 +52,16 @@ fn open(mount: &File, mut handle: Handle) -> Result<File, Errno> {
 }
 
 /// The file with this inode on ext4.
-pub fn open_on_ext4(mount: &File, inode: u64) -> Result<File, Errno> {
+pub fn open_on_ext4(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
     let narrow = u32::try_from(inode).map_err(|_| Errno::STALE)?;
-    open(mount, Handle { bytes: 8, kind: HANDLE_NARROW, content: [narrow, GENERATION_ANY, 0] })
+    open(mount, Handle { bytes: 8, kind: HANDLE_NARROW, content: [narrow, GENERATION_ANY, 0] }, flags)
 }
 
 /// The file with this inode on XFS.
-pub fn open_on_xfs(mount: &File, inode: u64) -> Result<File, Errno> {
+pub fn open_on_xfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
     let generation = generation_on_xfs(mount, inode)?;
     let content = [inode as u32, (inode >> 32) as u32, generation];
-    open(mount, Handle { bytes: 12, kind: HANDLE_WIDE_OF_XFS, content })
+    open(mount, Handle { bytes: 12, kind: HANDLE_WIDE_OF_XFS, content }, flags)
 }
 
 fn generation_on_xfs(mount: &File, inode: u64) -> Result<u32, Errno> {

@@ -130,6 +130,7 @@ impl Rig {
             program_directory: directory.path().to_owned(),
             filter: Filter::default(),
             dirty_bytes_max: DIRTY_BYTES_MAX,
+            classes: Some(directory.path().join("classes.sock")),
         }
     }
 
@@ -257,6 +258,16 @@ impl Rig {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join("mounted").join(name)
+    }
+
+    /// A path beside the mount point.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Where classes of files are said, if somebody hears them there.
+    pub fn classes_socket(&self) -> PathBuf {
+        self.config.classes.clone().expect("it has one")
     }
 
     pub fn join(&self, name: &str, allocation: Allocation) -> Tenant {

@@ -128,10 +128,17 @@ impl Client {
 
     /// Negotiates over a stream socket that is connected.
     pub fn over(socket: OwnedFd, options: &ClientOptions) -> Result<Client, ClientError> {
+        let mut client = Client::agreed(socket, ExportInfo::new(&options.export_name, 0), options);
+        client.negotiate(options)?;
+        Ok(client)
+    }
+
+    /// Over a stream socket at whose other end `export` is served already: by this process, without a handshake.
+    pub fn agreed(socket: OwnedFd, export: ExportInfo, options: &ClientOptions) -> Client {
         let depth_max = options.depth_max.max(1);
-        let mut client = Client {
+        Client {
             socket,
-            export: ExportInfo::new(&options.export_name, 0),
+            export,
             depth_max,
             timeout: options.timeout,
             replies: Replies::new(depth_max),
@@ -140,9 +147,7 @@ impl Client {
             inbox: vec![0; INBOX_BYTES],
             inbox_start: 0,
             inbox_end: 0,
-        };
-        client.negotiate(options)?;
-        Ok(client)
+        }
     }
 
     /// What the server said about the export.

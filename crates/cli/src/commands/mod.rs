@@ -3,6 +3,7 @@
 mod cache;
 mod check;
 mod class;
+mod classify;
 mod container_profile;
 mod demo;
 mod device;
@@ -59,6 +60,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Scenario(command) => scenario::run(&command),
         Command::Class(command) => class::run(&command),
         Command::Load(arguments) => load::run(&arguments),
+        Command::Classify(command) => classify::run(&command),
         Command::Replay(arguments) => replay::run(&arguments),
     }
 }

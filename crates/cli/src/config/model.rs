@@ -151,6 +151,8 @@ pub struct Volume {
     pub is_start_fixed: bool,
     /// The name of its cache.
     pub cache: Option<String>,
+    /// Whether what its file system keeps at fixed places has classes, in requests that say none.
+    pub has_static_classes: bool,
     /// Writes are refused.
     pub is_read_only: bool,
     /// What it was promised, for all its sessions together.

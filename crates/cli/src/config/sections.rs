@@ -321,6 +321,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let start = section.quantity("start", START, problems, is_block);
     let backing = backing(&mut section, directory, problems);
     let cache = section.text("cache", "the name of a cache", problems).map(str::to_owned);
+    let has_static_classes = section.boolean("static_classes", problems).unwrap_or(false);
     let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
     let allocation = allocation(&mut section, problems);
     let export = section.section("nbd", problems).and_then(|section| export(&name, section, problems));
@@ -328,6 +329,10 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let mount = section.section("mount", problems);
     let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
+    if has_static_classes && mount.as_ref().is_some_and(|mount| mount.takes_tenants) {
+        const ALLOWED: &str = "false: with tenants the tags know every block's class";
+        problems.push(place.problem("static_classes", "true on a volume that is mounted with tenants", ALLOWED));
+    }
     let (pool, size, backing) = (pool?, size?, backing?);
     let file_system = mount.as_ref().and_then(|mount| mount.file_system.as_ref());
     let makes_xfs = file_system.is_some_and(|plan| plan.kind == FileSystemKind::Xfs && plan.format == Format::IfEmpty);
@@ -344,6 +349,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         start_bytes: start.map_or(0, |start| start.0),
         is_start_fixed: start.is_some(),
         cache,
+        has_static_classes,
         is_read_only,
         allocation,
         export,

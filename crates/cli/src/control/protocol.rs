@@ -228,7 +228,7 @@ pub enum Response {
     /// Tenants that have joined, by volume or device.
     Tenants(Vec<TenantEntry>),
     /// A process has joined: where its commands come in.
-    Joined(Entrance),
+    Joined(Box<Entrance>),
     /// A session is open.
     Session(SessionEntry),
     /// A recording begins.

@@ -146,7 +146,7 @@ impl Administration {
             Request::Join { volume, pool, name, change, process } => {
                 let allocation = change.apply(Allocation::default());
                 let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
-                joined.map(Response::Joined).map_err(Refusal::Failed)
+                joined.map(|entrance| Response::Joined(Box::new(entrance))).map_err(Refusal::Failed)
             }
             Request::CacheList
             | Request::CacheFlush { .. }

@@ -12,13 +12,14 @@ use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::executor::ServiceThreads;
 use super::exports::{Exports, Target};
 use super::iscsi;
+use super::layouts::Layouts;
 use super::tenants::{Tenants, mount_with_station};
 use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
 use plimsoll_agent::mounts;
-use plimsoll_agent::{AgentError, TagsError};
+use plimsoll_agent::{AgentError, ClassServer, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
 use plimsoll_brick::cache::FoundCache;
@@ -41,6 +42,9 @@ pub(super) struct Daemon {
     attachments: Vec<Attachment>,
     /// Let go of before what they stand above is detached: nobody may be held who uses a mount that has to go.
     tenants: Tenants,
+    /// Gone before the mounts whose files it knows.
+    classes: Option<ClassServer>,
+    layouts: Option<Layouts>,
     devices: Vec<ServedDevice>,
     executor: Option<ServiceThreads>,
     state: Arc<StateDirectory>,
@@ -79,6 +83,8 @@ impl Daemon {
             exports: Arc::default(),
             attachments: Vec::new(),
             tenants: Tenants::default(),
+            classes: None,
+            layouts: None,
             devices: Vec::new(),
             executor: None,
             state,
@@ -91,7 +97,9 @@ impl Daemon {
         let caches = caches::find(&daemon.configuration, &volumes)?;
         daemon.start_engines(volumes, caches)?;
         let disks = daemon.mount_all(&infos)?;
+        daemon.hear_classes();
         daemon.observe_all()?;
+        daemon.layouts = Some(daemon.read_layouts(&infos)?);
         daemon.serve_nbd(listeners, &infos)?;
         daemon.serve_iscsi(portals, &infos)?;
         let administration = Administration::new(
@@ -195,6 +203,23 @@ impl Daemon {
         mounted.collect()
     }
 
+    /// Classes are hints: without them everything else is served.
+    fn hear_classes(&mut self) {
+        match self.tenants.hear_classes(&self.configuration.daemon.state_directory) {
+            Ok(Some(server)) => {
+                self.served.push(format!("classes of files at {}", server.path().display()));
+                self.classes = Some(server);
+            }
+            Ok(None) => {}
+            Err(error) => warn!("applications cannot say the classes of their files: {error}"),
+        }
+    }
+
+    fn read_layouts(&self, infos: &[VolumeInfo]) -> Result<Layouts, Failure> {
+        let engine = |section: &VolumeSection| self.engine(&section.device).clone();
+        Layouts::start(&self.configuration, infos, engine).map_err(failed)
+    }
+
     /// Puts stations above the disks that are not ours.
     fn observe_all(&mut self) -> Result<(), Failure> {
         for device in &self.configuration.devices {
@@ -292,6 +317,8 @@ impl Daemon {
     pub(super) fn stop(&mut self, grace: impl Fn() -> Span) -> bool {
         let mut is_clean = true;
         self.control = None;
+        self.classes = None;
+        self.layouts = None;
         self.tenants = Tenants::default();
         self.listeners.clear();
         // Mounts need their engine until they are gone; connections do not, and unmounting is faster without them.

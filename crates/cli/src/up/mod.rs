@@ -9,6 +9,7 @@ mod daemon;
 mod executor;
 mod exports;
 mod iscsi;
+mod layouts;
 mod observed;
 mod plan;
 mod preflight;

@@ -6,7 +6,9 @@
 
 use crate::config::{Configuration, Volume};
 use crate::control::protocol::TenantEntry;
-use plimsoll_agent::{AgentError, Coverage, Disk, Entrance, Station, StationConfig, Who, memory};
+use plimsoll_agent::{
+    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Station, StationConfig, Who, memory,
+};
 use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
@@ -21,6 +23,8 @@ use std::sync::Arc;
 const MEMORY: &str = "/dev/shm";
 /// Where shim and keeper can be if nothing may be executed in the state directory.
 const PROGRAMS: &str = "/var/lib/plimsoll";
+/// Where applications say the classes of their files, in the state directory.
+const CLASSES_SOCKET: &str = "classes.sock";
 /// Everybody may enter, the daemon alone may write.
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -31,6 +35,7 @@ pub(super) struct StationedVolume {
     account: String,
     /// Gone first: then nobody uses the directory any more.
     station: Station,
+    mount_point: Option<PathBuf>,
     _run_directory: RunDirectory,
 }
 
@@ -49,6 +54,7 @@ impl StationedVolume {
     ) -> Result<StationedVolume, AgentError> {
         let state = &configuration.daemon.state_directory;
         let run_directory = run_directory(state, name)?;
+        let is_volume = matches!(disk, Disk::Volume(_));
         let config = StationConfig {
             disk,
             device: device.to_owned(),
@@ -56,18 +62,21 @@ impl StationedVolume {
             program_directory: program_directory(state)?,
             filter: Filter::default(),
             dirty_bytes_max: memory::dirty_bytes_max(),
+            classes: is_volume.then(|| state.join(CLASSES_SOCKET)),
         };
         let station = Station::open(engine, config)?;
         let (name, account) = (name.to_owned(), account.to_owned());
-        Ok(StationedVolume { name, account, station, _run_directory: run_directory })
+        Ok(StationedVolume { name, account, station, mount_point: None, _run_directory: run_directory })
     }
 
     /// The file system is mounted now.
     ///
     /// # Errors
     /// The mount point cannot be opened.
-    pub(super) fn mounted(&self, mount_point: &Path) -> Result<(), AgentError> {
-        self.station.mounted(mount_point)
+    pub(super) fn mounted(&mut self, mount_point: &Path) -> Result<(), AgentError> {
+        self.station.mounted(mount_point)?;
+        self.mount_point = Some(mount_point.to_owned());
+        Ok(())
     }
 
     /// Where containers hand over their listeners.
@@ -102,6 +111,19 @@ impl Tenants {
     /// One more; before anybody else has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
+    }
+
+    /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there are none.
+    ///
+    /// # Errors
+    /// As of [`ClassServer::start`].
+    pub(super) fn hear_classes(&self, state: &Path) -> Result<Option<ClassServer>, AgentError> {
+        let mounts = self.stations.iter().filter_map(|volume| {
+            let classes = volume.station.classes()?.clone();
+            Some(ClassifiedMount { mount_point: volume.mount_point.clone()?, classes })
+        });
+        let mounts: Vec<_> = mounts.collect();
+        if mounts.is_empty() { Ok(None) } else { ClassServer::start(&state.join(CLASSES_SOCKET), mounts).map(Some) }
     }
 
     /// Who has joined.
@@ -165,7 +187,7 @@ pub(super) fn mount_with_station(
     let disk = Disk::Volume(volume.name.clone());
     let account = configuration.volume_path(volume);
     let station = StationedVolume::open(engine, configuration, &volume.name, &account, disk, &device);
-    let station = station.map_err(failed)?;
+    let mut station = station.map_err(failed)?;
     attachment.mount().map_err(|error| error.to_string())?;
     station.mounted(mount_point).map_err(failed)?;
     Ok(station)

@@ -2,11 +2,14 @@
 
 mod agent;
 mod cache;
+mod classes;
 mod compressed;
 mod iscsi;
+mod layouts;
 mod load;
 mod mount;
 mod nbd;
+mod postgresql;
 mod record;
 mod sessions;
 mod steer;

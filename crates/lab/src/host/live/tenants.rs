@@ -100,6 +100,7 @@ impl Tenants {
             program_directory,
             filter: Filter::default(),
             dirty_bytes_max,
+            classes: None,
         };
         let station = Station::open(engine, config).map_err(|error| match error {
             AgentError::Tags(TagsError::NotRun(why)) => HostError::NotRun(why),

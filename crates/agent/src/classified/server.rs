@@ -1,0 +1,187 @@
+//! The socket at which applications say the classes of their files; the form is that of [`plimsoll_classes::message`].
+//!
+//! Whoever may reach it may connect; who he is, the kernel tells (SO_PEERCRED). Everything that arrives is untrusted: a request
+//! is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for [`PATIENCE`]. Descriptors that
+//! come along are not taken.
+
+use super::FileClasses;
+use super::deletions::{Deleted, Deletions};
+use crate::error::AgentError;
+use crate::files::Files;
+use plimsoll_classes::message::{Answer, REQUEST_BYTES, Request};
+use plimsoll_core::{Class, Span, Time};
+use plimsoll_gates::{clock::monotonic_now, passing};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, recv, send};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Connections that have not asked yet. Those beyond wait in the kernel.
+const CONNECTIONS_MAX: usize = 64;
+const BACKLOG: i32 = 128;
+/// How long a connection may be silent.
+const PATIENCE: Span = Span::from_secs(1);
+/// How often to look whether it is over.
+const LOOK: Span = Span::from_millis(100);
+/// Everybody may connect.
+const MODE: u32 = 0o666;
+
+/// A file system, and what is said of its files.
+pub struct ClassifiedMount {
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// What is said of its files.
+    pub classes: Arc<FileClasses>,
+}
+
+/// The socket and its thread. Dropping it removes the socket; what was said stays.
+pub struct ClassServer {
+    path: PathBuf,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ClassServer {
+    /// Listens at `path`, in place of whoever did before, for the files of these file systems.
+    ///
+    /// # Errors
+    /// The socket cannot be made, a mount point not be opened, or deletions not be heard of, which takes root.
+    pub fn start(path: &Path, mounts: Vec<ClassifiedMount>) -> Result<ClassServer, AgentError> {
+        let mounts = mounts.into_iter().map(Mount::open).collect::<Result<Vec<_>, _>>()?;
+        let socket = passing::listen(path, SocketType::SEQPACKET, BACKLOG, MODE)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut work = Work { socket, mounts, connections: Vec::new(), is_over: is_over.clone() };
+        let thread = std::thread::Builder::new().name("classes".to_owned()).spawn(move || work.run());
+        let thread = thread.map_err(|source| AgentError::System { action: "start a thread", source })?;
+        Ok(ClassServer { path: path.to_owned(), is_over, thread: Some(thread) })
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ClassServer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+struct Mount {
+    device: u64,
+    files: Files,
+    deletions: Deletions,
+    classes: Arc<FileClasses>,
+}
+
+impl Mount {
+    fn open(mount: ClassifiedMount) -> Result<Mount, AgentError> {
+        let failed = |action| move |source| AgentError::System { action, source };
+        let directory = File::open(&mount.mount_point).map_err(failed("open the mount point"))?;
+        let found = rustix::fs::fstat(&directory).map_err(|errno| failed("look at the mount point")(errno.into()))?;
+        let deletions = Deletions::on(&directory).map_err(|errno| failed("hear of deleted files")(errno.into()))?;
+        let files = Files::of(&mount.mount_point).map_err(failed("open the mount point"))?;
+        Ok(Mount { device: found.st_dev, files, deletions, classes: mount.classes })
+    }
+
+    fn hear_of_deletions(&self) {
+        self.deletions.take(|deleted| match deleted {
+            Deleted::Inode(inode) => self.classes.forget(inode),
+            Deleted::Unknown => {
+                tracing::warn!("files were deleted faster than that is heard: no file has a class of its own now");
+                self.classes.forget_all();
+            }
+        });
+    }
+
+    /// What `user` asks for, or why not.
+    fn answer(&self, request: &Request, user: u32) -> Result<Class, Errno> {
+        let found = self.files.look(request.inode)?;
+        if user != 0 && user != found.st_uid {
+            return Err(Errno::PERM);
+        }
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        if let Some(class) = request.class {
+            self.classes.say(request.inode, class, user)?;
+        }
+        Ok(self.classes.class(request.inode).unwrap_or_default())
+    }
+}
+
+struct Work {
+    socket: OwnedFd,
+    mounts: Vec<Mount>,
+    connections: Vec<(OwnedFd, Time)>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            // With all places taken the socket stays readable, and nothing can be done about it.
+            let socket = (self.connections.len() < CONNECTIONS_MAX).then(|| self.socket.as_fd());
+            let connections = self.connections.iter().map(|(connection, _)| connection.as_fd());
+            let deletions = self.mounts.iter().map(|mount| mount.deletions.as_fd());
+            let waiting = socket.into_iter().chain(connections).chain(deletions);
+            let mut polled: Vec<PollFd<'_>> =
+                waiting.map(|waiting| PollFd::from_borrowed_fd(waiting, PollFlags::IN)).collect();
+            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+            // A round that ends early only makes the next one come early.
+            let _ = poll(&mut polled, Some(&look));
+            // First: what is said of an inode now is not meant for whoever had it before.
+            self.mounts.iter().for_each(Mount::hear_of_deletions);
+            self.accept();
+            self.serve();
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.connections.len() < CONNECTIONS_MAX {
+            match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(connection) => self.connections.push((connection, monotonic_now() + PATIENCE)),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Answers whoever has asked, and sends away whoever has been silent for too long.
+    fn serve(&mut self) {
+        let (mounts, now) = (&self.mounts, monotonic_now());
+        self.connections.retain(|(connection, until)| {
+            let mut bytes = [0; REQUEST_BYTES + 1];
+            match recv(connection, &mut bytes, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN | Errno::INTR) => now < *until,
+                Ok((received, _)) => {
+                    if let (Some(request), Ok(peer)) = (Request::parse(&bytes[..received]), socket_peercred(connection))
+                    {
+                        let answer = answer(mounts, &request, peer.uid.as_raw());
+                        let _ = send(connection, &answer.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                    }
+                    false
+                }
+                Err(_) => false,
+            }
+        });
+    }
+}
+
+fn answer(mounts: &[Mount], request: &Request, user: u32) -> Answer {
+    let mount = mounts.iter().find(|mount| mount.device == request.device);
+    match mount.ok_or(Errno::NODEV).and_then(|mount| mount.answer(request, user)) {
+        Ok(class) => Answer { error: None, class },
+        Err(errno) => Answer { error: Some(errno), class: Class::UNCLASSIFIED },
+    }
+}

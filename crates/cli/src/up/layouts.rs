@@ -1,0 +1,161 @@
+//! Classes by place (`static_classes`), for volumes whose file system runs elsewhere: in a guest, behind NBD or iSCSI.
+//!
+//! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, so that what only the
+//! cache has is seen too, in a session `layout` of the volume. It is read again when the block with the superblock was written
+//! (mkfs, growth; ext4 writes it now and then all the same), every [`LOOK`] at most. What a request says itself goes before it.
+
+use crate::config::{Configuration, Volume};
+use plimsoll_brick::backend::VolumeInfo;
+use plimsoll_brick::engine::{BlockTag, BlockTags, EngineHandle, SessionConfig};
+use plimsoll_brick::nbd::client::{Client, ClientError, ClientOptions};
+use plimsoll_brick::nbd::driver::{NbdConnection, export_info};
+use plimsoll_brick::nbd::handshake::Negotiated;
+use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
+use plimsoll_core::{Allocation, Operation};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often to look whether a superblock was written.
+const LOOK: Duration = Duration::from_secs(2);
+/// Reads begin and end at multiples of this, whatever the volume's blocks.
+const ALIGNMENT_BYTES: u64 = 4096;
+
+/// The classes of a volume's fixed places, as its engine asks for them.
+struct LayoutTags {
+    layout: Option<Arc<Layout>>,
+    is_superblock_written: Arc<AtomicBool>,
+}
+
+impl BlockTags for LayoutTags {
+    fn tag(&self, operation: Operation, offset: u64) -> BlockTag {
+        if offset == 0 && operation.is_write() {
+            self.is_superblock_written.store(true, Ordering::Release);
+        }
+        let class = self.layout.as_ref().map(|layout| layout.class(offset)).unwrap_or_default();
+        BlockTag { class, ..BlockTag::default() }
+    }
+}
+
+/// A volume whose layout is looked at.
+struct Watched {
+    name: String,
+    engine: EngineHandle,
+    info: VolumeInfo,
+    layout: Option<Arc<Layout>>,
+    is_superblock_written: Arc<AtomicBool>,
+}
+
+/// The thread that reads layouts. Dropping it ends it; the classes stay as they are.
+pub(super) struct Layouts {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Layouts {
+    /// Looks after the volumes that ask for it.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn start(
+        configuration: &Configuration,
+        infos: &[VolumeInfo],
+        engine: impl Fn(&Volume) -> EngineHandle,
+    ) -> io::Result<Layouts> {
+        let sections = configuration.volumes.iter().zip(infos).filter(|(section, _)| section.has_static_classes);
+        let mut watched: Vec<Watched> = sections.map(|(section, info)| Watched::new(engine(section), info)).collect();
+        let (stop, stopped) = channel::<()>();
+        let work = move || {
+            let mut pause = Duration::ZERO;
+            while !watched.is_empty() && stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                watched.iter_mut().for_each(Watched::look);
+                pause = LOOK;
+            }
+        };
+        let thread = std::thread::Builder::new().name("layouts".to_owned()).spawn(work)?;
+        Ok(Layouts { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Layouts {
+    fn drop(&mut self) {
+        self.stop = None;
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Watched {
+    fn new(engine: EngineHandle, info: &VolumeInfo) -> Watched {
+        // As if it had been written just now.
+        let is_superblock_written = Arc::new(AtomicBool::new(true));
+        Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written }
+    }
+
+    fn look(&mut self) {
+        if !self.is_superblock_written.swap(false, Ordering::Acquire) {
+            return;
+        }
+        match self.read() {
+            Ok(layout) => {
+                if layout.as_ref() != self.layout.as_deref() {
+                    let found = layout.as_ref().map_or("none that is known", |layout| match layout.file_system {
+                        FileSystem::Ext4 => "ext4",
+                        FileSystem::Xfs => "XFS",
+                    });
+                    tracing::info!("volume {}: file system {found}; its fixed places have classes", self.name);
+                }
+                self.layout = layout.map(Arc::new);
+            }
+            // It may be half written; what comes next is seen.
+            Err(why) => {
+                tracing::info!("volume {}: no classes by place: {why}", self.name);
+                self.layout = None;
+            }
+        }
+        let is_superblock_written = self.is_superblock_written.clone();
+        let tags = LayoutTags { layout: self.layout.clone(), is_superblock_written };
+        if let Err(error) = self.engine.set_tags(&self.name, Some(Box::new(tags))) {
+            tracing::warn!("volume {}: no classes by place: {error}", self.name);
+        }
+    }
+
+    fn read(&self) -> Result<Option<Layout>, String> {
+        let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+        let export = export_info(&self.info, false);
+        let negotiated = Negotiated { export: export.clone(), structured_replies: false, block_size_known: true };
+        let session = SessionConfig { name: "layout".to_owned(), allocation: Allocation::default() };
+        let front_end = Box::new(NbdConnection::new(OwnedFd::from(theirs), negotiated));
+        self.engine.attach(&self.name, session, front_end).map_err(|error| error.to_string())?;
+        let options = ClientOptions { structured_replies: false, ..ClientOptions::default() };
+        let mut reader = Reader { client: Client::agreed(OwnedFd::from(ours), export, &options) };
+        let layout = Layout::read(&mut reader, self.info.size_bytes).map_err(|error| error.to_string());
+        // The connection ends in any case when the client is gone.
+        let _ = reader.client.disconnect();
+        layout
+    }
+}
+
+/// A volume's bytes through its engine.
+struct Reader {
+    client: Client,
+}
+
+impl Bytes for Reader {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let begin = offset - offset % ALIGNMENT_BYTES;
+        let end = (offset + buffer.len() as u64).next_multiple_of(ALIGNMENT_BYTES).min(self.client.export().size_bytes);
+        let mut bytes = vec![0; (end - begin) as usize];
+        self.client.read(begin, &mut bytes).map_err(|error| match error {
+            ClientError::Socket { error, .. } => error,
+            error => io::Error::other(error),
+        })?;
+        let from = (offset - begin) as usize;
+        buffer.copy_from_slice(&bytes[from..from + buffer.len()]);
+        Ok(())
+    }
+}

@@ -174,7 +174,7 @@ fn with_executor(config: EngineConfig, rules: Rules, threads: usize, requests_ma
     EngineConfig { executor: Some(Arc::new(executor)), ..config }
 }
 
-/// Planted breaks: a piece's pages begin at the request's start; the engine looks before it says that it has heard.
+/// Planted break: a piece's pages begin at the request's start.
 #[test]
 fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
     let plain = || EngineConfig::new(profile(), "noop");

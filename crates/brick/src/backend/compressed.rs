@@ -173,7 +173,8 @@ mod tests {
         /// Against a vector of pages. Planted breaks: what does not get smaller is not kept; zeroes are not put.
         #[test]
         fn pages_are_what_was_written_last(
-            steps in prop::collection::vec((0u64..1200, 0u8..5, any::<u64>()), 1..80)
+            // Some pages often, so that they are written again.
+            steps in prop::collection::vec((prop_oneof![0u64..4, 0u64..1200], 0u8..5, any::<u64>()), 1..80)
         ) {
             let memory = CompressedMemory::new(1200 * PAGE_BYTES as u64);
             let mut plain = vec![[0; PAGE_BYTES]; 1200];

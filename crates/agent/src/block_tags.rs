@@ -4,7 +4,7 @@
 //! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
 //! (the table had not been told, or a read and a write of one block overlap): that block is nobody's.
 //!
-//! A block of a file of which an application said the class ([`FileClasses`]) has that class.
+//! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with the I/O itself.
 
 use crate::classified::FileClasses;
 use crate::members::Members;
@@ -40,7 +40,7 @@ impl BlockTags for VolumeTags {
             return BlockTag::default();
         }
         // An application's word goes before the file system's (Differentiated Storage Services, section 3.4).
-        let said = if tag.inode == 0 { None } else { self.classes.class(tag.inode) };
+        let said = if tag.inode == 0 || tag.is_class_said { None } else { self.classes.class(tag.inode) };
         BlockTag {
             causes: self.members.causes(tag.causes_mask),
             class: said.unwrap_or(tag.class),

@@ -30,6 +30,8 @@ const ADMITTED_FIRST: u32 = 4;
 const ADMITTED_LAST: Span = Span::from_millis(10);
 /// The thread of calls that are asked about on an account's behalf.
 const NO_THREAD: ThreadId = ThreadId(0);
+/// Numbers from here on are no thread's (PID_MAX_LIMIT: four million).
+const UNSEEN_MIN: u32 = 1 << 31;
 
 /// What is to be done at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +90,12 @@ impl Calls {
         CallId(self.calls_so_far)
     }
 
-    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more.
-    pub fn entered(&mut self, now: Time, scheduler: &mut dyn Scheduler, call: Call) -> CallDecision {
+    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more. One that cannot be
+    /// seen, in a process namespace that is not ours, is taken for another one with each call.
+    pub fn entered(&mut self, now: Time, scheduler: &mut dyn Scheduler, mut call: Call) -> CallDecision {
+        if call.thread == NO_THREAD {
+            call.thread = ThreadId(UNSEEN_MIN | call.id.0 as u32);
+        }
         self.thread_gone(now, scheduler, call.thread);
         let decision = scheduler.call_entered(now, &call);
         match decision {

@@ -36,10 +36,10 @@ use plimsoll_core::{
     ThreadId, Time, Wish,
 };
 use plimsoll_gates::words::RENEWAL;
-use plimsoll_gates::{GateClass, GateWords, HeldCall, ListenerId, Listeners};
+use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -82,8 +82,8 @@ pub struct Levels {
     notified: BTreeMap<CallId, (ListenerId, CallId)>,
     readers: Readers,
     poll: OwnedFd,
-    /// A listener may have something to say.
-    must_hear: bool,
+    /// A listener may have something to say, from then on.
+    hear_at: Option<Time>,
     /// The scheduler knows what it has to know at the start.
     is_introduced: bool,
     fetch_at: Time,
@@ -119,7 +119,7 @@ impl Levels {
             notified: BTreeMap::new(),
             readers: Readers::default(),
             poll,
-            must_hear: true,
+            hear_at: Some(Time::ZERO),
             is_introduced: false,
             fetch_at: Time::ZERO,
             renew_at: Time::ZERO,
@@ -203,12 +203,12 @@ impl Levels {
         }
     }
 
-    /// Hears the listeners. Says whether there may be more to hear.
-    fn hear(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> bool {
+    /// Hears the listeners. Says when there may be more to hear.
+    fn hear(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time> {
         let Levels { parts, calls, notified, members, .. } = self;
-        let (clock, lease_until) = (plimsoll_gates::clock::monotonic_now(), parts.words.lease_until());
+        let (clock, lease) = (plimsoll_gates::clock::monotonic_now(), parts.words.lease());
         let device = parts.device;
-        let turn = parts.listeners.turn(clock, lease_until, NOTIFICATIONS_MAX, |listener, held| {
+        let turn = parts.listeners.turn(clock, lease, NOTIFICATIONS_MAX, |listener, held| {
             let Some(account) = members.account(held.call.account.0) else { return CallDecision::Admit };
             let Some(file) = file_of(held, device) else { return CallDecision::Admit };
             let id = calls.next_id();
@@ -229,11 +229,12 @@ impl Levels {
                     }
                     self.watch(listener);
                 }
-                turn.notifications >= NOTIFICATIONS_MAX
+                let again_at = turn.again_at.map(|at| now + at.since(clock));
+                if turn.notifications >= NOTIFICATIONS_MAX { Some(now) } else { again_at }
             }
             Err(error) => {
                 tracing::error!(%error, "the gates cannot be heard");
-                false
+                None
             }
         }
     }
@@ -265,6 +266,10 @@ impl Levels {
             match action {
                 Action::GoOn(id) => {
                     let Some((listener, call)) = self.notified.remove(&id) else { continue };
+                    if self.parts.listeners.get(listener).is_some_and(Listener::is_full) {
+                        // Those who wait behind it are not announced once more.
+                        self.hear_at = Some(Time::ZERO);
+                    }
                     if let Err(error) = self.parts.listeners.resume(listener, call) {
                         tracing::error!(%error, "a call cannot go on before its keeper lets it");
                     }
@@ -308,7 +313,7 @@ impl Levels {
     fn keep_house(&mut self, now: Time, below: &mut Below<'_>) {
         self.housekeeping_at = now + HOUSEKEEPING;
         // Keepers that ended are found, and those of an earlier agent come back.
-        self.must_hear = true;
+        self.hear_at = Some(now);
         if let Some(files) = &mut self.parts.files {
             files.close_old(now);
         }
@@ -321,17 +326,21 @@ impl Levels {
         let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
         let dead: Vec<ThreadId> = self.calls.threads_inside().filter(|thread| !lives(thread)).collect();
         dead.into_iter().for_each(|thread| self.calls.returned(now, below.scheduler(), thread));
-        // Whoever was killed at a gate leaves its call behind.
-        let gone: Vec<CallId> =
-            self.notified.iter().filter(|(_, place)| !self.is_waiting(place)).map(|(&id, _)| id).collect();
-        for id in gone {
-            self.notified.remove(&id);
-            self.calls.abandoned(id);
-        }
+        self.leave_out_who_is_gone();
     }
 
-    fn is_waiting(&self, &(listener, call): &(ListenerId, CallId)) -> bool {
-        self.parts.listeners.get(listener).is_some_and(|listener| listener.is_waiting(call))
+    /// Whoever was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
+    /// many: also where the scheduler has released the call since.
+    fn leave_out_who_is_gone(&mut self) {
+        let Levels { parts, calls, notified, .. } = self;
+        let gone: BTreeSet<(ListenerId, CallId)> = parts.listeners.take_gone().into_iter().collect();
+        notified.retain(|&id, place| {
+            let is_left = parts.listeners.get(place.0).is_some() && !gone.contains(place);
+            if !is_left {
+                calls.abandoned(id);
+            }
+            is_left
+        });
     }
 
     /// Something wants to be heard: commands at once, listeners in this turn.
@@ -341,7 +350,7 @@ impl Levels {
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // What is not taken out now is there the next time.
         let _ = epoll::wait(&self.poll, &mut woken, Some(&at_once));
-        self.must_hear = true;
+        self.hear_at = Some(now);
         self.obey(now, scheduler);
     }
 
@@ -448,16 +457,15 @@ impl UpperLevels for Levels {
             self.renew_at = now + RENEWAL;
         }
         self.fetch(now, below);
-        if self.must_hear {
-            self.must_hear = self.hear(now, below.scheduler());
+        if self.hear_at.is_some_and(|at| now >= at) {
+            self.hear_at = self.hear(now, below.scheduler());
         }
         self.decide(now, below.scheduler());
         if now >= self.housekeeping_at {
             self.keep_house(now, below);
         }
         let wake_at = self.grant(now, below.scheduler());
-        let (heard_at, admitted_until) = (self.must_hear.then_some(now), self.calls.admitted_until());
-        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, heard_at, admitted_until];
+        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.hear_at, self.calls.admitted_until()];
         next.into_iter().flatten().min()
     }
 

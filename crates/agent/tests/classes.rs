@@ -2,17 +2,18 @@
 
 mod support;
 
+use io_uring::{IoUring, opcode, squeue, types::Fd};
 use plimsoll_agent::{ClassServer, ClassifiedMount};
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_brick::engine::{RECORDER_EVENTS_DEFAULT, Recording};
-use plimsoll_classes::{Class, Client, ClientError};
+use plimsoll_classes::{Class, Client, ClientError, io_priority};
 use plimsoll_core::{Allocation, Operation};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -170,6 +171,63 @@ fn whoever_sends_something_else_or_nothing_is_sent_away() {
     rig.wait_until("an answer", || client.classify(&file, class(INDEX)).is_ok());
     assert_eq!(client.class_of(&file).unwrap(), class(INDEX));
     drop(silent);
+}
+
+#[repr(align(4096))]
+struct Pages([u8; FILE_BYTES]);
+
+/// A call past the page cache, by the kernel's io_uring, at a priority.
+fn submit(ring: &mut IoUring, entry: squeue::Entry) {
+    // SAFETY: the buffer outlives the call, which is waited for here.
+    unsafe { ring.submission().push(&entry).unwrap() };
+    ring.submit_and_wait(1).unwrap();
+    assert_eq!(ring.completion().next().unwrap().result(), FILE_BYTES as i32);
+}
+
+#[test]
+fn a_direct_call_says_its_class_in_the_hint_of_its_priority() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind, "noop") else { return };
+        let (_server, client) = serve(&rig);
+        let Ok(mut ring) = IoUring::new(2) else {
+            println!("not run: the kernel has no io_uring for us");
+            return;
+        };
+        let file = new_file(&rig, "file");
+        write(&file);
+        client.classify(&file, class(INDEX)).unwrap();
+        let direct =
+            File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(rig.path("file")).unwrap();
+        let mut pages = Box::new(Pages([7; FILE_BYTES]));
+        let descriptor = Fd(direct.as_raw_fd());
+        let length = FILE_BYTES as u32;
+        let mut recording = rig.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+        for said in [class(23), class(24), Class::UNCLASSIFIED] {
+            let entry = opcode::Write::new(descriptor, pages.0.as_ptr(), length).ioprio(io_priority(said));
+            submit(&mut ring, entry.build());
+        }
+        let all = FILE_BYTES as u64;
+        let expected = BTreeMap::from([(23, all), (24, all), (INDEX, all)]);
+        assert_eq!(bytes_by_class(&mut recording, Operation::Write), expected, "{kind:?}");
+        let mut recording = rig.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+        submit(
+            &mut ring,
+            opcode::Read::new(descriptor, pages.0.as_mut_ptr(), length).ioprio(io_priority(class(31))).build(),
+        );
+        assert_eq!(bytes_by_class(&mut recording, Operation::Read), BTreeMap::from([(31, all)]), "{kind:?}");
+    }
+}
+
+/// Of 80 connections 64 give up their places one after the other, unless the server is so slow that those before are over.
+#[test]
+fn a_user_who_says_nothing_keeps_a_quarter_of_the_places() {
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
+    let (server, client) = serve(&rig);
+    let mut command = Command::new(program(&rig));
+    let ended = command.arg("silent").arg(server.path()).uid(NOBODY).gid(NOBODY).output().unwrap();
+    let sent_away: i32 = String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap();
+    assert!((1..=64).contains(&sent_away), "{sent_away}");
+    client.classify(new_file(&rig, "file"), class(INDEX)).unwrap();
 }
 
 /// Broken on purpose and seen red: a class is said after the call, so that the first of each has the one before.

@@ -137,6 +137,46 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
     rig.wait_until("the end of who was killed", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
+/// A listener has places for 1,024 calls that are held. Without them nobody behind it is heard any more, whatever it owes.
+#[test]
+fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
+    const CROWD: usize = 1100;
+    let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
+    let b = rig.join("b", limited(LIMIT));
+    let (owing, new, end) = (write(&rig, "b", LONG_MIB), rig.path("new"), rig.path("end"));
+    let crowd = format!("for i in $(seq {CROWD}); do (: > {}-$i) & all=\"$all $!\"; done", new.display());
+    let script =
+        format!("{{ {owing} & all=$!; read crowd; {crowd}; read killed; kill -9 $all; wait; : > {}; }}", end.display());
+    let mut child = rig.start(&b, &script);
+    go(&mut child);
+    rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+    go(&mut child);
+    rig.wait_until("a crowd at the gate", || children_in(libc::SYS_openat, child.id()) >= CROWD);
+    go(&mut child);
+    rig.wait_until("the end of the crowd", || children_in(libc::SYS_openat, child.id()) == 0);
+    // Before somebody has looked for those who have gone, they would be found to be so when they are let go on.
+    let visit = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
+    let _ = rustix::thread::nanosleep(&visit);
+    rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
+    rig.wait_until("the end of who owes nothing", || child.try_wait().unwrap().is_some_and(|status| status.success()));
+    assert!(end.exists());
+}
+
+/// How many children of a process are in a system call.
+fn children_in(call: i64, parent: u32) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let is_child = |process: &std::path::PathBuf| {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        after_name.split_whitespace().nth(1).is_some_and(|number| number == parent.to_string())
+    };
+    let is_inside = |process: &std::path::PathBuf| {
+        let text = std::fs::read_to_string(process.join("syscall")).unwrap_or_default();
+        text.split(' ').next().is_some_and(|number| number == call.to_string())
+    };
+    processes.filter(is_child).filter(is_inside).count()
+}
+
 /// To start one takes milliseconds, in which other tenants' requests would stand still.
 ///
 /// Broken on purpose and seen red: one that is started in a turn of the levels.

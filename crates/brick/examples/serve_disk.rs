@@ -41,6 +41,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             format: Format::IfEmpty,
             target: PathBuf::from(&value),
             options: String::new(),
+            journal_bytes: None,
         };
         match option.as_str() {
             "--file" => file = Some(value.into()),

@@ -19,4 +19,5 @@ pub mod fuse;
 pub mod iscsi;
 pub mod measure;
 pub mod nbd;
+pub mod read_ahead;
 pub mod scsi;

@@ -4,8 +4,10 @@ mod engine_support;
 
 use engine_support::{Served, file_config, memory, monotonic_ns, profile};
 use plimsoll_brick::backend::Volume;
+use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineError, spawn};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
+use plimsoll_core::class::Scheme;
 use plimsoll_core::{Allocation, DeviceProfile, Rate, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
 use std::collections::VecDeque;
@@ -84,6 +86,31 @@ fn an_emulated_device_is_as_slow_as_its_model_and_lateness_does_not_add_up() {
     let emulation = status.emulation.unwrap();
     assert_eq!(emulation.replies, u64::from(READS));
     assert_eq!(emulation.late_replies == 0, emulation.lateness_ns_p99 <= emulation.lateness_ns_bound, "{emulation:?}");
+}
+
+/// Red if a hit is answered when its bytes are there.
+#[test]
+fn an_emulated_cache_answers_no_hit_before_its_device_would() {
+    const READS: u64 = 50;
+    let directory = tempfile::tempdir().unwrap();
+    let volume = memory("v", VOLUME_BYTES, 0);
+    let policy = plimsoll_cache::policies().iter().find(|entry| entry.name == "lru").unwrap();
+    let settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
+    let found = FoundCache::find(CacheSettings { size_bytes: Some(8 << 20), ..settings }, &volume).unwrap();
+    let (config, _) = steady("noop");
+    let served = Served::new(EngineConfig { model: None, ..config }, vec![volume]);
+    let (config, busy_ns) = steady("noop");
+    served.engine.attach_cache("v", found.emulated(config.model.unwrap(), SERVICE)).unwrap();
+    let mut client = served.connect("v", 1, true);
+    client.write(0, &[1; 4096], false).unwrap();
+    let (start_ns, busy_before) = (monotonic_ns(), busy_ns.load(Ordering::Relaxed));
+    (0..READS).for_each(|_| client.read(0, &mut [0; 4096]).unwrap());
+    let expected_ns = SERVICE.as_nanos() * READS;
+    assert!(monotonic_ns() - start_ns >= expected_ns, "nothing is answered before the device would be done");
+    assert!(busy_ns.load(Ordering::Relaxed) - busy_before >= expected_ns);
+    let cache = served.engine.caches().unwrap().remove(0).1;
+    assert_eq!((cache.classes[0].reads, cache.classes[0].read_hits), (READS, READS));
+    assert!(cache.emulation.unwrap().replies > READS);
 }
 
 #[test]

@@ -5,8 +5,9 @@ mod engine_support;
 use engine_support::{Random, Served, file_config, memory, profile};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::{self, CacheSettings, FoundCache};
-use plimsoll_brick::engine::{CacheStatus, EngineConfig};
+use plimsoll_brick::engine::{CacheStatus, EngineConfig, ServiceRequest};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
+use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::Scheme;
@@ -34,10 +35,12 @@ struct UnderWay {
 struct Tenant {
     client: Client,
     under_way: Vec<Option<UnderWay>>,
+    /// Where the last read ended, if most of them go on there.
+    reads_on_at: Option<u64>,
 }
 
-/// A range that no request under way changes, or reads if this one changes it.
-fn free_range(random: &mut Random, tenants: &[Tenant], is_change: bool) -> Option<Range<usize>> {
+/// A range that no request under way changes, or reads if this one changes it; `near` a place, most times.
+fn free_range(random: &mut Random, tenants: &[Tenant], is_change: bool, near: Option<u64>) -> Option<Range<usize>> {
     let block_bytes = u64::from(tenants[0].client.export().minimum_block_bytes);
     let bytes_max = match random.below(20) {
         0 => 4 << 20,
@@ -45,7 +48,9 @@ fn free_range(random: &mut Random, tenants: &[Tenant], is_change: bool) -> Optio
         _ => 8 << 10,
     };
     let length = (1 + random.below(bytes_max / block_bytes)) * block_bytes;
-    let offset = random.below((VOLUME_BYTES - length) / block_bytes + 1) * block_bytes;
+    let anywhere = random.below((VOLUME_BYTES - length) / block_bytes + 1) * block_bytes;
+    let near = near.filter(|near| length <= 8 << 10 && near + length <= VOLUME_BYTES && random.below(8) > 0);
+    let offset = near.unwrap_or(anywhere);
     let range = offset as usize..(offset + length) as usize;
     let mut others = tenants.iter().flat_map(|tenant| tenant.under_way.iter().flatten());
     let is_disturbed = others.any(|other| {
@@ -66,13 +71,22 @@ fn submit(random: &mut Random, tenants: &mut [Tenant], number: usize, oracle: &m
         10 => Command::WriteZeroes,
         _ => Command::Flush,
     };
+    // Changes come up to a quarter of a megabyte before and behind what is read on.
+    let reads_on_at = tenants[number].reads_on_at;
+    let near = reads_on_at.map(|at| match command {
+        Command::Read => at,
+        _ => (at + random.below(128) * 4096).saturating_sub(64 * 4096),
+    });
     let range = match command {
         Command::Flush => Some(0..0),
-        _ => free_range(random, tenants, command.is_write()),
+        _ => free_range(random, tenants, command.is_write(), near),
     };
     let Some(range) = range else { return };
+    if reads_on_at.is_some() && command == Command::Read {
+        tenants[number].reads_on_at = Some(range.end as u64);
+    }
     let flags = if random.below(8) == 0 { CommandFlags::FUA } else { CommandFlags::NONE };
-    let Tenant { client, under_way } = &mut tenants[number];
+    let Tenant { client, under_way, .. } = &mut tenants[number];
     let (offset, length) = (range.start as u64, range.len() as u32);
     if command == Command::Write {
         let mut byte = random.below(256) as u8;
@@ -92,7 +106,7 @@ fn submit(random: &mut Random, tenants: &mut [Tenant], number: usize, oracle: &m
 }
 
 fn receive(tenant: &mut Tenant, oracle: &[u8]) {
-    let Tenant { client, under_way } = tenant;
+    let Tenant { client, under_way, .. } = tenant;
     let completed = client.receive(|tag, at, bytes| {
         let read = under_way[tag as usize].as_mut().expect("data for a read that is under way");
         read.got[at as usize..][..bytes.len()].copy_from_slice(bytes);
@@ -106,15 +120,25 @@ fn receive(tenant: &mut Tenant, oracle: &[u8]) {
 }
 
 fn compare_with_a_vector(served: &Served, volume: &str, seed: u64) {
+    compare(served, volume, seed, STEPS, false);
+}
+
+/// With tenants that read on where they were, most times.
+fn compare_while_reading_on(served: &Served, volume: &str, seed: u64) {
+    compare(served, volume, seed, STEPS, true);
+}
+
+fn compare(served: &Served, volume: &str, seed: u64, steps: usize, is_reading_on: bool) {
     let failed_before = served.engine.status().unwrap().accounts[0].failed;
     let mut random = Random(seed);
     let mut oracle = vec![0u8; VOLUME_BYTES as usize];
     let tenant = |number| Tenant {
         client: served.connect(volume, DEPTH, number % 2 == 0),
         under_way: (0..DEPTH).map(|_| None).collect(),
+        reads_on_at: is_reading_on.then_some(number as u64 * (VOLUME_BYTES / CONNECTIONS as u64)),
     };
     let mut tenants: Vec<Tenant> = (0..CONNECTIONS).map(tenant).collect();
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         let number = random.below(CONNECTIONS as u64) as usize;
         submit(&mut random, &mut tenants, number, &mut oracle);
         if random.below(6) == 0 && tenants[number].client.under_way_count() > 0 {
@@ -164,7 +188,7 @@ fn an_emulated_device_behaves_like_a_vector() {
 }
 
 fn compressed() -> Volume {
-    let backing = Backing::CompressedMemory { size_bytes: VOLUME_BYTES };
+    let backing = Backing::CompressedMemory { size_bytes: VOLUME_BYTES, level: 3 };
     let (name, pool) = ("v".into(), "pool".into());
     Volume::open(VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false }).unwrap()
 }
@@ -191,13 +215,19 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
         let executor = config.executor.clone();
         let served = Served::new(config, vec![compressed()]);
         compare_with_a_vector(&served, "v", 40 + number as u64);
-        let stored = served.engine.status().unwrap().volumes[0].stored_bytes.unwrap();
+        let compressed = |executor: &Arc<Executor<ServiceRequest>>| executor.figures().alive == 0;
+        let status = served.wait_until("the end of the backlog", |status| {
+            status.volumes[0].backlog_bytes == Some(0) && executor.as_ref().is_none_or(compressed)
+        });
+        let stored = status.volumes[0].stored_bytes.unwrap();
         assert!(stored > 0 && stored < VOLUME_BYTES, "{stored}");
         served.engine.shutdown(engine_support::PATIENCE).unwrap();
         if let Some(executor) = executor {
             let figures = executor.figures();
             let done: u64 = figures.threads.iter().map(|thread| thread.done).sum();
-            assert!(done > 100 && figures.alive == 0, "{figures:?}");
+            // Where there is room for two, it is the engine that does most of it.
+            let least = if number == 3 { 1 } else { 100 };
+            assert!(done > least && figures.alive == 0, "{figures:?}");
         }
     }
 }
@@ -220,6 +250,32 @@ fn who_goes_away_while_his_work_is_done_disturbs_nobody() {
     served.connect("v", 1, true).trim(0, VOLUME_BYTES as u32).unwrap();
     compare_with_a_vector(&served, "v", 50);
     served.engine.shutdown(engine_support::PATIENCE).unwrap();
+}
+
+/// Planted breaks that were seen red: what is written is not cut off; who waits for a fetch gets the chunk's first bytes.
+#[test]
+fn a_volume_that_is_read_ahead_behaves_like_a_vector() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let in_file =
+        |name: &str| Volume::open(file_config("v", &directory.path().join(name), Some(VOLUME_BYTES))).unwrap();
+    let emulated = |model| EngineConfig::emulated(plimsoll_devices::build(model, 1).unwrap(), "zygaria");
+    let plain = || EngineConfig::new(profile(), "noop");
+    let served = [
+        Served::new(plain(), vec![in_file("plain")]),
+        Served::new(EngineConfig::new(profile(), "zygaria"), vec![in_file("ordered")]),
+        Served::new(emulated("nvme"), vec![in_file("emulated")]),
+        Served::new(emulated("nvme"), vec![memory("v", VOLUME_BYTES, 0)]),
+        Served::new(with_executor(plain(), Rules::Adaptive, 2, 65_536), vec![compressed()]),
+    ];
+    for (number, served) in served.into_iter().enumerate() {
+        let bytes = if number % 2 == 0 { ReadAhead::BYTES_MIN } else { 1 << 20 };
+        served.engine.set_read_ahead("v", ReadAhead::new(bytes)).unwrap();
+        compare_while_reading_on(&served, "v", 60 + number as u64);
+        let ahead = served.engine.status().unwrap().volumes[0].read_ahead.unwrap();
+        assert!(ahead.used_bytes > 128 << 10, "volume {number}: {ahead:?}");
+        assert_eq!(ahead.memory_bytes, 0, "nobody is left");
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
+    }
 }
 
 fn cache_settings(path: PathBuf, policy: &str) -> CacheSettings {
@@ -267,13 +323,34 @@ fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutd
     }
 }
 
+/// Red if what an emulated device has done is heard of before it was begun, twice or never (a request is lost, or hangs).
+#[test]
+fn a_volume_whose_cache_is_emulated_behaves_like_a_vector() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let volume = memory("v", VOLUME_BYTES, 0);
+    let found = FoundCache::find(cache_settings(directory.path().join("fast"), "lru"), &volume).unwrap();
+    let model = |name: &str| plimsoll_devices::build(name, 1).unwrap();
+    let served = Served::new(EngineConfig::emulated(model("nvme"), "noop"), vec![volume]);
+    served.engine.attach_cache("v", found.emulated(model("nvme"), engine_support::PATIENCE)).unwrap();
+    compare_with_a_vector(&served, "v", 40);
+    let status = cache_of(&served);
+    let emulation = status.emulation.unwrap();
+    assert!(status.cleaned > 0 && emulation.replies > status.classes[0].read_hits, "{status:?}");
+    assert_eq!(emulation.late_replies, 0, "nothing is a minute late");
+    served.engine.detach_cache("v").unwrap();
+    served.engine.shutdown(engine_support::PATIENCE).unwrap();
+}
+
 #[test]
 fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let [slow, fast] = ["slow", "fast"].map(|name| directory.path().join(name));
-    let in_file = Volume::open(file_config("v", &slow, Some(VOLUME_BYTES))).unwrap();
-    for (number, volume) in [in_file, memory("v", VOLUME_BYTES, 0)].into_iter().enumerate() {
+    let [slow, ahead, fast] = ["slow", "ahead", "fast"].map(|name| directory.path().join(name));
+    let in_file = |path| Volume::open(file_config("v", path, Some(VOLUME_BYTES))).unwrap();
+    let volumes =
+        [(in_file(&slow), None), (memory("v", VOLUME_BYTES, 0), None), (in_file(&ahead), ReadAhead::new(1 << 20))];
+    for (number, (volume, read_ahead)) in volumes.into_iter().enumerate() {
         let served = Served::plain(vec![volume]);
+        served.engine.set_read_ahead("v", read_ahead).unwrap();
         let is_over = AtomicBool::new(false);
         let rounds = std::thread::scope(|scope| {
             let (engine, fast, is_over) = (served.engine.clone(), &fast, &is_over);
@@ -293,11 +370,16 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
                 }
                 rounds
             });
-            compare_with_a_vector(&served, "v", 30 + number as u64);
+            compare(&served, "v", 30 + number as u64, STEPS, read_ahead.is_some());
             is_over.store(true, Ordering::Relaxed);
             administrator.join().unwrap()
         });
         assert!(rounds > 1, "{rounds} rounds");
+        // A stream may have found a cache there all the time; now there is none.
+        let mut client = served.connect("v", 1, true);
+        (0..64).for_each(|block| client.read(block * 4096, &mut [0; 4096]).unwrap());
+        let ahead = served.engine.status().unwrap().volumes[0].read_ahead;
+        assert!(ahead.is_none_or(|ahead| ahead.used_bytes > 0), "{ahead:?}");
         served.engine.shutdown(engine_support::PATIENCE).unwrap();
     }
 }

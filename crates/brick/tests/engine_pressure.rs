@@ -146,3 +146,35 @@ fn a_payload_that_does_not_come_holds_up_nobody() {
     client.disconnect().unwrap();
     served.wait_until_all_have_gone();
 }
+
+#[test]
+fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
+    const LARGE_BYTES: u32 = 8 << 20;
+    const SMALL_BYTES: u32 = 4096;
+    const LATE: u64 = 10;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = Volume::open(file_config("file", &directory.path().join("disk"), Some(VOLUME_BYTES))).unwrap();
+    let info = file.info().clone();
+    let served = Served::plain(vec![file]);
+    let mut client = raw_connection(&served.engine, &info);
+    let are_done = || served.wait_until("the end of all requests", |status| status.requests_under_way == 0);
+    // A reply that does not fit the socket keeps all others waiting, as many as there may be.
+    client.write_all(&read_request(0, LARGE_BYTES)).unwrap();
+    pause();
+    are_done();
+    let small = REQUESTS_MAX as u64;
+    (1..=small).for_each(|cookie| client.write_all(&read_request(cookie, SMALL_BYTES)).unwrap());
+    pause();
+    are_done();
+    (small + 1..=small + LATE).for_each(|cookie| client.write_all(&read_request(cookie, SMALL_BYTES)).unwrap());
+    pause();
+    are_done();
+    client.read_exact(&mut vec![0; 16 + LARGE_BYTES as usize]).unwrap();
+    let mut reply = [0; 16 + SMALL_BYTES as usize];
+    for _ in 0..small + LATE {
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    }
+    drop(client);
+    served.wait_until_all_have_gone();
+}

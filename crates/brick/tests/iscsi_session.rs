@@ -138,3 +138,41 @@ fn a_reset_ends_what_waits_for_data_and_everybody_hears_of_it() {
         assert_eq!(heard.command(&[0; 6], 0, &[]).0, 0);
     }
 }
+
+#[test]
+fn what_came_while_answers_waited_is_answered_when_they_have_gone() {
+    const COMMANDS: u32 = 4000;
+    const ALLOCATION: u32 = 4096;
+    let portal = portal();
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &[]);
+    // REPORT SUPPORTED OPERATION CODES with timeouts: a kilobyte for 48 bytes; immediate, and so not bounded by the window.
+    let mut command = Header::new(opcode::COMMAND | 0x40, 0);
+    command.0[1] = 0x80 | 0x40;
+    command.set_u32(20, ALLOCATION);
+    command.set_u32(24, initiator.command_number);
+    command.0[32..35].copy_from_slice(&[0xa3, 0x0c, 0x80]);
+    command.set_u32(38, ALLOCATION);
+    let mut bytes = Vec::new();
+    for tag in 0..COMMANDS {
+        command.set_u32(16, tag);
+        bytes.extend(encode(command, &[], initiator.digests));
+    }
+    let mut stream = initiator.stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || stream.write_all(&bytes).unwrap());
+    for tag in 0..COMMANDS {
+        let (answer, data) = initiator.receive();
+        assert_eq!((answer.opcode(), answer.initiator_tag()), (opcode::DATA_IN, tag));
+        assert!(data.len() > 512);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn an_initiator_may_have_room_for_as_much_as_it_can_say() {
+    let portal = portal();
+    let mut initiator = Initiator::log_in(&portal, "memory", 1, &[]);
+    assert_eq!(initiator.command(&transfer(0x2a, 0, 0, 1), 0, &[7; 512]).0, 0);
+    for room in [u32::MAX, u32::MAX - 510] {
+        assert_eq!(initiator.command(&transfer(0x28, 0, 0, 1), room, &[]), (0, vec![7; 512]), "{room}");
+    }
+}

@@ -8,8 +8,8 @@
 //! at an age of at most the cache's size.
 //!
 //! A unit has ten bits for its stamp, in steps of a 128th of the cache: so ages are told apart up to eight times the cache's
-//! size. Within a list the order is exact; between lists it is as fine as a step. A unit that grew older than that (no list that
-//! could give way looked at it for so long) passes for young until it has grown old again.
+//! size, and a unit that is older passes for young. Of each list's oldest the step is known in full, since who comes after it
+//! was stamped after it: it may grow as old as it likes. Within a list the order is exact; between lists it is as fine as a step.
 
 use crate::partition::{Among, Partition};
 use crate::units::{List, STAMPS, UnitId, Units};
@@ -21,6 +21,8 @@ const STEPS: u32 = 128;
 #[derive(Clone, Debug)]
 pub struct AgedLists {
     lists: Vec<List>,
+    /// The step in which the oldest unit of each list was stamped, if it has one.
+    oldest_steps: Vec<u64>,
     per_group: usize,
     /// Units taken in.
     taken: u64,
@@ -52,12 +54,22 @@ impl Stamper {
 impl AgedLists {
     /// For a cache of `units`.
     pub fn new(units: u32, groups: usize, per_group: usize) -> AgedLists {
-        let lists = vec![List::default(); groups * per_group];
-        AgedLists { lists, per_group, taken: 0, step: u64::from((units / STEPS).max(1)) }
+        let count = groups * per_group;
+        let (lists, oldest_steps) = (vec![List::default(); count], vec![0; count]);
+        AgedLists { lists, oldest_steps, per_group, taken: 0, step: u64::from((units / STEPS).max(1)) }
     }
 
     fn stamp(&self) -> u32 {
         (self.taken / self.step) as u32 % STAMPS
+    }
+
+    /// The oldest unit of list `at` is another one: it was stamped in step `least` or less than [`STAMPS`] steps later.
+    fn oldest_changed(&mut self, units: &Units, at: usize, least: u64) {
+        if let Some(oldest) = self.lists[at].oldest() {
+            let round = u64::from(STAMPS);
+            let later = (u64::from(units.stamp(oldest)) + round - least % round) % round;
+            self.oldest_steps[at] = least + later;
+        }
     }
 
     /// How many lists there are.
@@ -76,9 +88,10 @@ impl AgedLists {
     }
 
     /// Takes over lists of which the units of all, `taken`, were stamped.
-    pub fn adopt(&mut self, lists: Vec<List>, taken: u64) {
+    pub fn adopt(&mut self, units: &Units, lists: Vec<List>, taken: u64) {
         debug_assert!(self.taken == 0 && lists.len() == self.lists.len());
         (self.lists, self.taken) = (lists, taken);
+        (0..self.lists.len()).for_each(|at| self.oldest_changed(units, at, 0));
     }
 
     /// A unit more was taken in: everybody is older by one.
@@ -96,12 +109,21 @@ impl AgedLists {
     /// Puts `unit` at the new end of list `list` of its group.
     pub fn push(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
         units.set_stamp(unit, self.stamp());
-        self.lists[group * self.per_group + list].push(units, unit);
+        let at = group * self.per_group + list;
+        self.lists[at].push(units, unit);
+        if self.lists[at].len() == 1 {
+            self.oldest_steps[at] = self.taken / self.step;
+        }
     }
 
     /// Takes `unit` out of that list, which it must be in.
     pub fn remove(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
-        self.lists[group * self.per_group + list].remove(units, unit);
+        let at = group * self.per_group + list;
+        let was_oldest = self.lists[at].oldest() == Some(unit);
+        self.lists[at].remove(units, unit);
+        if was_oldest {
+            self.oldest_changed(units, at, self.oldest_steps[at]);
+        }
     }
 
     /// Puts `to` where `from` is in that list.
@@ -120,15 +142,38 @@ impl AgedLists {
     ) -> Option<UnitId> {
         let mut best: Option<(i64, usize)> = None;
         for (at, list) in self.lists.iter().enumerate() {
-            let Some(oldest) = list.oldest() else { continue };
-            if among != Among::All && !partition.is_among(at / self.per_group, among) {
+            if list.is_empty() || among != Among::All && !partition.is_among(at / self.per_group, among) {
                 continue;
             }
-            let score = self.age(units, oldest) as i64 - credit(at % self.per_group);
+            let age = (self.taken / self.step - self.oldest_steps[at]) * self.step;
+            let score = age as i64 - credit(at % self.per_group);
             if best.is_none_or(|(highest, _)| score >= highest) {
                 best = Some((score, at));
             }
         }
-        self.lists[best?.1].pop(units)
+        let at = best?.1;
+        let unit = self.lists[at].pop(units);
+        self.oldest_changed(units, at, self.oldest_steps[at]);
+        unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::class::Scheme;
+
+    /// Stamps have gone round twice, so that the one who is sixteen sizes old looks as young as the other.
+    #[test]
+    fn the_oldest_of_a_list_may_grow_older_than_stamps_can_tell() {
+        let (mut units, mut lists) = (Units::new(256), AgedLists::new(256, 1, 2));
+        let partition = Partition::new(256, &Scheme::default(), &[]).unwrap();
+        let [old, between, next, young] = [0, 1, 2, 3].map(UnitId);
+        for (list, unit, later) in [(0, old, 128), (1, between, 128), (0, next, 15 * 256), (1, young, 0)] {
+            lists.push(&mut units, 0, list, unit);
+            (0..later).for_each(|_| lists.grow_older());
+        }
+        let mut pop = || lists.pop(&mut units, &partition, Among::All, |_| 0);
+        assert_eq!([(); 5].map(|()| pop()), [Some(old), Some(between), Some(next), Some(young), None]);
     }
 }

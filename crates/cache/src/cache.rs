@@ -74,15 +74,27 @@ pub struct Cache {
     pub(crate) cleaning: Vec<UnitId>,
     /// Units that hold nothing and may not be given away yet.
     pub(crate) in_limbo: u32,
+    /// Units so far that left the order clean, and so were free at once.
+    pub(crate) given_up_clean: u64,
     is_awake: bool,
-    watermark_low: u32,
+    pub(crate) watermark_low: u32,
     watermark_high: u32,
     promotes_reads: bool,
     is_on_device: bool,
 }
 
+/// Free units below which the syncer of a cache on a device wakes up, at the least: one is kept for writes of what is in the
+/// cache, and if it woke up only when that one is gone, it would never.
+const WATERMARK_ON_DEVICE_MIN: u32 = 2;
+
 /// The block of a unit that was trimmed while it was being copied.
 pub(crate) const TRIMMED: u64 = BLOCKS_MAX - 1;
+
+/// The low watermark and the high one.
+fn watermarks(config: &CacheConfig, is_on_device: bool) -> (u32, u32) {
+    let least = if is_on_device { WATERMARK_ON_DEVICE_MIN } else { 1 };
+    (config.watermark_low.max(least), config.watermark_high.max(least))
+}
 
 impl Cache {
     /// An empty cache.
@@ -98,6 +110,7 @@ impl Cache {
     /// A cache none of whose units is in a list, not even among the empty ones.
     pub(crate) fn without_lists(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
         let rules = Rules::new(config, policy)?;
+        let (watermark_low, watermark_high) = watermarks(config, config.is_on_device);
         Ok(Cache {
             units: Units::new(config.units),
             index: Index::new(config.units, config.seed),
@@ -108,9 +121,10 @@ impl Cache {
             to_clean: List::default(),
             cleaning: Vec::new(),
             in_limbo: 0,
+            given_up_clean: 0,
             is_awake: false,
-            watermark_low: config.watermark_low,
-            watermark_high: config.watermark_high,
+            watermark_low,
+            watermark_high,
             promotes_reads: config.promotes_reads,
             is_on_device: config.is_on_device,
         })
@@ -128,7 +142,7 @@ impl Cache {
             order.push(&mut self.units, unit);
         }
         (self.policy, self.partition) = (rules.policy, rules.partition);
-        (self.watermark_low, self.watermark_high) = (config.watermark_low, config.watermark_high);
+        (self.watermark_low, self.watermark_high) = watermarks(config, self.is_on_device);
         self.promotes_reads = config.promotes_reads;
         while let Some(unit) = order.pop(&mut self.units) {
             self.restore(unit);
@@ -187,6 +201,17 @@ impl Cache {
 
     /// A block is read or written.
     pub fn access(&mut self, access: &Access) -> Outcome {
+        self.observe(access);
+        self.enter(access)
+    }
+
+    /// The policy hears of an access, once, whatever becomes of it.
+    pub(crate) fn observe(&mut self, access: &Access) {
+        self.policy.observed(access, self.is_awake);
+    }
+
+    /// An access of which the policy has heard.
+    pub(crate) fn enter(&mut self, access: &Access) -> Outcome {
         debug_assert!(access.block < TRIMMED, "block {}", access.block);
         if let Some(unit) = self.index.find(&self.units, access.block) {
             if access.is_write {
@@ -195,11 +220,8 @@ impl Cache {
             self.hit(unit, access.class);
             return Outcome::Hit(unit);
         }
-        match self.policy.admission(access) {
-            Admission::Never => return Outcome::Refused,
-            _ if !access.is_write && !self.promotes_reads => return Outcome::Refused,
-            Admission::WhileIdle if self.is_awake => return Outcome::Busy,
-            Admission::Always | Admission::WhileIdle => {}
+        if let Some(outcome) = self.turned_away(access) {
+            return outcome;
         }
         let Some(unit) = self.free_unit() else { return Outcome::Full };
         self.units.fill(unit, access.block, access.class, access.pool);
@@ -209,6 +231,16 @@ impl Cache {
         self.policy.inserted(&mut self.units, &self.partition, unit);
         self.refill();
         Outcome::Taken(unit)
+    }
+
+    /// Why a block that is not in the cache may not come in, if so.
+    pub(crate) fn turned_away(&self, access: &Access) -> Option<Outcome> {
+        match self.policy.admission(access) {
+            Admission::Never => Some(Outcome::Refused),
+            _ if !access.is_write && !self.promotes_reads => Some(Outcome::Refused),
+            Admission::WhileIdle if self.is_awake => Some(Outcome::Busy),
+            Admission::Always | Admission::WhileIdle => None,
+        }
     }
 
     fn hit(&mut self, unit: UnitId, class: Class) {
@@ -254,7 +286,7 @@ impl Cache {
     }
 
     /// A victim that was used after all is back in the order.
-    fn give_back(&mut self, unit: UnitId) {
+    pub(crate) fn give_back(&mut self, unit: UnitId) {
         self.make_room(unit);
         self.policy.returned(&mut self.units, &self.partition, unit);
     }
@@ -267,6 +299,7 @@ impl Cache {
             self.units.set_state(unit, State::Cleaning);
             self.to_clean.push(&mut self.units, unit);
         } else {
+            self.given_up_clean += 1;
             self.units.set_state(unit, State::Free);
             self.free.push(&mut self.units, unit);
         }
@@ -281,6 +314,10 @@ impl Cache {
             return None;
         }
         let unit = self.free.pop(&mut self.units)?;
+        if let Some(next) = self.free.oldest() {
+            // Who will be taken out of the index next.
+            self.index.prefetch(self.units.block(next));
+        }
         self.policy.forgotten(&self.units, unit);
         self.index.remove(&self.units, self.units.block(unit));
         Some(unit)
@@ -337,6 +374,7 @@ impl Cache {
 
     /// Nobody needs `block` any more: its unit is empty at once, or when the host has finished copying it.
     pub fn trim(&mut self, block: u64) {
+        self.policy.trimmed(block);
         let Some(unit) = self.index.find(&self.units, block) else { return };
         self.index.remove(&self.units, block);
         if self.cleaning.contains(&unit) {

@@ -97,8 +97,7 @@ impl Rules {
             let allowed = format!("(classes with a bound + 1) x (pools with one + 1) up to {GROUPS_MAX}");
             return error("pools", got, allowed);
         };
-        let groups = partition.groups();
-        let made_from = PolicyConfig { units: config.units, groups, scheme: &config.scheme, seed: config.seed };
+        let made_from = PolicyConfig { cache: config, groups: partition.groups() };
         Ok(Rules { policy: (policy.build)(&made_from), partition })
     }
 }

@@ -8,6 +8,14 @@ const WAYS: usize = 8;
 /// No ghost.
 const NOBODY: u16 = 0;
 
+/// A hash of `block`, another one for each `seed`: one round of SplitMix64's finalizer.
+#[inline]
+pub(crate) fn hash(block: u64, seed: u64) -> u64 {
+    let mut hash = (block ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash ^ (hash >> 31)
+}
+
 /// The last blocks that left.
 #[derive(Clone, Debug)]
 pub struct Ghosts {
@@ -28,10 +36,7 @@ impl Ghosts {
     }
 
     fn place(&self, block: u64) -> (usize, u16) {
-        // One round of SplitMix64's finalizer.
-        let mut hash = (block ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash ^= hash >> 31;
+        let hash = hash(block, self.seed);
         let set = ((hash >> 32) * self.sets.len() as u64) >> 32;
         (set as usize, (hash as u16).max(1))
     }

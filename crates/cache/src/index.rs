@@ -30,6 +30,19 @@ struct Bucket {
     passed: u32,
 }
 
+impl Bucket {
+    /// A bit for each entry that is `wanted` where `mask` has ones. All entries are compared at once: without a branch, the compiler
+    /// does it in vectors.
+    #[inline]
+    fn matches(&self, mask: u32, wanted: u32) -> u32 {
+        let mut found = 0;
+        for (place, entry) in self.entries.iter().enumerate() {
+            found |= u32::from(entry & mask == wanted) << place;
+        }
+        found
+    }
+}
+
 /// The index of a cache.
 #[derive(Clone, Debug)]
 pub struct Index {
@@ -99,10 +112,14 @@ impl Index {
         let number = self.homes.number_mask();
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            for (place, &entry) in bucket.entries.iter().enumerate() {
-                if entry & !number == tag && entry != EMPTY && units.block(UnitId(entry & number)) == block {
+            let mut candidates = bucket.matches(!number, tag);
+            while candidates != 0 {
+                let place = candidates.trailing_zeros() as usize;
+                let entry = bucket.entries[place];
+                if entry != EMPTY && units.block(UnitId(entry & number)) == block {
                     return Some((at, place));
                 }
+                candidates &= candidates - 1;
             }
             if bucket.passed == 0 {
                 return None;
@@ -125,8 +142,9 @@ impl Index {
         loop {
             let next = self.next(at);
             let bucket = &mut self.buckets[at];
-            if let Some(place) = bucket.entries.iter_mut().find(|entry| **entry == EMPTY) {
-                *place = tag | unit.0;
+            let empty = bucket.matches(u32::MAX, EMPTY);
+            if empty != 0 {
+                bucket.entries[empty.trailing_zeros() as usize] = tag | unit.0;
                 return;
             }
             bucket.passed += 1;
@@ -161,7 +179,39 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    /// Of two blocks with the same bucket and the same piece of hash, the second is found, too.
+    #[test]
+    fn who_look_alike_are_told_apart() {
+        let count = 1 << 20;
+        let (mut units, mut index) = (Units::new(count), Index::new(count, 1));
+        let mut seen = BTreeMap::new();
+        let alike = (0..200_000u64).filter_map(|block| Some((seen.insert(index.homes.of(block), block)?, block)));
+        let pairs: Vec<_> = alike.take(5).collect();
+        assert_eq!(pairs.len(), 5);
+        for (unit, &(first, second)) in pairs.iter().enumerate() {
+            for (unit, block) in [(unit * 2, first), (unit * 2 + 1, second)] {
+                let unit = UnitId(unit as u32);
+                units.fill(unit, block, Class::UNCLASSIFIED, Pool::default());
+                index.insert(block, unit);
+            }
+        }
+        for (unit, &(first, second)) in pairs.iter().enumerate() {
+            let found = [first, second].map(|block| index.find(&units, block).map(|found| found.0 as usize));
+            assert_eq!(found, [Some(unit * 2), Some(unit * 2 + 1)]);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn entries_compared_at_once_are_those_compared_one_by_one(
+            entries in prop::array::uniform15(0u32..4), mask in 0u32..4, wanted in 0u32..4,
+        ) {
+            let found = Bucket { entries, passed: 0 }.matches(mask, wanted);
+            let one_by_one: Vec<_> = (0..32).map(|place| place < ENTRIES && entries[place] & mask == wanted).collect();
+            let at_once: Vec<_> = (0..32).map(|place| found >> place & 1 == 1).collect();
+            prop_assert_eq!(at_once, one_by_one);
+        }
+
         // With one bucket's worth of units and with several that overflow.
         #[test]
         fn it_is_a_map(

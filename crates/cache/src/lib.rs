@@ -14,8 +14,8 @@
 //!     +---- trimmed                                                  read or written again                +-------------->
 //! ```
 //!
-//! A unit takes 16 bytes, a third of a cache line in the index, and the policy's ghosts: less than 24 bytes in all
-//! (`tests/memory.rs`).
+//! A unit takes 16 bytes, a third of a cache line in the index, and what the policy remembers: less than 24 bytes in all, from
+//! a million units on (`tests/memory.rs`).
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -25,6 +25,7 @@
 //! | [`lru`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | who left a short while ago |
+//! | [`duel`], [`miss_costs`], [`stays`] | which of its two ways `credit` goes: two small caches try both; what a miss costs; who is used before he leaves |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
 //! | `listing`, `threads` | a start that puts all units into their lists at once, on all processors |
@@ -36,15 +37,18 @@ pub mod aged_lists;
 pub mod cache;
 pub mod config;
 pub mod credit;
+pub mod duel;
 pub mod ghosts;
 pub mod index;
 mod listing;
 pub mod lru;
 mod memory;
+pub mod miss_costs;
 pub mod partition;
 pub mod placement;
 pub mod policy;
 pub mod selective;
+pub mod stays;
 pub mod store;
 mod threads;
 pub mod units;

@@ -118,7 +118,7 @@ impl Cache {
             }
         }
         parts.iter().for_each(|chains| self.empty.append(&mut self.units, chains.empty));
-        self.policy.lists_mut().adopt(lists, before);
+        self.policy.lists_mut().adopt(&self.units, lists, before);
         for Counts { classes, pools, .. } in &counts {
             self.partition.came_at_once(classes, pools);
         }

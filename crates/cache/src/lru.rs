@@ -16,7 +16,7 @@ pub struct Lru {
 impl Lru {
     /// For the cache of `config`.
     pub fn new(config: &PolicyConfig<'_>) -> Lru {
-        Lru { lists: AgedLists::new(config.units, config.groups, 1) }
+        Lru { lists: AgedLists::new(config.cache.units, config.groups, 1) }
     }
 }
 

@@ -16,6 +16,16 @@ impl Cache {
         self.empty.len()
     }
 
+    /// Units that hold nothing, given away already or not.
+    pub fn unused_units(&self) -> u32 {
+        self.empty.len() + self.in_limbo
+    }
+
+    /// Units that have left the order, are dirty, and will be free.
+    pub fn leaving_units(&self) -> u32 {
+        self.to_clean.len() + self.cleaning.len() as u32
+    }
+
     /// An empty unit, which is the caller's until he relocates a block to it or [`Cache::release`]s it.
     pub fn take_empty(&mut self) -> Option<UnitId> {
         let unit = self.empty.pop(&mut self.units)?;
@@ -27,6 +37,14 @@ impl Cache {
     pub fn next_free(&self) -> Option<(UnitId, u64)> {
         let unit = self.free.oldest()?;
         Some((unit, self.units.block(unit)))
+    }
+
+    /// The unit that [`Cache::next_free`] names is in use: it returns into the order.
+    pub fn keep_next_free(&mut self) {
+        if let Some(unit) = self.free.pop(&mut self.units) {
+            self.give_back(unit);
+            self.refill();
+        }
     }
 
     /// Forgets what is in the unit that [`Cache::next_free`] names: it is in limbo.
@@ -68,6 +86,7 @@ impl Cache {
 
     /// Forgets `block`: its unit is in limbo, also if it was being cleaned, of which nobody need say how it ended.
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
+        self.policy.trimmed(block);
         let unit = self.find(block)?;
         self.index.remove(&self.units, block);
         match self.cleaning.iter().position(|&other| other == unit) {

@@ -2,17 +2,28 @@
 
 use crate::aged_lists::AgedLists;
 use crate::cache::Access;
+use crate::config::CacheConfig;
 use crate::credit::Credit;
 use crate::lru::Lru;
 use crate::partition::{Among, Partition};
 use crate::selective::Selective;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
-use plimsoll_core::class::{Admission, Scheme};
+use plimsoll_core::class::Admission;
 
 /// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
 /// its own, until it names it as a victim or is told that it is gone.
 pub trait CachePolicy: Send + Sync {
+    /// A block is going to be read or written, whether it is in the cache or not; `is_awake`: the syncer is.
+    fn observed(&mut self, access: &Access, is_awake: bool) {
+        let _ = (access, is_awake);
+    }
+
+    /// Nobody needs `block` any more, whether it is in the cache or not.
+    fn trimmed(&mut self, block: u64) {
+        let _ = block;
+    }
+
     /// Whether a block that is not in the cache may be taken into it.
     fn admission(&self, access: &Access) -> Admission;
 
@@ -67,14 +78,10 @@ pub trait CachePolicy: Send + Sync {
 /// What a policy is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyConfig<'a> {
-    /// Units of the cache.
-    pub units: u32,
+    /// The cache.
+    pub cache: &'a CacheConfig,
     /// Groups of units with bounds.
     pub groups: usize,
-    /// The classes.
-    pub scheme: &'a Scheme,
-    /// For hashes.
-    pub seed: u64,
 }
 
 /// One line of the registry.
@@ -101,7 +108,7 @@ static POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "credit",
-        summary: "by age less what priority and repeated use have earned; learns what repeated use is worth",
+        summary: "by age less what priority and repeated use have earned; learns what they are worth",
         build: |config| Box::new(Credit::new(config)),
     },
 ];

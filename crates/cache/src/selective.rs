@@ -41,6 +41,11 @@ impl ClassRules {
         usize::from(self.rules[usize::from(class.number())].0)
     }
 
+    /// Whether all classes have the same.
+    pub fn has_one_priority(&self) -> bool {
+        self.rules.iter().all(|rule| rule.0 == self.rules[0].0)
+    }
+
     /// Whether what is accessed may come in.
     pub fn admission(&self, access: &Access) -> Admission {
         let (_, reads, writes) = self.rules[usize::from(access.class.number())];
@@ -57,8 +62,8 @@ pub struct Selective {
 impl Selective {
     /// For the cache of `config`.
     pub fn new(config: &PolicyConfig<'_>) -> Selective {
-        let lists = AgedLists::new(config.units, config.groups, usize::from(PRIORITIES));
-        Selective { lists, rules: ClassRules::new(config.scheme) }
+        let lists = AgedLists::new(config.cache.units, config.groups, usize::from(PRIORITIES));
+        Selective { lists, rules: ClassRules::new(&config.cache.scheme) }
     }
 
     fn place(&self, units: &Units, partition: &Partition, unit: UnitId) -> (usize, usize) {

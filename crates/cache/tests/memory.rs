@@ -9,7 +9,7 @@ use plimsoll_cache::store::{
 };
 use plimsoll_cache::{Access, Cache, CacheConfig, Pool, policies, store};
 use plimsoll_core::Class;
-use plimsoll_core::class::Scheme;
+use plimsoll_core::class::{ClassEntry, Scheme};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +53,15 @@ fn do_all(store: &mut CacheStore) {
     }
 }
 
+/// Classes of different priorities, which need more memory than those of one.
+fn scheme() -> Scheme {
+    let mut scheme = Scheme::default();
+    for number in 0..16 {
+        scheme.set(ClassEntry::new(Class::new(number).unwrap(), &format!("class-{number}"), number));
+    }
+    scheme
+}
+
 fn request(token: u64, kind: RequestKind, block: u64) -> Request {
     let (class, pool) = (Class::new((block % 32) as u8).unwrap(), Pool::new((block % 512) as u16).unwrap());
     Request { token, kind, block, from: 0, to: BLOCK_BYTES as u16, class, pool }
@@ -70,7 +79,7 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
         let mut device = Metadata::new(&layout);
         format(&mut device, identity, [1; 16], layout).unwrap();
         let before = BYTES.load(Ordering::Relaxed);
-        let config = CacheConfig::new(UNITS, Scheme::default());
+        let config = CacheConfig::new(UNITS, scheme());
         let opened = open(&mut device, identity, &config, policy, false).unwrap();
         // The buffers of requests are of a fixed number.
         let depth = Depth { requests: 1, cleaning: 1 };
@@ -102,7 +111,7 @@ fn a_cached_unit_takes_24_bytes_at_the_most() {
     let _turn = TURN.lock().unwrap();
     for policy in policies() {
         let before = BYTES.load(Ordering::Relaxed);
-        let mut cache = Cache::new(&CacheConfig::new(UNITS, Scheme::default()), policy).unwrap();
+        let mut cache = Cache::new(&CacheConfig::new(UNITS, scheme()), policy).unwrap();
         // Full, all of it dirty, with units on their way to the store.
         for block in 0..u64::from(UNITS) * 2 {
             let (class, pool) = (Class::new((block % 32) as u8).unwrap(), Pool::new((block % 512) as u16).unwrap());

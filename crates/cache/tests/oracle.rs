@@ -6,6 +6,7 @@
 
 mod support;
 
+use plimsoll_cache::credit::Way;
 use plimsoll_cache::units::UnitId;
 use plimsoll_cache::{Access, Cache, CacheConfig, Outcome, Pool};
 use plimsoll_core::Class;
@@ -57,11 +58,18 @@ fn answer(outcome: Outcome) -> Answer {
     }
 }
 
-fn compare(name: &'static str, config: &CacheConfig, blocks: u64, steps: &[Step]) -> Result<(), TestCaseError> {
+/// Answers the cache, and the ways that it went, one after the other.
+fn compare(
+    name: &'static str,
+    config: &CacheConfig,
+    blocks: u64,
+    steps: &[Step],
+) -> Result<(Cache, Vec<Way>), TestCaseError> {
     let mut cache = Cache::new(config, policy(name)).unwrap();
     let mut slow = Slow::new(name, config);
     // Jobs with the host: unit, block, and whether the block was trimmed since.
     let mut jobs: Vec<(UnitId, u64, bool)> = Vec::new();
+    let mut ways = Vec::new();
     for step in steps {
         match *step {
             Step::Access(access) => {
@@ -115,8 +123,55 @@ fn compare(name: &'static str, config: &CacheConfig, blocks: u64, steps: &[Step]
         prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
         prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));
         prop_assert!(cache.pool_units(Pool::new(2).unwrap()) <= (config.units / 4).max(1));
+        ways.push(slow.way);
     }
-    Ok(())
+    ways.dedup();
+    Ok((cache, ways))
+}
+
+fn read(block: u64, class: u8) -> Access {
+    Access { block, class: Class::new(class).unwrap(), pool: Pool::default(), is_write: false }
+}
+
+/// Forty blocks of the highest priority, and two hundred of `class`, which do not fit into a cache of sixty beside them.
+fn round(round: u64, class: u8) -> impl Iterator<Item = Step> {
+    let others = (0..200u64).map(move |turn| read(40 + (round * 200 + turn) % 360, class));
+    (0..40).map(move |block| read(block, 1)).chain(others).map(Step::Access)
+}
+
+/// First the forty blocks of the highest priority come back, after more than the cache has room for. Then they never do, and
+/// twenty of a low one do soon. Then it is as it was.
+#[test]
+fn it_changes_its_way_as_the_slow_one_does() {
+    let second = (0..1000).flat_map(|turn| [read(100 + turn % 300, 3), read(40 + turn % 20, 0)]).map(Step::Access);
+    let rounds = || (0..12).flat_map(|number| round(number, 0));
+    let steps: Vec<_> = rounds().chain(second).chain(rounds()).collect();
+    let (_, ways) = compare("credit", &CacheConfig::new(60, scheme()), 400, &steps).unwrap();
+    assert_eq!(ways, [Way::Strict, Way::Level, Way::Strict]);
+}
+
+#[test]
+fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
+    let after = |steps: &[Step]| {
+        let (mut cache, ways) = compare("credit", &CacheConfig::new(60, scheme()), 400, steps).unwrap();
+        assert_eq!(ways, [Way::Strict]);
+        cache.access(&read(1000, 3))
+    };
+    let mut steps: Vec<_> = (0..12).flat_map(|number| round(number, 3)).collect();
+    assert_eq!(after(&steps), Outcome::Refused);
+    steps.extend((0..20).map(|turn| Step::Access(read(100 + turn % 10, 3))));
+    assert!(matches!(after(&steps), Outcome::Taken(_)));
+}
+
+/// On the level way a second look, soon after the first, is no use; on the strict one it is, as under `selective`.
+#[test]
+fn on_the_strict_way_each_use_counts() {
+    let blocks = (0..6).chain([0]).chain(10..207);
+    let steps: Vec<_> = blocks.map(|block| Step::Access(read(block, 0))).collect();
+    for policy in ["selective", "credit"] {
+        let (cache, _) = compare(policy, &CacheConfig::new(200, scheme()), 400, &steps).unwrap();
+        assert_eq!([0, 1].map(|block| cache.find(block).is_some()), [true, false], "{policy}");
+    }
 }
 
 proptest! {

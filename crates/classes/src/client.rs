@@ -43,6 +43,7 @@ fn refusal(errno: Errno) -> String {
         Errno::PERM => "only the file's owner and root may say its class".to_owned(),
         Errno::INVAL => "it is no regular file".to_owned(),
         Errno::NOSPC => "too many files have a class of their own already".to_owned(),
+        Errno::AGAIN => "this user asks too much at a time already".to_owned(),
         errno => format!("the daemon answers: {errno}"),
     }
 }
@@ -69,7 +70,8 @@ impl Client {
     ///
     /// # Errors
     /// The daemon does not answer within a second, or refuses it: the file is on no volume of its, the caller is neither
-    /// its owner nor root, it is no regular file, or too many have a class.
+    /// its owner nor root, it is no regular file, too many have a class, or the user asks
+    /// sixteen times at once.
     pub fn classify(&self, file: impl AsFd, class: Class) -> Result<(), ClientError> {
         self.ask(file.as_fd(), Some(class)).map(drop)
     }

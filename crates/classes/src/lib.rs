@@ -18,13 +18,32 @@
 //! **How it travels.** The client tells the daemon's socket the file's device and inode ([`message`]); the daemon knows of
 //! each block whose inode it is. No descriptor is passed: what others hand over may lead to a file system that never answers.
 //!
-//! `c/plimsoll_classes.h` has the same two calls for C; the preload shim (`gates`) has O_CLASSIFIED over them.
+//! **For one call alone.** A call past the page cache can carry its class itself, in the hint of its I/O priority ([`io_priority`]),
+//! by io_uring or libaio. It needs no daemon to listen, and goes before what was said of the file.
+//!
+//! `c/plimsoll_classes.h` has the same for C; the preload shim (`gates`) has O_CLASSIFIED over them.
 
 pub mod client;
 pub mod message;
 
 pub use client::{Client, ClientError};
 pub use plimsoll_core::Class;
+
+/// Best effort of ioprio_set(2), its middle level, and where they and a hint stand (`linux/ioprio.h`).
+const IO_CLASS_BEST_EFFORT: u16 = 2;
+const IO_CLASS_SHIFT: u32 = 13;
+const IO_LEVEL_NORMAL: u16 = 4;
+const IO_HINT_SHIFT: u32 = 3;
+/// Beyond the hints that the kernel knows, 1 to 7: this and a class.
+const IO_HINT_OF_CLASS: u16 = 0x200;
+
+/// The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks: best effort, in the middle, and the class as a
+/// hint. It goes into `ioprio` of an io_uring submission or into `aio_reqprio` of libaio's, from Linux 6.5 on; before that the
+/// kernel refuses the call with EINVAL. With class 0 the call says nothing.
+pub fn io_priority(class: Class) -> u16 {
+    let hint = IO_HINT_OF_CLASS | u16::from(class.number());
+    IO_CLASS_BEST_EFFORT << IO_CLASS_SHIFT | hint << IO_HINT_SHIFT | IO_LEVEL_NORMAL
+}
 
 /// Where the daemon listens, if the environment does not say ([`SOCKET_VARIABLE`]).
 pub const SOCKET_DEFAULT: &str = "/run/plimsoll/classes.sock";

@@ -29,7 +29,8 @@ pub use queues::{Queues, Waiting};
 pub use selector::Selector;
 pub use slices::Slicing;
 pub use threads::{
-    Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, is_slice_spent,
+    Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, give_way,
+    is_slice_spent,
 };
 
 /// One of the three queues.

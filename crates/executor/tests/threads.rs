@@ -4,13 +4,15 @@
 //! Planted breaks that turned a test red stand beside the tests.
 
 use plimsoll_core::Time;
-use plimsoll_executor::{Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, checkpoint};
+use plimsoll_executor::{
+    Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, Selector, checkpoint, give_way,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -320,4 +322,41 @@ fn adaptive_threads_learn_which_requests_take_long() {
         let more = Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]);
         assert_eq!(more, [3000, 1000, 0], "{threads} threads");
     }
+}
+
+/// A read comes while maintenance is run that gives way after each step, of which hundreds fit its slice. Planted break: the
+/// slice goes on.
+#[test]
+fn a_slice_of_maintenance_ends_when_a_client_comes() {
+    let known: Arc<OnceLock<Weak<Executor<Request>>>> = Arc::default();
+    let executor = Arc::new(executor(1, 10));
+    known.set(Arc::downgrade(&executor)).unwrap();
+    let (is_read, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (of_maintenance, counted) = (is_read.clone(), runs.clone());
+    let maintenance = async move {
+        let read = of_maintenance.clone();
+        let read: Request = Box::pin(async move { read.store(true, SeqCst) });
+        let executor = known.get().unwrap().upgrade().unwrap();
+        assert!(executor.spawn(Kind::Read, None, read).is_ok());
+        drop(executor);
+        while !of_maintenance.load(SeqCst) {
+            counted.fetch_add(1, SeqCst);
+            give_way().await;
+        }
+    };
+    assert!(executor.spawn(Kind::Maintenance, None, Box::pin(maintenance)).is_ok());
+    let thread = all_done(&executor).threads[0];
+    assert_eq!(
+        (thread.gave_way + thread.preempted, thread.runs),
+        (runs.load(SeqCst) as u64, thread.gave_way + thread.preempted + 2)
+    );
+    let (runs, turns_max) = (runs.load(SeqCst), Selector::new(Policy::COMBO.weights).turns_max(Queue::Low));
+    assert!(runs <= turns_max as usize, "{runs} runs, {turns_max} turns");
+    assert!(is_read.load(SeqCst));
+}
+
+#[test]
+fn outside_of_an_executor_nobody_gives_way() {
+    let mut once = std::pin::pin!(give_way());
+    assert_eq!(once.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }

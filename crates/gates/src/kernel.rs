@@ -1,5 +1,4 @@
-//! The kernel's calls that no library wraps: seccomp(2), the listener's ioctls (seccomp_unotify(2)),
-//! process_vm_readv(2).
+//! The kernel's calls that no library wraps: seccomp(2), the listener's ioctls (seccomp_unotify(2)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -69,13 +68,13 @@ pub(crate) unsafe fn receive(listener: BorrowedFd<'_>, place: *mut u8) -> io::Re
 pub(crate) fn send_continue(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
     let mut response = Response { id, value: 0, error: 0, flags: FLAG_CONTINUE };
     // SAFETY: the structure is the kernel's, and lives as long as the call.
-    check(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &mut response) })
+    undisturbed(|| check(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &mut response) }))
 }
 
 /// Whether the call still waits.
 pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the number lives as long as the call.
-    check(unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &id) }).is_ok()
+    undisturbed(|| check(unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &id) })).is_ok()
 }
 
 /// Asks the kernel to run tenant and listener in turn on one processor where they wait for each other (Linux 6.6).
@@ -84,19 +83,31 @@ pub(crate) fn wake_synchronously(listener: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) })
 }
 
-/// Copies memory of another process; what it says may have changed since.
-pub(crate) fn read_memory(process: u32, address: u64, into: &mut [u8]) -> io::Result<()> {
-    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the local vector is `into`; the remote one is checked by the kernel.
-    let copied = unsafe { libc::process_vm_readv(process as libc::pid_t, &local, 1, &remote, 1, 0) };
-    match copied {
-        _ if copied < 0 => Err(io::Error::last_os_error()),
-        _ if copied as usize == into.len() => Ok(()),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+fn check(outcome: libc::c_int) -> io::Result<()> {
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. Whoever takes that for
+/// an answer forgets a call that waits.
+fn undisturbed(mut request: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match request() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
     }
 }
 
-fn check(outcome: libc::c_int) -> io::Result<()> {
-    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_no_answer() {
+        let (gone, signal) = (io::ErrorKind::NotFound, io::ErrorKind::Interrupted);
+        let mut answers = vec![Err(gone.into()), Ok(()), Err(signal.into()), Err(signal.into())];
+        let mut ask = || undisturbed(|| answers.pop().expect("an answer"));
+        assert!(ask().is_ok());
+        assert_eq!(ask().unwrap_err().kind(), gone);
+    }
 }

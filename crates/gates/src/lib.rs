@@ -43,4 +43,4 @@ pub use launch::Launch;
 pub use listener::{HeldCall, Listener, ListenerId, Listeners, Received};
 pub use oci::{OciSocket, SeccompState};
 pub use programs::Programs;
-pub use words::GateWords;
+pub use words::{GateWords, Lease};

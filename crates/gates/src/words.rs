@@ -26,7 +26,7 @@ use rustix::thread::futex;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Accounts that have words: as many as a cause mask has bits, two of which it keeps to itself.
 pub const ACCOUNTS_MAX: u32 = 64;
@@ -61,6 +61,15 @@ pub fn is_in_memory(directory: &Path) -> std::io::Result<bool> {
     Ok(statfs(directory)?.f_type == TMPFS_MAGIC)
 }
 
+/// From when until when the agent has said without a gap that it lives, on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// In a gap before it, keepers received calls.
+    pub since: Time,
+    /// Until then closed words count, and keepers receive nothing.
+    pub until: Time,
+}
+
 /// Where in the file a word is: the place of its first byte, which is not 0 if the word is closed.
 ///
 /// # Panics
@@ -76,6 +85,8 @@ pub struct GateWords {
     #[allow(dead_code, reason = "the lock is held as long as this is open")]
     file: File,
     mapping: Mapping,
+    /// [`Lease::since`], nanoseconds. Nobody but us has to know it.
+    lease_since: AtomicU64,
 }
 
 impl GateWords {
@@ -107,7 +118,7 @@ impl GateWords {
         // A page that the tmpfs has no room for would kill whoever touches it, agent or tenant.
         fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).map_err(|errno| at("reserve")(errno.into()))?;
         let mapping = Mapping::new(file.as_fd(), BYTES).map_err(at("map"))?;
-        let words = GateWords { path, file, mapping };
+        let words = GateWords { path, file, mapping, lease_since: AtomicU64::new(0) };
         words.begin()?;
         Ok(words)
     }
@@ -138,12 +149,17 @@ impl GateWords {
     /// Says that the agent lives: closed words count for another [`LEASE`]. To be called every [`RENEWAL`], by the
     /// thread that also opens them, so that an agent that is stuck does not say so.
     pub fn renew(&self) {
-        self.mapping.long(LEASE_OFFSET).store((monotonic_now() + LEASE).as_nanos(), Ordering::Release);
+        let now = monotonic_now();
+        if now >= self.lease().until {
+            self.lease_since.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        self.mapping.long(LEASE_OFFSET).store((now + LEASE).as_nanos(), Ordering::Release);
     }
 
-    /// Until when closed words count, on the monotonic clock.
-    pub fn lease_until(&self) -> Time {
-        Time::from_nanos(self.mapping.long(LEASE_OFFSET).load(Ordering::Acquire))
+    /// How long closed words count, and since when they have.
+    pub fn lease(&self) -> Lease {
+        let until = Time::from_nanos(self.mapping.long(LEASE_OFFSET).load(Ordering::Acquire));
+        Lease { since: Time::from_nanos(self.lease_since.load(Ordering::Relaxed)), until }
     }
 
     /// From now on, calls of this account and class wait. Those that have passed the gate are not called back.
@@ -273,7 +289,7 @@ mod tests {
         let next = GateWords::create(directory.path()).unwrap();
         assert_eq!(inode(&next), first);
         assert!(!next.is_closed(AccountId(5), GateClass::Sync));
-        assert!(next.lease_until() > monotonic_now());
+        assert!(next.lease().until > monotonic_now());
     }
 
     #[test]

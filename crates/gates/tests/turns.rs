@@ -10,6 +10,14 @@ use plimsoll_gates::{
     Filter, GateClass, GateClasses, GateWords, HeldCall, KeeperStarter, Keepers, Listener, ListenerId, Listeners,
     OciSocket, Registration,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, connect, sendmsg,
+    socket,
+};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use support::{PROGRESS, Rig, Tenant, wait_until};
 
@@ -54,8 +62,7 @@ impl Hand {
 
     fn turn(&mut self, now: Time, decide: impl FnMut(ListenerId, &HeldCall) -> CallDecision) -> usize {
         self.words.renew();
-        let lease_until = self.words.lease_until();
-        self.listeners.turn(now, lease_until, BUDGET, decide).unwrap().notifications
+        self.listeners.turn(now, self.words.lease(), BUDGET, decide).unwrap().notifications
     }
 }
 
@@ -130,6 +137,59 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
     assert_eq!(hand.listeners.next_due(), None);
 }
 
+/// An agent in which nothing happens renews its lease and takes no turns.
+///
+/// Broken on purpose and seen red: a lease that counts as renewed late if the turn before saw its end.
+#[test]
+fn a_call_after_a_silence_is_heard_in_the_next_turn() {
+    let rig = Rig::new();
+    let mut hand = Hand::new(&rig);
+    let (_tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
+    let mut held = Vec::new();
+    wait_until("a call is held", || {
+        hand.turn(monotonic_now(), |_, call| {
+            held.push(call.call.id);
+            CallDecision::Hold
+        });
+        !held.is_empty()
+    });
+    let until = hand.words.lease().until;
+    while monotonic_now() <= until {
+        hand.words.renew();
+        support::pause(10);
+    }
+    hand.listeners.resume(id, held[0]).unwrap();
+    wait_until("it makes another call", || {
+        hand.words.renew();
+        let mut polled = [PollFd::new(hand.listeners.get(id).unwrap(), PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    });
+    assert_eq!(hand.turn(monotonic_now(), |_, _| CallDecision::Hold), 1);
+}
+
+/// Broken on purpose and seen red: a listener that is heard as soon as the lease is renewed; one that is not said to be heard
+/// again.
+#[test]
+fn a_listener_is_left_to_its_keeper_for_a_moment_after_the_lease_had_run_out() {
+    let rig = Rig::new();
+    let mut hand = Hand::new(&rig);
+    let (tenant, _) = hand.start(&rig, 9, Filter::default(), "range", 1);
+    wait_until("a call is heard", || hand.turn(monotonic_now(), |_, _| CallDecision::Hold) == 1);
+    let before = tenant.counts();
+    wait_until("its keeper lets it go on", || tenant.counts() > before);
+    hand.words.renew();
+    let lease = hand.words.lease();
+    let turn = hand.listeners.turn(lease.since, lease, BUDGET, |_, _| CallDecision::Hold).unwrap();
+    assert!(turn.notifications == 0 && turn.again_at.is_some_and(|at| at > lease.since), "{turn:?}");
+    let again_at = turn.again_at.unwrap();
+    wait_until("it is heard again", || {
+        let now = monotonic_now();
+        let heard = hand.turn(now, |_, _| CallDecision::Hold);
+        assert!(heard == 0 || now >= again_at);
+        heard == 1
+    });
+}
+
 /// Broken on purpose and seen red: a turn without a budget.
 #[test]
 fn a_turn_hears_each_listener_and_none_beyond_its_budget() {
@@ -152,9 +212,29 @@ fn a_turn_hears_each_listener_and_none_beyond_its_budget() {
     });
     flood.end();
     wait_until("its listener has ended", || {
-        let lease_until = hand.words.lease_until();
-        let turn = hand.listeners.turn(monotonic_now(), lease_until, BUDGET, |_, _| CallDecision::Admit).unwrap();
+        let lease = hand.words.lease();
+        let turn = hand.listeners.turn(monotonic_now(), lease, BUDGET, |_, _| CallDecision::Admit).unwrap();
         hand.words.renew();
         turn.ended.iter().any(|(id, registration)| *id == flooding && registration.process == flood.child.id())
     });
+}
+
+/// An offer that cannot be taken, for example because there are no descriptors left, is its keeper's business.
+#[test]
+fn who_cannot_be_taken_back_holds_up_nobody_else() {
+    let rig = Rig::new();
+    let mut hand = Hand::new(&rig);
+    let (_tenant, _) = hand.start(&rig, 9, Filter::default(), "range", 1);
+    wait_until("a call is heard", || hand.turn(monotonic_now(), |_, _| CallDecision::Admit) > 0);
+    let keeper = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&keeper, &SocketAddrUnix::new(rig.run.path().join("keepers.sock")).unwrap()).unwrap();
+    let pipe = std::io::pipe().unwrap().0;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    // In the place of the ledger is something of another size.
+    let offered = [pipe.as_fd(); 3];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&offered)));
+    let registration = br#"{"account":9,"name":"another","process":1}"#;
+    sendmsg(&keeper, &[IoSlice::new(registration)], &mut control, SendFlags::empty()).unwrap();
+    wait_until("the tenant's calls are heard", || hand.turn(monotonic_now(), |_, _| CallDecision::Admit) > 0);
 }

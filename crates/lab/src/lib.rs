@@ -14,6 +14,7 @@
 //! | [`results`] | what a run measured |
 //! | [`expression`] | the little language of rows and figures |
 //! | [`statistics`] | mean, deviation, confidence intervals |
+//! | [`tpch`] | a TPC-H data set, and queries on it, for a real PostgreSQL |
 //! | [`claim`] | an inequality, its margin, and whether it holds |
 //! | [`experiment`] | all runs of a scenario, in parallel, and what comes of them |
 //! | [`picture`], [`html`] | the figure and the page |
@@ -35,3 +36,4 @@ pub mod replay_cache;
 pub mod results;
 pub mod scenario;
 pub mod statistics;
+pub mod tpch;

@@ -1,17 +1,16 @@
 //! The live host: what it refuses, what it measures, and that it leaves nothing behind.
 
-use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
+mod live_support;
+
+use live_support::{MACHINE, can_mount, host, knobs, knobs_before, mounts, note, run};
+use plimsoll_core::Span;
 use plimsoll_lab::host::{Host, HostError};
-use plimsoll_lab::results::RunResult;
 use plimsoll_lab::scenario::{self, Setup};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-/// Makes a child of this binary a process of a scenario.
-const PROCESS_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_PROCESS";
 /// Makes it a host that is to be killed.
 const HOST_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_HOST";
 
@@ -29,41 +28,6 @@ fn setup(machine: &str, rest: &str) -> Setup {
 const EXT4: &str = "scheduler = \"noop\"\nfile_system = \"ext4\"\nvolume = \"512MiB\"";
 const APPEND: &str = "[process.p]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
 
-/// Not a test by itself: the processes of the scenarios below.
-#[test]
-fn process_of_a_scenario() {
-    if std::env::var_os(PROCESS_VARIABLE).is_some() {
-        serve_process().unwrap();
-    }
-}
-
-fn host(stop: Arc<AtomicBool>) -> LiveHost {
-    // env(1) becomes this binary, which then is such a process.
-    let binary = std::env::current_exe().unwrap().into_os_string();
-    let variable = format!("{PROCESS_VARIABLE}=1").into();
-    let arguments = vec![variable, binary, "--exact".into(), "process_of_a_scenario".into()];
-    LiveHost::new(ProcessProgram { path: "env".into(), arguments }, stop)
-}
-
-fn run(setup: &Setup) -> Result<RunResult, HostError> {
-    host(Arc::default()).run(setup, 1)
-}
-
-/// Runs share the machine's knobs and a folder.
-static MACHINE: Mutex<()> = Mutex::new(());
-
-fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !can {
-        println!("not run: mounting takes root and /dev/fuse");
-    }
-    can
-}
-
-fn note(name: &str) -> PathBuf {
-    std::env::temp_dir().join("plimsoll-live").join(name)
-}
-
 /// Settings of a loop device as a note has them, once it is complete; empty until then.
 fn noted_settings() -> Vec<(PathBuf, String)> {
     let text = std::fs::read_to_string(note("queue-settings")).unwrap_or_default();
@@ -76,26 +40,14 @@ fn noted_settings() -> Vec<(PathBuf, String)> {
 
 fn assert_put_back(settings: &[(PathBuf, String)]) {
     assert!(settings.len() >= 5, "{settings:?}");
-    for (path, value) in settings {
+    // What is noted is the device's own number, which nobody sees under a scheduler: there it is the scheduler's.
+    let has_scheduler = settings.iter().any(|(path, value)| path.ends_with("scheduler") && value != "none");
+    for (path, value) in settings.iter().filter(|(path, _)| !(has_scheduler && path.ends_with("nr_requests"))) {
         let now = std::fs::read_to_string(path).unwrap();
         let is_same = now.trim() == value || now.contains(&format!("[{value}]"));
         assert!(is_same, "{}: {now:?} instead of {value:?}", path.display());
     }
     assert!(!note("queue-settings").exists());
-}
-
-/// All sysctls of dirty pages, of which a live scenario turns some.
-fn knobs() -> BTreeMap<String, String> {
-    let names =
-        std::fs::read_dir("/proc/sys/vm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let dirty = names.filter(|name| name.starts_with("dirty"));
-    dirty.map(|name| (name.clone(), std::fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())).collect()
-}
-
-fn mounts() -> usize {
-    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let folder = note("").display().to_string();
-    table.lines().filter(|line| line.contains(&folder)).count()
 }
 
 #[test]
@@ -126,6 +78,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
             "tenants are clients of the brick, and the kernel's bfq is above a block device",
         ),
         (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
+        (&format!("{EXT4}\nalternate = \"afq\""), APPEND, "schedulers take turns where tenants are, not processes"),
         (EXT4, threads, "p has accounts for its threads, and a process is in one account"),
         (
             "scheduler = \"noop\"\nfile_system = \"ext4\"",
@@ -148,7 +101,7 @@ fn it_measures_real_calls_and_puts_everything_back() {
     if !can_mount() {
         return;
     }
-    let before = knobs();
+    let before = knobs_before();
     match run(&setup(EXT4, APPEND)) {
         Ok(result) => {
             assert_eq!(result.hash, None, "it cannot be repeated exactly");
@@ -221,6 +174,29 @@ fn tenants_use_this_machines_own_disk_and_nothing_is_left_of_it() {
     let reason = "a file system is on an emulated device only, own_disk is for tenants";
     let refused = run(&setup(&format!("{EXT4}\nown_disk = \"256MiB\""), APPEND));
     assert_eq!(refused.err(), Some(HostError::NotRun(reason.to_owned())));
+}
+
+/// Red if nobody switches, if each second is a turn, and if the other one begins.
+#[test]
+fn two_schedulers_take_turns() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let machine = "scheduler = \"zygaria\"\nalternate = \"noop\"\nturn_seconds = 2";
+    let tenants = "[account]\nlimited = { limit = \"10 runs/s\" }\n\
+                   [tenant]\nlimited = { pattern = \"random\", length = \"4KiB\", depth = 4, account = \"limited\" }";
+    let mut setup = setup(machine, tenants);
+    setup.duration = Span::from_secs(8);
+    match host(Arc::default()).run(&setup, 1) {
+        Ok(result) => {
+            let seconds = result.sources["limited"].series("read").unwrap().window(0, 8);
+            let counts: Vec<u64> = seconds.iter().map(|second| second.count).collect();
+            // A turn begins with what the other one has let through.
+            for (limited, free) in [(1, 3), (5, 7)] {
+                assert!(counts[limited] <= 2 * 10 && counts[free] > 4 * 10, "{counts:?}");
+            }
+        }
+        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A process with a limit beside one without, told apart by who caused what.
@@ -338,7 +314,7 @@ fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_ba
     if !can_mount() {
         return;
     }
-    let before = knobs();
+    let before = knobs_before();
     // The whole of it once, undisturbed.
     match run(&rivals()) {
         Ok(result) => assert!(result.sources.values().all(|source| source.series("write").is_some())),

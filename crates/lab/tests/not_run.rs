@@ -43,6 +43,14 @@ fn where_nothing_was_run_nothing_is_reported() {
 }
 
 #[test]
+fn schedulers_take_no_turns_in_virtual_time() {
+    let turns = "{ machine.alternate = \"noop\", machine.turn_seconds = 1 }";
+    let scenario = parse(&format!("ours = {turns}\nkernels = {turns}"));
+    let reason = "schedulers take turns on the live host only";
+    assert_eq!(SimHost.run(&scenario.variants[0].setup, 1).err(), Some(HostError::NotRun(reason.to_owned())));
+}
+
+#[test]
 fn nobody_simulates_this_machines_own_disk() {
     let own = "{ machine.own_disk = \"256MiB\" }";
     let scenario = parse(&format!("ours = {own}\nkernels = {own}"));

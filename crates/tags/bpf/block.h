@@ -77,9 +77,18 @@ static __noinline __u32 class_of_sector(__u64 sector)
 	return CLASS_INDIRECT;
 }
 
+/*
+ * Where the tag of a block is. What a file system puts at the same place in each of its groups would have one slot if that were the
+ * rest of a division alone: so each stretch of the device as long as the table begins elsewhere in it.
+ */
+static __always_inline __u32 slot_of(__u64 block)
+{
+	return (block + (block >> settings.slot_shift) * SLOT_STEP) & settings.slot_mask;
+}
+
 static __noinline void write_tag(__u64 block, __u64 causes, const struct bio_walk *walk, __u64 inode, __u32 block_class)
 {
-	__u32 slot = block & settings.slot_mask;
+	__u32 slot = slot_of(block);
 	struct tag *tag = bpf_map_lookup_elem(&tags, &slot);
 	if (!tag || !walk)
 		return;
@@ -129,6 +138,8 @@ static __noinline void charge_run(struct bio_walk *walk)
 	__u32 kind = CHARGE_DATA;
 	if (!(walk->flags & TAG_WRITE))
 		kind = CHARGE_READ;
+	else if (walk->flags & TAG_DIRECT)
+		kind = CHARGE_DATA;
 	else if (walk->run_class == CLASS_JOURNAL)
 		kind = CHARGE_JOURNAL;
 	else if (walk->run_class && walk->run_class < CLASS_FILE_SMALLEST)
@@ -305,6 +316,11 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 		is_all(walk, current_causes(), class_of_size(BPF_CORE_READ(inode, i_size)));
 		walk->flags |= TAG_DIRECT;
 		walk->inode = BPF_CORE_READ(inode, i_ino);
+		__u32 said = ((bio->bi_ioprio >> HINT_SHIFT) & HINT_MASK) ^ HINT_OF_CLASS;
+		if (said && said < CLASSES) {
+			walk->flags |= TAG_SAID;
+			walk->block_class = said;
+		}
 	}
 }
 
@@ -356,7 +372,7 @@ static long join_next(__u32 number, struct request_walk *walk)
 {
 	if (walk->block > walk->last)
 		return 1;
-	__u32 slot = walk->block & settings.slot_mask;
+	__u32 slot = slot_of(walk->block);
 	struct tag *tag = bpf_map_lookup_elem(&tags, &slot);
 	if (tag && tag->quotient == (__u16)(walk->block >> settings.slot_shift)) {
 		walk->causes |= tag->causes;

@@ -25,40 +25,63 @@ static __always_inline struct actor *actor_of(struct task_struct *task)
 	return bpf_task_storage_get(&actors, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* The registration of the cgroup or the nearest one above it. */
-static __noinline struct registration *by_cgroup(__u64 address)
+/*
+ * A search for a registration among the cgroups that a task is in: in each hierarchy one, and those above it. Its loops are callbacks,
+ * since the verifier would follow a loop in a loop step by step, in each program that asks who somebody is.
+ */
+struct group_search {
+	/* Of the task: a struct css_set. */
+	__u64 set;
+	/* The next one to look at: a struct cgroup, or 0. */
+	__u64 cgroup;
+	/* Whom it found; less than 0: nobody. */
+	__s64 account;
+};
+
+static long search_level(__u32 level, struct group_search *search)
 {
-	struct cgroup *cgroup = (void *)address;
-	for (int level = 0; level < CGROUP_DEPTH_MAX && cgroup; level++) {
-		struct group group = {
-			.id = BPF_CORE_READ(cgroup, kn, id),
-			.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
-		};
-		struct registration *found = bpf_map_lookup_elem(&cgroups, &group);
-		if (found)
-			return found;
-		struct cgroup_subsys_state *parent = BPF_CORE_READ(cgroup, self.parent);
-		if (!parent)
-			break;
-		cgroup = BPF_CORE_READ(parent, cgroup);
+	struct cgroup *cgroup = (void *)search->cgroup;
+	struct group group = {
+		.id = BPF_CORE_READ(cgroup, kn, id),
+		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
+	};
+	struct registration *found = bpf_map_lookup_elem(&cgroups, &group);
+	if (found) {
+		search->account = found->account;
+		return 1;
 	}
-	return 0;
+	struct cgroup_subsys_state *parent = BPF_CORE_READ(cgroup, self.parent);
+	search->cgroup = parent ? (__u64)BPF_CORE_READ(parent, cgroup) : 0;
+	return !search->cgroup;
 }
 
-static __noinline struct registration *by_cgroups(struct task_struct *task)
+/* Whether the cgroup to look at or one above it is registered. */
+static __noinline bool search_upwards(struct group_search *search)
+{
+	if (search->cgroup)
+		bpf_loop(CGROUP_DEPTH_MAX, search_level, search, 0);
+	return search->account >= 0;
+}
+
+static long search_hierarchy(__u32 number, struct group_search *search)
+{
+	struct cgroup_subsys_state *subsystem;
+	__u64 at = search->set + bpf_core_field_offset(struct css_set, subsys) + number * sizeof(subsystem);
+	if (bpf_probe_read_kernel(&subsystem, sizeof(subsystem), (void *)at))
+		return 1;
+	search->cgroup = (__u64)BPF_CORE_READ(subsystem, cgroup);
+	return search_upwards(search);
+}
+
+/* The account of the nearest registered one of the task's cgroups; less than 0: there is none. */
+static __noinline __s64 by_cgroups(struct task_struct *task)
 {
 	struct css_set *set = BPF_CORE_READ(task, cgroups);
-	struct registration *found = by_cgroup((__u64)BPF_CORE_READ(set, dfl_cgrp));
-	for (__u32 i = 0; i < HIERARCHIES_MAX && !found && i < settings.hierarchies; i++) {
-		struct cgroup_subsys_state *subsystem;
-		__u64 at = (__u64)set + bpf_core_field_offset(struct css_set, subsys) + i * sizeof(subsystem);
-		if (bpf_probe_read_kernel(&subsystem, sizeof(subsystem), (void *)at))
-			break;
-		__u64 cgroup = (__u64)BPF_CORE_READ(subsystem, cgroup);
-		if (cgroup)
-			found = by_cgroup(cgroup);
-	}
-	return found;
+	__u32 hierarchies = settings.hierarchies < HIERARCHIES_MAX ? settings.hierarchies : HIERARCHIES_MAX;
+	struct group_search search = { .set = (__u64)set, .cgroup = (__u64)BPF_CORE_READ(set, dfl_cgrp), .account = -1 };
+	if (!search_upwards(&search))
+		bpf_loop(hierarchies, search_hierarchy, &search, 0);
+	return search.account;
 }
 
 /* Opens an account for a process of its own. */
@@ -109,9 +132,9 @@ static __noinline __u64 resolve(struct task_struct *task)
 	if (!found)
 		found = bpf_map_lookup_elem(&processes, &process);
 	if ((!found || found->is_automatic) && state.cgroups) {
-		struct registration *group = by_cgroups(task);
-		if (group)
-			found = group;
+		__s64 group = by_cgroups(task);
+		if (group >= 0)
+			return 1ULL << (group & 63);
 	}
 	__u32 account = ACCOUNT_OTHERS;
 	if (found)

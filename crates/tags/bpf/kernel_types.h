@@ -177,6 +177,7 @@ struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
+	unsigned short bi_ioprio;
 	struct bvec_iter bi_iter;
 	void *bi_end_io;
 	void *bi_private;

@@ -111,6 +111,13 @@ struct tag {
 #define TAG_WRITE 1             /* it was a write */
 #define TAG_SYNC 2              /* somebody waits for it (REQ_SYNC) */
 #define TAG_DIRECT 4            /* it went past the page cache */
+#define TAG_SAID 8              /* its class was said by whoever asked for it */
+#define SLOT_STEP 0x9e3779b1ULL /* how far further on each stretch of a device begins in the table of tags */
+
+/* The hint in an I/O priority is bits 3 to 12. The kernel passes it on and knows 1 to 7; ours is 512 and a class. */
+#define HINT_SHIFT 3
+#define HINT_MASK 0x3ff
+#define HINT_OF_CLASS 0x200
 
 struct counters {
 	__u64 read;

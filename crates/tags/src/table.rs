@@ -1,8 +1,9 @@
 //! The table of tags, as whoever serves the device reads it: no system call, no lock.
 //!
-//! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, block n is in entry n modulo
-//! the entries, and the entry says which of them: whoever asks for another one is told that nothing is known, never
-//! somebody else's tag.
+//! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, several blocks share one, and the
+//! entry says which of them it is about: whoever asks for another one is told that nothing is known, never somebody else's tag. Blocks
+//! one behind the other have entries one behind the other, but each stretch as long as the table begins elsewhere in it: file
+//! systems put bitmaps and the like at the same places of groups whose length is a power of two, and these would all share.
 //!
 //! **Order.** A program in the kernel writes a tag before the I/O is queued, so the tag of a request that arrived is
 //! complete: the queues on the way and the system call that delivers the request order both. A sequence lock guards the
@@ -21,6 +22,11 @@ use std::sync::atomic::{Ordering, fence};
 /// How often a reader that met a writer tries again. A program writes for some nanoseconds and is not interrupted.
 const TURNS_MAX: u32 = 1000;
 
+/// The entry of a block in a table of `2^slot_shift`; the programs count likewise (`slot_of`).
+fn slot_of(block: u64, slot_shift: u32) -> u64 {
+    block.wrapping_add((block >> slot_shift).wrapping_mul(u64::from(shared::SLOT_STEP))) & ((1 << slot_shift) - 1)
+}
+
 /// The tags of a device's blocks. Cloning is cheap; any thread may read while the tags are loaded, and what was known
 /// stays readable when they are gone.
 #[derive(Clone)]
@@ -37,7 +43,7 @@ impl TagTable {
 
     /// The tag of `block`, in units of 4 KiB from the start of the device; the default tag if nothing is known of it.
     pub fn tag(&self, block: u64) -> Tag {
-        let slot = block & ((1 << self.slot_shift) - 1);
+        let slot = slot_of(block, self.slot_shift);
         let at = slot as usize * ENTRY_BYTES;
         let sequence = self.entries.half_word(at + offset_of!(shared::Tag, sequence));
         for _ in 0..TURNS_MAX {
@@ -61,8 +67,17 @@ impl TagTable {
             }
             let class = Class::new(class).unwrap_or_default();
             let causes_mask = self.of_that_time(causes, time_ns);
-            let (is_write, is_sync) = (flags & shared::TAG_WRITE != 0, flags & shared::TAG_SYNC != 0);
-            return Tag { causes_mask, time_ns, inode, class, is_write, is_sync, sequence: before };
+            let has = |flag| flags & flag != 0;
+            return Tag {
+                causes_mask,
+                time_ns,
+                inode,
+                class,
+                is_class_said: has(shared::TAG_SAID),
+                is_write: has(shared::TAG_WRITE),
+                is_sync: has(shared::TAG_SYNC),
+                sequence: before,
+            };
         }
         Tag::default()
     }
@@ -84,5 +99,36 @@ impl TagTable {
             }
         }
         known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slot_of;
+    use std::collections::BTreeSet;
+
+    /// Of what the loader makes for a device that is larger: 8 GiB.
+    const SHIFT: u32 = 21;
+
+    /// Red with the rest of a division alone.
+    #[test]
+    fn what_lies_at_the_same_place_of_many_stretches_has_many_slots() {
+        let same_place = |stretch: u64| slot_of(stretch << SHIFT | 16, SHIFT);
+        assert_eq!((0..128).map(same_place).collect::<BTreeSet<u64>>().len(), 128);
+    }
+
+    #[test]
+    fn a_stretch_has_each_slot_once_in_its_order() {
+        let shift = 8;
+        for stretch in [0u64, 1, 2, 1 << 20] {
+            let slots: Vec<u64> = (0..1 << shift).map(|place| slot_of(stretch << shift | place, shift)).collect();
+            assert!(slots.windows(2).all(|two| two[1] == (two[0] + 1) % (1 << shift)), "{stretch}");
+            assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), slots.len());
+        }
+    }
+
+    #[test]
+    fn a_device_that_fits_has_its_blocks_in_their_order() {
+        assert!((0..1 << SHIFT).step_by(997).all(|block| slot_of(block, SHIFT) == block));
     }
 }

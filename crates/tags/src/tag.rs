@@ -16,6 +16,8 @@ pub struct Tag {
     pub inode: u64,
     /// What the block holds, in the numbers of `classes/ext4.toml`: metadata 1 to 6, journal 7, files by size 8 to 18.
     pub class: Class,
+    /// Whether the class was said with the I/O itself, in the hint of its priority.
+    pub is_class_said: bool,
     /// Whether it was a write.
     pub is_write: bool,
     /// Whether somebody waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans memory.

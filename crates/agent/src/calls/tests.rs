@@ -226,6 +226,19 @@ proptest! {
 }
 
 #[test]
+fn threads_that_cannot_be_seen_are_not_taken_for_one() {
+    let (mut calls, mut keeper, mut actions) = (Calls::default(), Doorkeeper::default(), Vec::new());
+    keeper.refused.insert(AccountId(1));
+    let ids = [calls.next_id(), calls.next_id()];
+    for id in ids {
+        assert_eq!(calls.entered(Time::ZERO, &mut keeper, call(id, 0, 1)), CallDecision::Hold);
+    }
+    keeper.refused.clear();
+    calls.released(Time::ZERO, &mut keeper, &mut actions);
+    assert_eq!(actions, ids.map(Action::GoOn), "both waited, and both go on");
+}
+
+#[test]
 fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
     let (mut calls, mut keeper, mut actions) = (Calls::default(), Doorkeeper::default(), Vec::new());
     let (account, file) = (AccountId(1), FileId(5));

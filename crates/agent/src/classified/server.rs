@@ -1,11 +1,12 @@
 //! The socket at which applications say the classes of their files; the form is that of [`plimsoll_classes::message`].
 //!
 //! Whoever may reach it may connect; who he is, the kernel tells (SO_PEERCRED). Everything that arrives is untrusted: a request
-//! is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for [`PATIENCE`]. Descriptors that
-//! come along are not taken.
+//! is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for [`PATIENCE`]; one user other than
+//! root has [`CONNECTIONS_PER_USER_MAX`] of them, and beyond that his oldest one that is silent makes room, with EAGAIN: so nobody
+//! who is silent keeps others waiting. Descriptors that come along are not taken.
 
-use super::FileClasses;
 use super::deletions::{Deleted, Deletions};
+use super::{FileClasses, ROOT};
 use crate::error::AgentError;
 use crate::files::Files;
 use plimsoll_classes::message::{Answer, REQUEST_BYTES, Request};
@@ -25,6 +26,8 @@ use std::thread::JoinHandle;
 
 /// Connections that have not asked yet. Those beyond wait in the kernel.
 const CONNECTIONS_MAX: usize = 64;
+/// Of these, those of one user other than root.
+const CONNECTIONS_PER_USER_MAX: usize = CONNECTIONS_MAX / 4;
 const BACKLOG: i32 = 128;
 /// How long a connection may be silent.
 const PATIENCE: Span = Span::from_secs(1);
@@ -107,7 +110,7 @@ impl Mount {
     /// What `user` asks for, or why not.
     fn answer(&self, request: &Request, user: u32) -> Result<Class, Errno> {
         let found = self.files.look(request.inode)?;
-        if user != 0 && user != found.st_uid {
+        if user != ROOT && user != found.st_uid {
             return Err(Errno::PERM);
         }
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
@@ -123,8 +126,15 @@ impl Mount {
 struct Work {
     socket: OwnedFd,
     mounts: Vec<Mount>,
-    connections: Vec<(OwnedFd, Time)>,
+    connections: Vec<Connection>,
     is_over: Arc<AtomicBool>,
+}
+
+/// Somebody who has not asked yet.
+struct Connection {
+    socket: OwnedFd,
+    user: u32,
+    until: Time,
 }
 
 impl Work {
@@ -132,7 +142,7 @@ impl Work {
         while !self.is_over.load(Ordering::Relaxed) {
             // With all places taken the socket stays readable, and nothing can be done about it.
             let socket = (self.connections.len() < CONNECTIONS_MAX).then(|| self.socket.as_fd());
-            let connections = self.connections.iter().map(|(connection, _)| connection.as_fd());
+            let connections = self.connections.iter().map(|connection| connection.socket.as_fd());
             let deletions = self.mounts.iter().map(|mount| mount.deletions.as_fd());
             let waiting = socket.into_iter().chain(connections).chain(deletions);
             let mut polled: Vec<PollFd<'_>> =
@@ -147,28 +157,45 @@ impl Work {
         }
     }
 
+    /// So many at the most that whoever comes in crowds does not keep those waiting who have asked.
     fn accept(&mut self) {
-        while self.connections.len() < CONNECTIONS_MAX {
+        for _ in self.connections.len()..CONNECTIONS_MAX {
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(connection) => self.connections.push((connection, monotonic_now() + PATIENCE)),
+                Ok(socket) => self.welcome(socket),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => return,
             }
         }
     }
 
+    fn welcome(&mut self, socket: OwnedFd) {
+        let Ok(peer) = socket_peercred(&socket) else { return };
+        let user = peer.uid.as_raw();
+        if user != ROOT && self.has_all(user) {
+            // Most of them have asked already.
+            self.serve();
+            let oldest = self.connections.iter().position(|connection| connection.user == user);
+            if let Some(oldest) = oldest.filter(|_| self.has_all(user)) {
+                reply(&self.connections.remove(oldest).socket, &refusal(Errno::AGAIN));
+            }
+        }
+        self.connections.push(Connection { socket, user, until: monotonic_now() + PATIENCE });
+    }
+
+    fn has_all(&self, user: u32) -> bool {
+        self.connections.iter().filter(|connection| connection.user == user).count() >= CONNECTIONS_PER_USER_MAX
+    }
+
     /// Answers whoever has asked, and sends away whoever has been silent for too long.
     fn serve(&mut self) {
         let (mounts, now) = (&self.mounts, monotonic_now());
-        self.connections.retain(|(connection, until)| {
+        self.connections.retain(|Connection { socket, user, until }| {
             let mut bytes = [0; REQUEST_BYTES + 1];
-            match recv(connection, &mut bytes, RecvFlags::DONTWAIT) {
+            match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN | Errno::INTR) => now < *until,
                 Ok((received, _)) => {
-                    if let (Some(request), Ok(peer)) = (Request::parse(&bytes[..received]), socket_peercred(connection))
-                    {
-                        let answer = answer(mounts, &request, peer.uid.as_raw());
-                        let _ = send(connection, &answer.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                    if let Some(request) = Request::parse(&bytes[..received]) {
+                        reply(socket, &answer(mounts, &request, *user));
                     }
                     false
                 }
@@ -178,10 +205,19 @@ impl Work {
     }
 }
 
+/// Whoever does not take his answer has none.
+fn reply(socket: &OwnedFd, answer: &Answer) {
+    let _ = send(socket, &answer.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
+fn refusal(errno: Errno) -> Answer {
+    Answer { error: Some(errno), class: Class::UNCLASSIFIED }
+}
+
 fn answer(mounts: &[Mount], request: &Request, user: u32) -> Answer {
     let mount = mounts.iter().find(|mount| mount.device == request.device);
     match mount.ok_or(Errno::NODEV).and_then(|mount| mount.answer(request, user)) {
         Ok(class) => Answer { error: None, class },
-        Err(errno) => Answer { error: Some(errno), class: Class::UNCLASSIFIED },
+        Err(errno) => refusal(errno),
     }
 }

@@ -163,6 +163,10 @@ impl Limits {
     fn set(&self, member: &Member, caps: Option<Caps>) {
         let (limit, folder) = (member.own.and(caps), member.group.folder.display());
         debug!("{folder}: {limit:?}, all together {:?} bytes/s", self.steward.total_bytes_per_second());
+        // The next search finds that it has gone, and whoever has its name.
+        if !member.group.is_there() {
+            return;
+        }
         if let Err(error) = member.group.set_limit(&self.config.device, limit)
             && member.group.is_there()
         {

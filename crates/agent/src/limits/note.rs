@@ -50,6 +50,10 @@ impl Note {
     pub(super) fn put_back(&mut self, group: &Group) -> io::Result<()> {
         let Some(place) = self.entries.iter().position(|(noted, _)| noted == group) else { return Ok(()) };
         let (group, limit) = self.entries.remove(place);
+        // The files are found by their path, where another one of the same name may be by now, with limits of its own.
+        if !group.is_there() {
+            return Ok(());
+        }
         match group.set_limit(&self.device, limit) {
             // Whoever removed it in this moment has removed its limits too.
             Err(_) if !group.is_there() => Ok(()),
@@ -136,6 +140,27 @@ mod tests {
         assert_eq!(groups[1].limit("8:0").unwrap(), Limit { read: Some(5), write: None });
         assert_eq!(other.limit("8:0").unwrap(), changed, "is another one");
         assert!(!path.exists(), "nothing is left to be put back");
+    }
+
+    #[test]
+    fn a_cgroup_that_was_made_anew_under_the_same_name_keeps_its_own_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("a");
+        let make = |limits: &str| {
+            fs::create_dir(&at).unwrap();
+            fs::write(at.join("io.max"), limits).unwrap();
+            Group::open(&at).unwrap()
+        };
+        let before = make("8:0 rbps=5 wbps=max\n");
+        let (mut note, _) = Note::open(folder.path().join("note"), "8:0").unwrap();
+        note.add(&before).unwrap();
+        before.set_limit("8:0", Limit { read: Some(77), write: Some(88) }).unwrap();
+        fs::rename(&at, folder.path().join("elsewhere")).unwrap();
+        let anew = make("8:0 rbps=7 wbps=8\n");
+        note.put_back(&before).unwrap();
+        assert_eq!(anew.limit("8:0").unwrap(), Limit { read: Some(7), write: Some(8) });
+        note.write().unwrap();
+        assert!(!folder.path().join("note").exists(), "the one before is forgotten");
     }
 
     #[test]

@@ -175,7 +175,8 @@ impl Rig {
         let volume = Volume::open(config).unwrap();
         let target = directory.path().join("mounted");
         let options = "noatime".to_owned();
-        let file_system = FileSystemPlan { kind, format: Format::IfEmpty, target: target.clone(), options };
+        let file_system =
+            FileSystemPlan { kind, format: Format::IfEmpty, target: target.clone(), options, journal_bytes: None };
         let plan = AttachPlan {
             volume: VOLUME.to_owned(),
             size_bytes: SIZE_BYTES,

@@ -64,6 +64,8 @@ pub struct FileSystemPlan {
     pub target: PathBuf,
     /// Options as mount(8) takes them, such as `noatime,discard`.
     pub options: String,
+    /// Bytes of ext4's journal, a multiple of 1 MiB; `None` for what mke2fs gives it. Without meaning for XFS.
+    pub journal_bytes: Option<u64>,
 }
 
 impl FileSystemKind {
@@ -144,7 +146,10 @@ impl FileSystemPlan {
     pub fn make(&self, device: &Path) -> Result<(), AttachError> {
         let (program, package) = self.kind.program();
         let path = find_program(program).ok_or(AttachError::ProgramMissing { program, package })?;
-        let run = Command::new(path).args(self.kind.arguments()).arg(device).stdin(Stdio::null()).output();
+        let journal = self.journal_bytes.filter(|_| self.kind == FileSystemKind::Ext4);
+        let mut command = Command::new(path);
+        command.args(self.kind.arguments()).args(journal.map(|bytes| format!("-Jsize={}", bytes >> 20)));
+        let run = command.arg(device).stdin(Stdio::null()).output();
         let output = run.map_err(AttachError::file("run", program))?;
         if output.status.success() {
             return Ok(());
@@ -191,7 +196,7 @@ mod tests {
     use super::*;
 
     fn plan(kind: FileSystemKind, format: Format) -> FileSystemPlan {
-        FileSystemPlan { kind, format, target: PathBuf::from("/nowhere"), options: String::new() }
+        FileSystemPlan { kind, format, target: PathBuf::from("/nowhere"), options: String::new(), journal_bytes: None }
     }
 
     #[test]
@@ -223,6 +228,22 @@ mod tests {
         let (flags, own) = split_options("nouuid,noatime, ro,logbsize=256k,rw");
         assert_eq!(flags, MountFlags::NOATIME | MountFlags::RDONLY);
         assert_eq!(own, "nouuid,logbsize=256k");
+    }
+
+    /// Red without the argument: mke2fs gives 1 GiB a journal of 32 MiB.
+    #[test]
+    fn a_journal_has_the_size_that_was_asked_for() {
+        let (Some(_), Some(dump)) = (find_program("mkfs.ext4"), find_program("dumpe2fs")) else {
+            return println!("not run: e2fsprogs is missing");
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 30).unwrap();
+        let plan = FileSystemPlan { journal_bytes: Some(8 << 20), ..plan(FileSystemKind::Ext4, Format::IfEmpty) };
+        plan.make(file.path()).unwrap();
+        let said = Command::new(dump).arg("-h").arg(file.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let size = said.lines().find_map(|line| line.strip_prefix("Total journal size:")).map(str::trim);
+        assert_eq!(size, Some("8M"), "{said}");
     }
 
     #[test]

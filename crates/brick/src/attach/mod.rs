@@ -214,6 +214,22 @@ impl Attachment {
         self.state.note(volume, |notes| notes.file_system.iter_mut().for_each(|note| note.id = id))
     }
 
+    /// Unmounts the file system, if it is mounted; the block device stays, and [`mount`](Self::mount) mounts it again.
+    ///
+    /// # Errors
+    /// Somebody uses it for longer than a second, or what the kernel says; it is mounted then.
+    pub fn unmount(&mut self) -> Result<(), AttachError> {
+        isolated(|| self.unmount_here())?
+    }
+
+    fn unmount_here(&self) -> Result<(), AttachError> {
+        let volume = &self.plan.volume;
+        let Some(note) = self.state.notes(volume).file_system else { return Ok(()) };
+        let step = || format!("unmount {} from {}", note.kind, note.target.display());
+        teardown::unmount_patiently(&note.target).map_err(|errno| AttachError::step(volume, step())(errno))?;
+        self.state.note(volume, |notes| notes.file_system = None)
+    }
+
     /// Where the volume's FUSE file is mounted.
     pub fn disk_path(&self) -> PathBuf {
         self.state.disk_path(&self.plan.volume)

@@ -133,6 +133,17 @@ fn unmount_noted(note: &MountNote, server: Server, report: &mut Report<'_>) {
     }
 }
 
+/// Unmounts what is on top at `target`; what is busy is tried for a second.
+pub(super) fn unmount_patiently(target: &Path) -> Result<(), Errno> {
+    for _ in 1..BUSY_TRIES {
+        match unmount(target, UnmountFlags::NOFOLLOW) {
+            Err(Errno::BUSY) => pause(BUSY_WAIT),
+            outcome => return outcome,
+        }
+    }
+    unmount(target, UnmountFlags::NOFOLLOW)
+}
+
 /// Writes what is dirty before the last way to the file system goes.
 fn sync(target: &Path) {
     if let Ok(directory) = rustix::fs::open(target, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {

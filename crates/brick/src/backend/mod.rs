@@ -7,7 +7,8 @@ mod compressed;
 mod file;
 mod memory;
 
-pub(crate) use compressed::{CompressedMemory, Damaged, PAGE_BYTES};
+pub use compressed::COMPRESSION_LEVELS;
+pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, PAGE_BYTES};
 pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
 pub(crate) use memory::MemoryBackend;
 
@@ -32,6 +33,8 @@ pub enum Backing {
     CompressedMemory {
         /// Bytes, a multiple of 4096.
         size_bytes: u64,
+        /// zstd's, one of [`COMPRESSION_LEVELS`]: higher ones take less memory and more of a processor.
+        level: u8,
     },
     /// In a regular file or on a block device.
     File {
@@ -174,9 +177,10 @@ impl Volume {
                 })?;
                 (Backend::Memory(backend), *size_bytes, BLOCK_BYTES_MIN)
             }
-            Backing::CompressedMemory { size_bytes } => {
+            Backing::CompressedMemory { size_bytes, level } => {
                 check_size(&config, *size_bytes, PAGE_BYTES as u32)?;
-                (Backend::Compressed(Arc::new(CompressedMemory::new(*size_bytes))), *size_bytes, PAGE_BYTES as u32)
+                let memory = Arc::new(CompressedMemory::new(*size_bytes, *level));
+                (Backend::Compressed(memory), *size_bytes, PAGE_BYTES as u32)
             }
             Backing::File { path, size_bytes, creates } => {
                 let opened = file::open(&config, path, *size_bytes, *creates)?;
@@ -199,6 +203,14 @@ impl Volume {
     pub fn stored_bytes(&self) -> Option<u64> {
         match &self.backend {
             Backend::Compressed(memory) => Some(memory.stored_bytes()),
+            Backend::Memory(_) | Backend::File(_) => None,
+        }
+    }
+
+    /// Bytes that were written and are not compressed yet, where it is compressed.
+    pub fn backlog_bytes(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::Compressed(memory) => Some(memory.backlog_bytes()),
             Backend::Memory(_) | Backend::File(_) => None,
         }
     }

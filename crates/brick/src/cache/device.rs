@@ -103,6 +103,16 @@ impl CacheDevice {
             Action::Trim => unreachable!("a cache trims the store only"),
         }
     }
+
+    /// Does `operation` here and now, whose bytes are `data`: for files in memory, which need not be waited for.
+    pub(crate) fn perform(&self, operation: &Operation, data: &mut [u8]) -> io::Result<()> {
+        match operation.action {
+            Action::Read => self.file.read_exact_at(data, operation.offset_bytes),
+            Action::Write => self.file.write_all_at(data, operation.offset_bytes),
+            Action::Flush => self.file.sync_data(),
+            Action::Trim => unreachable!("a cache trims the store only"),
+        }
+    }
 }
 
 /// Room for one call that O_DIRECT takes.

@@ -16,6 +16,7 @@ pub(crate) use device::CacheDevice;
 pub use notes::{CacheNote, CacheNotes};
 
 use crate::backend::{Backing, Volume, VolumeConfig};
+use crate::engine::emulation::Emulation;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::{
@@ -192,6 +193,8 @@ pub struct FoundCache {
     pub(crate) settings: CacheSettings,
     pub(crate) machine: Box<CacheStore>,
     pub(crate) device: CacheDevice,
+    /// How long the device takes, if it is emulated.
+    pub(crate) emulation: Option<Emulation>,
     /// What was found.
     pub report: Report,
 }
@@ -333,7 +336,7 @@ impl FoundCache {
         }
         let report = opened.report;
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
-        Ok(FoundCache { settings, machine, device, report })
+        Ok(FoundCache { settings, machine, device, emulation: None, report })
     }
 }
 

@@ -174,7 +174,8 @@ impl Core {
         {
             memory.use_large_pages();
         }
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags: None, unflushed: CauseSet::EMPTY, cache: None });
+        let (tags, unflushed, cache, read_ahead) = (None, CauseSet::EMPTY, None, None);
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, cache, read_ahead });
         Ok(())
     }
 
@@ -243,7 +244,7 @@ impl Core {
     /// A snapshot of everything.
     pub(super) fn status(&mut self) -> EngineStatus {
         self.look_once_a_second();
-        let volumes = self.volumes.iter().map(|(_, VolumeSeat { volume, front_ends, cache, .. })| VolumeStatus {
+        let status_of = |VolumeSeat { volume, front_ends, cache, read_ahead, .. }: &VolumeSeat| VolumeStatus {
             name: volume.info().name.clone(),
             pool: volume.config().pool.clone(),
             size_bytes: volume.info().size_bytes,
@@ -251,8 +252,10 @@ impl Core {
             is_read_only: volume.info().is_read_only,
             front_ends: *front_ends,
             stored_bytes: volume.stored_bytes(),
+            backlog_bytes: volume.backlog_bytes(),
             cache: cache.as_ref().map(|cache| cache.status()),
-        });
+            read_ahead: read_ahead.as_ref().map(|read_ahead| read_ahead.status()),
+        };
         EngineStatus {
             device: self.tree.device().name.clone(),
             scheduler: self.scheduler.name().to_owned(),
@@ -261,7 +264,7 @@ impl Core {
             reserves_kept: self.alarm.kept_part(),
             emulation: self.emulation.as_ref().map(Emulation::status),
             requests_under_way: self.requests.len() + self.observed.len(),
-            volumes: volumes.collect(),
+            volumes: self.volumes.iter().map(|(_, seat)| status_of(seat)).collect(),
             accounts: self.meters.status(self.now, &self.tree),
         }
     }

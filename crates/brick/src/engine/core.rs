@@ -20,6 +20,7 @@ use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
 use super::port::Seat;
+use super::read_ahead::{OF_READ_AHEAD, VolumeReadAhead, Wishes};
 use super::recorder::Tap;
 use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
@@ -42,6 +43,8 @@ pub(super) struct VolumeSeat {
     pub(super) unflushed: CauseSet,
     /// What stands before it.
     pub(super) cache: Option<Box<VolumeCache>>,
+    /// What is read ahead in it.
+    pub(super) read_ahead: Option<Box<VolumeReadAhead>>,
 }
 
 /// All of an engine but its front ends.
@@ -86,8 +89,12 @@ pub(crate) struct Core {
     pub(super) finished: Vec<(u32, Finished)>,
     /// Volumes whose caches may go on.
     pub(super) caches_with_work: Vec<u32>,
+    /// Volumes whose caches' devices are emulated.
+    pub(super) emulated_caches: Vec<u32>,
     /// Service threads, for what takes a processor's time.
     pub(super) work: Work,
+    /// What sessions would like to read ahead.
+    pub(super) wishes: Wishes,
 }
 
 impl Core {
@@ -115,7 +122,10 @@ impl Core {
         }
         let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
         let index = self.requests.insert(request);
-        self.add_pieces(index);
+        match seat.reader {
+            Some(reader) => self.submit_to_reader(reader, index),
+            None => self.add_pieces(index),
+        }
     }
 
     pub(super) fn add_pieces(&mut self, index: u32) {
@@ -377,11 +387,19 @@ impl Core {
         }
     }
 
-    fn request_done(&mut self, index: u32) {
+    pub(super) fn request_done(&mut self, index: u32) {
         let request = self.requests.remove(index).expect("a request is done once");
-        let Request { front_end, token, operation, length, payload, error, .. } = request;
-        if front_end == OF_CACHE {
-            return self.store_operation_completed(request.volume, token as u32, error);
+        let Request { front_end, token, operation, offset, length, payload, error, .. } = request;
+        if operation.is_write()
+            && let Some(read_ahead) = &mut self.volumes[request.volume].read_ahead
+        {
+            // Before anybody hears that it is done.
+            read_ahead.changed(offset, length);
+        }
+        match front_end {
+            OF_CACHE => return self.store_request_completed(request.volume, token as u32, length, error),
+            OF_READ_AHEAD => return self.fetch_done(request.volume, token, error),
+            _ => {}
         }
         let latency = self.now.since(request.arrived);
         self.meters.request_completed(request.metered, operation, latency, error.is_none());
@@ -398,12 +416,14 @@ impl Core {
                 request.cut_no_more();
             }
         }
+        self.give_up_fetches_for(front_end);
         self.abandon_in_caches(front_end);
     }
 
     /// When the engine must wake up even if nothing happens.
     pub(super) fn wake_at(&self) -> Option<Time> {
         let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
-        [self.ask_again, self.upper_levels_at, emulated].into_iter().flatten().min()
+        let again = [self.ask_again, self.upper_levels_at, self.work.try_again];
+        again.into_iter().chain([emulated, self.emulated_caches_wake_at()]).flatten().min()
     }
 }

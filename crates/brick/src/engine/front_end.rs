@@ -43,15 +43,15 @@ pub enum Payload {
     /// front end is attached, so the address holds as long as the front end lives. A write that is under way at the
     /// same time may show, whole or in part, as on any disk.
     Volume(VolumeBytes),
-    /// In a block of the volume's cache, which moves it itself: no front end has these.
+    /// In a block of the volume's cache, which moves it itself, or where the engine reads ahead: no front end has these.
     Cache(CacheBlock),
 }
 
-/// The address of a block of a cache.
+/// The address of a block of a cache, or of what is read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBlock(pub(crate) *mut u8);
 
-// SAFETY: an address only; the engine alone, on whose thread the cache is, reads and writes there.
+// SAFETY: an address only; the engine alone, on whose thread these are, reads and writes there, and the kernel for it.
 unsafe impl Send for CacheBlock {}
 
 /// The address of bytes in a volume that lies in memory.

@@ -9,8 +9,9 @@ use super::status::EngineStatus;
 use super::turn::Engine;
 use super::upper_levels::{BlockTags, UpperLevels};
 use super::urgency;
-use super::work::PieceWork;
+use super::work::ServiceRequest;
 use crate::backend::Volume;
+use crate::read_ahead::ReadAhead;
 use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use plimsoll_executor::Executor;
@@ -38,7 +39,7 @@ pub struct EngineConfig {
     /// The processor that the thread is bound to; `None` for any.
     pub processor: Option<usize>,
     /// Service threads for what takes a processor's time; without them the engine's thread does that too.
-    pub executor: Option<Arc<Executor<PieceWork>>>,
+    pub executor: Option<Arc<Executor<ServiceRequest>>>,
 }
 
 impl EngineConfig {
@@ -165,6 +166,16 @@ impl EngineHandle {
     pub fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.call(move |engine| engine.core.remove_volume(&name))?
+    }
+
+    /// Has a volume that nobody uses yet read ahead for each session of it; `None`: no more. Where the volume is in memory and
+    /// the device not emulated there is nothing to read ahead.
+    ///
+    /// # Errors
+    /// There is no such volume, or somebody is attached to it.
+    pub fn set_read_ahead(&self, volume: &str, read_ahead: Option<ReadAhead>) -> Result<(), EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.core.set_read_ahead(&volume, read_ahead))?
     }
 
     /// Asks everybody who is attached to a volume to finish, and cuts them off after `grace`. Does not wait for it.

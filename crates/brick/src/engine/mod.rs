@@ -24,6 +24,7 @@
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
+//! | `read_ahead` | what sequential streams want next, read before they ask |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
@@ -39,7 +40,7 @@ mod cached;
 pub(crate) mod clock;
 mod core;
 pub mod early_reads;
-mod emulation;
+pub(crate) mod emulation;
 mod error;
 pub mod front_end;
 mod handle;
@@ -47,6 +48,7 @@ mod held_reads;
 mod meter;
 mod observed;
 mod port;
+mod read_ahead;
 mod recorder;
 mod request;
 pub(crate) mod ring;
@@ -67,7 +69,8 @@ pub use held_reads::{AccountReads, HeldReads};
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{
-    AccountStatus, CacheClassStatus, CacheStatus, EmulationStatus, EngineStatus, LatencyStatus, VolumeStatus,
+    AccountStatus, CacheClassStatus, CacheStatus, EmulationStatus, EngineStatus, LatencyStatus, ReadAheadStatus,
+    VolumeStatus,
 };
 pub use upper_levels::{Below, BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels, session_of};
-pub use work::PieceWork;
+pub use work::ServiceRequest;

@@ -17,6 +17,8 @@ pub(crate) struct Seat {
     pub(crate) info: VolumeInfo,
     /// The account that its requests are charged to.
     pub(crate) session: AccountId,
+    /// Its number among those who read ahead, if the volume is.
+    pub(crate) reader: Option<u32>,
     pub(crate) arena: Arena,
     /// Its operations on the ring.
     pub(crate) operations: u32,

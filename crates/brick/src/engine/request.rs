@@ -10,7 +10,7 @@ use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, 
 use rustix::io::Errno;
 
 /// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
-const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
+pub(super) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
 /// Largest piece of a write-zeroes, bytes: a file system makes zeroes faster than it writes them.
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
@@ -46,6 +46,8 @@ pub(super) struct Request {
     pub(super) error: Option<Errno>,
     /// Nobody waits for it any more.
     pub(super) is_abandoned: bool,
+    /// A cache's syncer makes it: maintenance to the request executor.
+    pub(super) is_maintenance: bool,
 }
 
 impl Request {
@@ -69,6 +71,7 @@ impl Request {
             pieces_waiting: 0,
             error: None,
             is_abandoned: false,
+            is_maintenance: false,
         }
     }
 

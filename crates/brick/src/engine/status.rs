@@ -99,6 +99,21 @@ impl EmulationStatus {
     }
 }
 
+/// What is read ahead in a volume, of all sessions since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadAheadStatus {
+    /// At most so far ahead of a stream, bytes.
+    pub bytes_max: u64,
+    /// What sessions have for it at the most, of those that read in sequence; pages that were never used take none.
+    pub memory_bytes: u64,
+    /// Bytes that were read ahead.
+    pub fetched_bytes: u64,
+    /// Bytes of reads that were answered out of them.
+    pub used_bytes: u64,
+    /// Bytes that nobody asked for before they were dropped.
+    pub wasted_bytes: u64,
+}
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
@@ -116,8 +131,14 @@ pub struct VolumeStatus {
     pub front_ends: u32,
     /// Bytes that its content takes, where it is compressed.
     pub stored_bytes: Option<u64>,
+    /// Bytes of it that were written and are not compressed yet, where it is compressed.
+    #[serde(default)]
+    pub backlog_bytes: Option<u64>,
     /// What stands before it.
     pub cache: Option<CacheStatus>,
+    /// What is read ahead in it, where it is.
+    #[serde(default)]
+    pub read_ahead: Option<ReadAheadStatus>,
 }
 
 /// An engine: one device.

@@ -14,6 +14,7 @@ use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::ObservedRequests;
 use super::port::{Port, Seat};
+use super::read_ahead::Wishes;
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
 use super::work::Work;
@@ -100,7 +101,9 @@ impl Engine {
             recordings: 0,
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
             caches_with_work: Vec::new(),
+            emulated_caches: Vec::new(),
             work: Work::new(executor)?,
+            wishes: Wishes::default(),
         };
         Ok(Engine {
             core,
@@ -186,17 +189,23 @@ impl Engine {
         }
         self.completed = completed;
         self.core.complete_emulated();
+        self.core.complete_emulated_caches();
         self.core.hear_upper_levels();
         self.core.look_once_a_second();
+        self.core.compress_again();
         self.cut_overdue();
         loop {
             self.core.drive_caches();
             self.core.pump();
+            while self.core.read_ahead() {
+                self.core.pump();
+            }
             if !self.hand_out() && !self.end_turn() && !self.core.has_cache_work() {
                 break;
             }
         }
         self.core.tell_of_reads();
+        self.leaving.append(&mut self.core.wishes.through);
         self.dismiss_finished();
     }
 
@@ -247,13 +256,15 @@ impl Engine {
     fn dismiss_finished(&mut self) {
         while let Some(index) = self.leaving.pop() {
             let is_through = self.front_ends.get(index).is_some_and(|Attached { seat, front_end, .. }| {
-                front_end.is_finished() && seat.operations == 0 && seat.requests == 0
+                let is_through = front_end.is_finished() && seat.operations == 0 && seat.requests == 0;
+                is_through && self.core.reader_is_through(seat)
             });
             if !is_through {
                 continue;
             }
             let Some(Attached { seat, front_end, .. }) = self.front_ends.remove(index) else { continue };
             drop(front_end);
+            self.core.close_reader(&seat);
             self.core.volumes[seat.volume].front_ends -= 1;
             if let Err(error) = self.core.close_account(seat.session) {
                 tracing::error!(%error, "a session could not be closed");
@@ -284,6 +295,7 @@ impl Engine {
             volume,
             info: of_seat.info().clone(),
             session: account,
+            reader: None,
             arena,
             operations: 0,
             requests: 0,
@@ -291,6 +303,7 @@ impl Engine {
         };
         let index = self.front_ends.insert(Attached { seat, front_end, cut_at: None });
         self.front_ends[index].seat.index = index;
+        self.front_ends[index].seat.reader = self.core.open_reader(volume, index, account);
         self.with(index, |front_end, port| front_end.started(port));
         Ok(AttachmentId(index))
     }

@@ -263,8 +263,11 @@ impl FrontEnd for IscsiConnection {
         if self.phase == Phase::Broken {
             return;
         }
+        // What came and was not taken, because answers wait, is taken when they have gone: until then nothing is received, or it
+        // would lie there until the initiator says more.
+        let has_taken_all = !self.outbox.is_full();
         self.outbox.send(port, self.socket.as_raw_fd());
-        if self.phase == Phase::Open && !self.outbox.is_full() {
+        if self.phase == Phase::Open && has_taken_all {
             self.inbox.receive(port, self.socket.as_raw_fd());
         }
     }

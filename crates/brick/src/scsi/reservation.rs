@@ -123,8 +123,10 @@ impl Persistent {
     }
 
     fn holds(&self, port: &PortName) -> bool {
-        self.reservation.as_ref().is_some_and(|reservation| {
-            reservation.holder == *port || (reservation.kind.is_of_all() && self.key_of(port).is_some())
+        self.reservation.as_ref().is_some_and(|reservation| match reservation.kind.is_of_all() {
+            // Whoever made it too, and no longer than he is registered.
+            true => self.key_of(port).is_some(),
+            false => reservation.holder == *port,
         })
     }
 
@@ -321,5 +323,46 @@ impl Persistent {
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(notices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGISTER: u8 = 0;
+    const RESERVE: u8 = 1;
+    const PREEMPT: u8 = 4;
+
+    fn port(number: u8) -> PortName {
+        PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [0, 0, 0, 0, 0, number] }
+    }
+
+    /// An order of `port`, which is registered with the key `key` or is about to be.
+    fn order(persistent: &mut Persistent, port: &PortName, action: u8, kind: Kind, (key, action_key): (u64, u64)) {
+        let mut parameters = [0; PERSISTENT_PARAMETER_BYTES as usize];
+        parameters[..8].copy_from_slice(&key.to_be_bytes());
+        parameters[8..16].copy_from_slice(&action_key.to_be_bytes());
+        assert!(persistent.order(port, (action, 0, kind as u8), &parameters).is_ok());
+    }
+
+    /// What all registrants hold, nobody else does: not even who made it, once he has left or was put out.
+    #[test]
+    fn who_is_registered_no_more_is_kept_out_by_what_he_reserved_for_all_registrants() {
+        for kind in [Kind::WriteExclusiveAll, Kind::ExclusiveAccessAll] {
+            for is_put_out in [true, false] {
+                let (mut persistent, one, other) = (Persistent::default(), port(1), port(2));
+                order(&mut persistent, &one, REGISTER, kind, (0, 11));
+                order(&mut persistent, &other, REGISTER, kind, (0, 22));
+                order(&mut persistent, &one, RESERVE, kind, (11, 0));
+                assert!(!persistent.keeps_out(&one, Access::Writes) && !persistent.keeps_out(&other, Access::Writes));
+                match is_put_out {
+                    true => order(&mut persistent, &other, PREEMPT, kind, (22, 11)),
+                    false => order(&mut persistent, &one, REGISTER, kind, (11, 0)),
+                }
+                assert!(persistent.keeps_out(&one, Access::Writes), "{kind:?}, put out: {is_put_out}");
+                assert!(!persistent.keeps_out(&other, Access::Writes));
+            }
+        }
     }
 }

@@ -162,7 +162,13 @@ pub fn mount_disk(
     file_system: Option<(FileSystemKind, Format)>,
     target: PathBuf,
 ) -> Attachment {
-    let file_system = file_system.map(|(kind, format)| FileSystemPlan { kind, format, target, options: String::new() });
+    let file_system = file_system.map(|(kind, format)| FileSystemPlan {
+        kind,
+        format,
+        target,
+        options: String::new(),
+        journal_bytes: None,
+    });
     let plan = AttachPlan {
         volume: VOLUME.to_owned(),
         size_bytes: info.size_bytes,

@@ -3,17 +3,24 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
+use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
+use plimsoll_brick::engine::{CacheStatus, EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
 use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, Negotiated, SharedExports};
+use plimsoll_cache::policies;
+use plimsoll_core::class::Scheme;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Long enough for a machine that is busy with something else.
 pub const PATIENCE: Span = Span::from_secs(60);
+
+pub const BLOCK: u64 = 4096;
+/// Of a cache that is too small for most volumes: some 1000 units.
+pub const CACHE_BYTES: u64 = 4 << 20;
 
 /// A device of 64 GiB that does whatever is asked.
 pub fn profile() -> DeviceProfile {
@@ -105,6 +112,11 @@ impl Served {
 
     /// Waits until nobody is attached, and checks that nothing of anybody is left.
     pub fn wait_until_all_have_gone(&self) -> EngineStatus {
+        self.wait_until_all_have_gone_of(&["pool"])
+    }
+
+    /// The same, where there are these pools.
+    pub fn wait_until_all_have_gone_of(&self, pools: &[&str]) -> EngineStatus {
         let status = self.wait_until("the end of all connections", |status| {
             // A cache's syncer goes on for a moment.
             let is_cached = status.volumes.iter().any(|volume| volume.cache.is_some());
@@ -115,7 +127,8 @@ impl Served {
         let paths = status.accounts.iter().map(|account| account.path.as_str());
         // The syncer's session is open as long as the cache is there.
         let paths: Vec<_> = paths.filter(|path| !path.starts_with("pool/cache#")).collect();
-        assert_eq!(paths, [status.device.as_str(), "pool"], "every session was closed");
+        let (device, pools_left) = paths.split_first().expect("the device is there");
+        assert_eq!((*device, pools_left), (status.device.as_str(), pools), "every session was closed");
         assert!(status.accounts.iter().all(|account| account.queued == 0 && account.in_flight == 0));
         status
     }
@@ -156,4 +169,31 @@ impl Random {
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % bound
     }
+}
+
+/// An engine with a volume `v` that has a cache, and where the cache is.
+pub fn cached(
+    config: EngineConfig,
+    volume: Volume,
+    change: impl FnOnce(&mut CacheSettings),
+) -> (Served, tempfile::TempDir) {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
+    let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
+    settings.size_bytes = Some(CACHE_BYTES);
+    change(&mut settings);
+    let (volume_config, bytes) = (volume.config().clone(), volume.info().size_bytes);
+    let found = FoundCache::find_or_make(settings, &volume_config, bytes, true).unwrap();
+    let served = Served::new(config, vec![volume]);
+    served.engine.attach_cache("v", found).unwrap();
+    (served, directory)
+}
+
+pub fn cache_of(served: &Served) -> CacheStatus {
+    served.engine.status().unwrap().volumes[0].cache.clone().expect("the volume has a cache")
+}
+
+/// What is written to a block.
+pub fn content(block: u64) -> Vec<u8> {
+    (0..BLOCK).map(|at| (block * 31 + at * 7) as u8).collect()
 }

@@ -5,6 +5,9 @@
 //! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an older version,
 //! and nothing is recorded.
 //!
+//! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While somebody waits for a unit, as
+//! many as are still being copied are enough: waiting for all could be waiting for one that is stuck.
+//!
 //! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not wait: the
 //! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
 //!
@@ -20,12 +23,17 @@ use std::collections::VecDeque;
 
 /// Units that may wait for a flush of the store.
 pub(super) const CLEANED_MAX: usize = 256;
-/// Of those the ones that were copied, when a flush is asked for though more are being copied.
+/// Of those the ones that were copied, when a flush is asked for though more are being copied and nobody waits.
 const BATCH: usize = 64;
 /// Units that are kept ready: so many parts of the cache, within these bounds (ours).
 const READY_PARTS: u32 = 64;
 const READY_MIN: u32 = 2;
 const READY_MAX: u32 = 512;
+
+/// Units of a cache of so many that are kept ready.
+pub(super) fn ready_units(units: u32) -> u32 {
+    (units / READY_PARTS).clamp(READY_MIN, READY_MAX)
+}
 
 /// Why a unit waits for a flush of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +63,16 @@ pub(super) struct Cleaner {
     next: Option<u32>,
     /// The store failed: nothing is copied until somebody asks for something.
     is_paused: bool,
+    /// Units so far that were copied because the policy gave them up.
+    pub copied_victims: u64,
     /// How often all units were looked at; one more when nothing was dirty.
     pub passes: u64,
 }
 
 impl Cleaner {
     pub fn new() -> Cleaner {
-        Cleaner { cleaned: VecDeque::with_capacity(CLEANED_MAX), next: None, is_paused: false, passes: 0 }
+        let cleaned = VecDeque::with_capacity(CLEANED_MAX);
+        Cleaner { cleaned, next: None, is_paused: false, copied_victims: 0, passes: 0 }
     }
 
     pub fn clean_all(&mut self) {
@@ -80,6 +91,10 @@ impl Cleaner {
         self.is_paused = false;
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     pub fn is_idle(&self) -> bool {
         self.cleaned.is_empty()
     }
@@ -96,8 +111,10 @@ impl Cleaner {
         self.cleaned.retain(|entry| entry.unit != unit);
     }
 
-    fn copies(&self) -> usize {
-        self.cleaned.iter().filter(|entry| entry.why != Why::Promoted).count()
+    /// Units that were copied by a later write of the store than that, and wait for a flush.
+    fn copies(&self, after_writes: u64) -> usize {
+        let is_meant = |entry: &&Cleaned| entry.why != Why::Promoted && entry.store_writes > after_writes;
+        self.cleaned.iter().filter(is_meant).count()
     }
 }
 
@@ -144,10 +161,17 @@ impl CacheStore {
         if self.has_failed {
             return;
         }
-        let ready = (self.superblock.layout.units / READY_PARTS).clamp(READY_MIN, READY_MAX);
-        while self.cache.empty_units() + self.cache.in_limbo < ready && self.journal.has_room_for_own() {
+        let ready = ready_units(self.superblock.layout.units);
+        let mut tries = self.slots.slots.len();
+        while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
             match self.cache.next_free() {
                 Some((_, block)) if !self.slots.is_locked(block) => {}
+                // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
+                Some(_) if tries > 0 => {
+                    tries -= 1;
+                    self.cache.keep_next_free();
+                    continue;
+                }
                 _ => break,
             }
             let Some(was) = self.cache.evict_free() else { break };
@@ -157,11 +181,7 @@ impl CacheStore {
         if self.cache.empty_units() < ready.div_ceil(2) {
             self.journal.want_all();
         }
-        if self.is_unit_wanted && self.cache.empty_units() > 0 {
-            self.is_unit_wanted = false;
-            let waits = |at: &usize| self.slots.slots[*at].step == Step::Unit;
-            self.runnable.extend((0..self.slots.slots.len()).filter(waits).map(|at| at as u32));
-        }
+        self.give_units();
     }
 
     /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.
@@ -177,9 +197,11 @@ impl CacheStore {
                 self.runnable.push_back(at as u32);
             }
         }
-        let copies = self.cleaner.copies();
-        let is_last = copies > 0 && self.slots.cleaning() == 0;
-        if copies >= BATCH || is_last || (self.is_closing && !self.cleaner.is_idle()) {
+        let copies = self.cleaner.copies(self.store.flushing.unwrap_or(0));
+        let still = self.slots.cleaning();
+        let is_awaited = self.is_turn_awaited || self.is_unit_wanted;
+        let is_enough = copies >= BATCH || still == 0 || (is_awaited && copies >= still);
+        if (copies > 0 && is_enough) || (self.is_closing && !self.cleaner.is_idle()) {
             self.store.want(self.store.writes);
         }
         if self.store.flushing.is_none() && self.store.wanted > self.store.flushed {
@@ -206,7 +228,7 @@ impl CacheStore {
                 if self.marks.get(&self.cache.units, unit).is_dirty {
                     return Some((Kind::Clean { is_victim: false }, self.cache.describe(unit).block));
                 }
-            } else if self.slots.cleaning() == 0 && self.cleaner.copies() == 0 {
+            } else if self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
                 // Some were written again meanwhile.
                 self.cleaner.next = Some(0);
                 self.cleaner.passes += 1;
@@ -249,6 +271,7 @@ impl CacheStore {
             }
             Step::Store if has_succeeded => {
                 self.counters.cleaned += 1;
+                self.cleaner.copied_victims += u64::from(is_victim);
                 let why = if is_victim { Why::Victim } else { Why::InPlace };
                 let store_writes = self.store.wrote();
                 let (unit, block) = (slot.unit, slot.block);
@@ -266,7 +289,8 @@ impl CacheStore {
     /// What was to be copied stays dirty.
     pub(super) fn clean_failed(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        if slot.kind == (Kind::Clean { is_victim: true }) {
+        // If its block was trimmed and written again while it waited, another copy of it may have ended before.
+        if slot.kind == (Kind::Clean { is_victim: true }) && self.cache.is_being_cleaned(slot.unit) {
             self.cache.clean_failed(slot.unit);
         }
         self.end_clean(at);
@@ -300,7 +324,9 @@ impl CacheStore {
         if holds && mark.is_dirty {
             self.change_mark(unit, Mark { is_dirty: false, ..mark });
             self.record(Change::Clean, unit, None);
-            if entry.why == Why::InPlace && !self.cache.is_being_cleaned(unit) {
+            // Whoever is at the block may be writing it: it is dirty already then, in the unit that it is about to leave.
+            let is_at_rest = !self.cache.is_being_cleaned(unit) && !self.slots.is_locked(entry.block);
+            if entry.why == Why::InPlace && is_at_rest {
                 self.cache.set_clean(unit);
             }
         }

@@ -25,7 +25,7 @@ const CROWDED: usize = RECORDS * 2;
 
 /// Blocks of the ring that are kept for the end of a snapshot: all records that can wait fill no more (`open`, with the greatest
 /// depth).
-const BLOCKS_KEPT: u64 = 7;
+pub(super) const BLOCKS_KEPT: u64 = 7;
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -153,11 +153,8 @@ impl CacheStore {
         if self.journal.phase != Phase::Idle || self.has_failed {
             return;
         }
-        let ring = u64::from(self.superblock.layout.journal_blocks);
-        // The last blocks are kept for the end of a snapshot, which makes room.
-        let kept = if self.snapshot.needs_commit() { 0 } else { BLOCKS_KEPT };
+        let has_room = self.journal.sequence < self.journal_end();
         let journal = &mut self.journal;
-        let has_room = journal.sequence + kept < journal.start + ring;
         let is_wanted = journal.wanted > journal.committed + (journal.written.len() + journal.sealed.len()) as u64;
         let seals = is_wanted && has_room && !journal.open.is_empty();
         if !seals && journal.written.is_empty() && journal.flushes_done >= journal.flushes_wanted {

@@ -3,6 +3,7 @@
 use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Semantics};
 use super::slots::Kind;
 use super::superblock::Superblock;
+use super::turns::pace_of;
 use crate::cache::Cache;
 use crate::config::{CacheConfig, ConfigError};
 use crate::policy::PolicyEntry;
@@ -99,6 +100,7 @@ impl CacheStore {
     /// What of `config` is out of range; nothing is changed then.
     pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
         self.cache.set_policy(config, policy)?;
+        self.pace = pace_of(&self.cache, self.slots.requests());
         self.drive();
         Ok(())
     }

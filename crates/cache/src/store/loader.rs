@@ -85,9 +85,10 @@ impl Loader {
         self.sequences[head.page as usize] = head.sequence;
     }
 
-    /// All pages were read; in their units are so many that the store lacks. If two of them say that they have a block, the page that was made later is right, or of
-    /// pages that were made at once the one with the higher number.
-    pub fn index_all(&mut self, dirty_units: u32) {
+    /// All pages were read; in their units are so many that the store lacks. If two of them say that they have a block, the page that was
+    /// made later is right, or of pages that were made at once the one with the higher number. The other one counts as changed: what it
+    /// says must not come back when the block has left the unit in which it is.
+    pub fn index_all(&mut self, dirty_units: u32, pages: &mut Pages) {
         self.marks.dirty_units += dirty_units;
         let (units, sequences) = (&self.cache.units, &self.sequences);
         let sequence = |unit: UnitId| sequences[Pages::of_unit(unit) as usize];
@@ -95,6 +96,7 @@ impl Loader {
         let is_held = |unit: UnitId| is_recorded(units.mark(unit));
         for loser in self.cache.index.fill(units, is_held, &prefers, self.threads) {
             self.marks.clear(&mut self.cache.units, loser);
+            pages.set_changed(Pages::of_unit(loser));
         }
     }
 

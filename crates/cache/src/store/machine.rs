@@ -9,11 +9,13 @@ use super::cleaner::{Cleaner, StoreSide};
 use super::commit::Journal;
 use super::layout::BLOCK_BYTES;
 use super::marks::Marks;
+use super::pace::Pace;
 use super::pages::Pages;
 use super::recovery::Opened;
 use super::slots::{Kind, Slots, Step};
 use super::snapshot::Snapshot;
 use super::superblock::Superblock;
+use super::turns::pace_of;
 use crate::cache::Cache;
 use crate::units::Pool;
 use plimsoll_core::Class;
@@ -193,6 +195,10 @@ pub struct CacheStore {
     pub(super) store: StoreSide,
     pub(super) cleaner: Cleaner,
     pub(super) snapshot: Snapshot,
+    /// For what comes in.
+    pub(super) pace: Pace,
+    /// A write was told to come again for a unit.
+    pub(super) is_turn_awaited: bool,
     /// Somebody waits for an empty unit.
     pub(super) is_unit_wanted: bool,
     pub(super) is_closing: bool,
@@ -210,6 +216,7 @@ impl CacheStore {
         CacheStore {
             journal: Journal::new(&superblock, sequence, previous, slots),
             superblock,
+            pace: pace_of(&cache, depth.requests),
             cache,
             marks,
             pages,
@@ -221,6 +228,7 @@ impl CacheStore {
             store: StoreSide::default(),
             cleaner: Cleaner::new(),
             snapshot: Snapshot::new(),
+            is_turn_awaited: false,
             is_unit_wanted: false,
             is_closing: false,
             has_failed: false,
@@ -229,10 +237,17 @@ impl CacheStore {
         }
     }
 
-    /// Takes a request; `data` is what is written. False if too much is under way: ask again after another
-    /// operation has ended.
+    /// Whether anything can be taken: as long as not, [`CacheStore::submit`] says no to everybody.
+    pub fn has_room(&self) -> bool {
+        self.slots.has_room()
+    }
+
+    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal
+    /// has no room for what it changes, or because it is a write of a new block whose turn has not come (`docs/cache.md`,
+    /// overload): ask again after another operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
-        if !self.slots.has_room() || self.journal.is_crowded() {
+        let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
+        if !self.has_room() || (is_change && self.is_crowded()) || self.must_wait(request) {
             return false;
         }
         let kind = match request.kind {
@@ -257,6 +272,11 @@ impl CacheStore {
         true
     }
 
+    /// So much waits for the journal that nobody else should come; not if that is written no more.
+    fn is_crowded(&self) -> bool {
+        self.journal.is_crowded() && !self.has_failed
+    }
+
     /// Something to do, if there is anything.
     pub fn next_operation(&mut self) -> Option<Operation> {
         self.operations.pop_front()
@@ -273,6 +293,30 @@ impl CacheStore {
         };
         let from = operation.offset_bytes as usize % BLOCK_BYTES;
         &mut block[from..from + operation.length_bytes as usize]
+    }
+
+    /// Whether both move a whole block, and `next` goes on where `before` ends: on the store, and in memory. Then a host may do both
+    /// at once.
+    pub fn goes_on(&self, before: &Operation, next: &Operation) -> bool {
+        let moves_block = |operation: &Operation| {
+            let slot = self.slots.slots.get(operation.id as usize);
+            let is_transfer = matches!(operation.action, Action::Read | Action::Write);
+            let is_whole = operation.length_bytes as usize == BLOCK_BYTES;
+            operation.target == Target::Store
+                && is_transfer
+                && is_whole
+                && slot.is_some_and(|slot| slot.step != Step::Merge)
+        };
+        let is_next = next.id == before.id + 1 && next.offset_bytes == before.offset_bytes + BLOCK_BYTES as u64;
+        is_next && next.action == before.action && moves_block(before) && moves_block(next)
+    }
+
+    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the one before ends.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn buffer_of_run(&mut self, first: &Operation, count: u32) -> *mut u8 {
+        self.slots.data[first.id as usize..][..count as usize].as_mut_ptr().cast()
     }
 
     fn own_buffer(&mut self, own: u32) -> &mut Block {
@@ -350,11 +394,17 @@ impl CacheStore {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {
             let slot = &self.slots.slots[at];
-            match (slot.kind, slot.step) {
-                (Kind::Clean { .. }, Step::Known) => self.clean_failed(at),
-                (_, Step::Unit | Step::Known | Step::Commit) => self.finish(at, Some(Failure::Device)),
-                _ => {}
+            if matches!(slot.step, Step::Unit | Step::Known | Step::Commit) {
+                self.refuse(at);
             }
+        }
+    }
+
+    /// Nobody may wait for a device that has failed.
+    pub(super) fn refuse(&mut self, at: usize) {
+        match self.slots.slots[at].kind {
+            Kind::Clean { .. } => self.clean_failed(at),
+            _ => self.finish(at, Some(Failure::Device)),
         }
     }
 }

@@ -18,6 +18,7 @@
 //! | [`mod@format`], [`recovery`] | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `snapshot`, `control` | its parts: a request's way, the journal, the store, the map, its owner |
+//! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
 pub mod bytes;
 mod cleaner;
@@ -32,12 +33,14 @@ mod loader;
 pub mod machine;
 pub mod map;
 mod marks;
+mod pace;
 mod pages;
 pub mod recovery;
 mod requests;
 mod slots;
 mod snapshot;
 pub mod superblock;
+mod turns;
 
 pub use error::{DeviceError, FormatError, OpenError};
 pub use format::{Blocks, Identity, format, give_up};

@@ -11,10 +11,14 @@
 //! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
 //! not an end. A page whose valid slot was damaged would be replaced by its older slot: the digest in the superblock says that.
 //!
+//! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. Whoever was killed there has used some of them,
+//! and the next snapshot might not come to its end: then the map is written as a whole first, and the journal begins anew.
+//!
 //! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
 //! the program that died and not the machine. So the device is flushed at the end.
 
 use super::bytes::Block;
+use super::commit::BLOCKS_KEPT;
 use super::error::{DeviceError, OpenError};
 use super::format::{Blocks, Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
 use super::journal::{self, RECORDS};
@@ -94,7 +98,9 @@ pub fn open(
     let (cache, marks) = loader.finish();
     (report.units, report.dirty_units) = (superblock.layout.units - cache.empty_units(), marks.dirty_units);
     let mut opened = Opened { superblock, cache, marks, pages, sequence: end.sequence, previous: end.previous, report };
-    if report.lost_pages > 0 || report.lost_journal_blocks > 0 {
+    let is_damaged = report.lost_pages > 0 || report.lost_journal_blocks > 0;
+    // Killed at the end of a snapshot, it may have used what is kept for the end of the next one, too.
+    if is_damaged || report.journal_blocks + BLOCKS_KEPT > u64::from(superblock.layout.journal_blocks) {
         opened.write_whole_map(device)?;
     }
     Ok(opened)
@@ -198,7 +204,7 @@ fn read_map(
             }
         }
     }
-    loader.index_all(dirty_units);
+    loader.index_all(dirty_units, pages);
     if report.lost_pages == 0 && pages.digest() != superblock.map_digest {
         for page in suspects {
             report.lost_pages += 1;

@@ -95,11 +95,42 @@ pub(super) struct Slots {
     /// The block that each holds.
     locked: Vec<u64>,
     waiting: u32,
-    vacant: Vec<u32>,
+    vacant: Vacant,
     /// Slots below this are for requests, the others for cleaning.
     requests: u32,
-    vacant_clean: Vec<u32>,
+    vacant_clean: Vacant,
     tickets: u64,
+}
+
+/// Slots that are vacant. The lowest is taken first, so that neighbouring blocks have neighbouring slots, and one request of a host's
+/// can move them all. O(slots / 64).
+struct Vacant {
+    /// The first of them all, and a bit for each from there on.
+    first: u32,
+    words: Vec<u64>,
+    count: u32,
+}
+
+impl Vacant {
+    fn new(slots: std::ops::Range<u32>) -> Vacant {
+        let mut vacant = Vacant { first: slots.start, words: vec![0; slots.len().div_ceil(64)], count: 0 };
+        slots.for_each(|slot| vacant.give_back(slot));
+        vacant
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let (at, word) = self.words.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros();
+        *word &= *word - 1;
+        self.count -= 1;
+        Some(self.first + at as u32 * 64 + bit)
+    }
+
+    fn give_back(&mut self, slot: u32) {
+        let place = slot - self.first;
+        self.words[place as usize / 64] |= 1 << (place % 64);
+        self.count += 1;
+    }
 }
 
 impl Slots {
@@ -127,9 +158,9 @@ impl Slots {
             old: vec![Page([0; BLOCK_BYTES]); requests as usize].into(),
             locked: vec![NOT_LOCKED; count],
             waiting: 0,
-            vacant: (0..requests).rev().collect(),
+            vacant: Vacant::new(0..requests),
             requests,
-            vacant_clean: (requests..requests + cleaning).rev().collect(),
+            vacant_clean: Vacant::new(requests..requests + cleaning),
             tickets: 0,
         }
     }
@@ -137,7 +168,7 @@ impl Slots {
     /// A slot of a new request, if there is one.
     pub fn take(&mut self, kind: Kind, token: u64, block: u64) -> Option<usize> {
         let list = if matches!(kind, Kind::Clean { .. }) { &mut self.vacant_clean } else { &mut self.vacant };
-        let at = list.pop()? as usize;
+        let at = list.take()? as usize;
         self.tickets += 1;
         let slot = &mut self.slots[at];
         (slot.kind, slot.token, slot.block, slot.ticket) = (kind, token, block, self.tickets);
@@ -146,30 +177,36 @@ impl Slots {
         Some(at)
     }
 
+    /// As many requests as there can be at once.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
     /// Nobody is under way.
     pub fn is_idle(&self) -> bool {
-        self.vacant.len() + self.vacant_clean.len() == self.slots.len()
+        self.vacant.count as usize + self.vacant_clean.count as usize == self.slots.len()
     }
 
     /// Whether another request can be taken.
     pub fn has_room(&self) -> bool {
-        !self.vacant.is_empty()
+        self.vacant.count > 0
     }
 
     /// Whether another unit can be cleaned.
     pub fn can_clean(&self) -> bool {
-        !self.vacant_clean.is_empty()
+        self.vacant_clean.count > 0
     }
 
     /// Units that are being cleaned now.
     pub fn cleaning(&self) -> usize {
-        self.slots.len() - self.requests as usize - self.vacant_clean.len()
+        self.slots.len() - self.requests as usize - self.vacant_clean.count as usize
     }
 
     /// The slot is done with.
     pub fn give_back(&mut self, at: usize) {
         self.slots[at].step = Step::Vacant;
-        if at < self.requests as usize { self.vacant.push(at as u32) } else { self.vacant_clean.push(at as u32) }
+        let list = if at < self.requests as usize { &mut self.vacant } else { &mut self.vacant_clean };
+        list.give_back(at as u32);
     }
 
     /// Whether somebody has `block`.
@@ -201,5 +238,40 @@ impl Slots {
         self.waiting -= 1;
         self.locked[next] = block;
         Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Beside a set. Red if the highest is taken, and if words after the first are not looked at.
+        #[test]
+        fn the_lowest_vacant_slot_is_taken(
+            first in 0u32..200,
+            count in 1u32..200,
+            steps in prop::collection::vec(prop::option::of(any::<prop::sample::Index>()), 0..600),
+        ) {
+            let mut vacant = Vacant::new(first..first + count);
+            let (mut free, mut taken): (BTreeSet<u32>, Vec<u32>) = ((first..first + count).collect(), Vec::new());
+            for step in steps {
+                match step {
+                    Some(which) if !taken.is_empty() => {
+                        let slot = taken.swap_remove(which.index(taken.len()));
+                        vacant.give_back(slot);
+                        free.insert(slot);
+                    }
+                    _ => {
+                        let lowest = free.pop_first();
+                        prop_assert_eq!(vacant.take(), lowest);
+                        taken.extend(lowest);
+                    }
+                }
+                prop_assert_eq!(vacant.count as usize, free.len());
+            }
+        }
     }
 }

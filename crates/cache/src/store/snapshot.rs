@@ -6,10 +6,14 @@
 //!   superblock 0, flush, superblock 1, flush          the journal before the beginning is not needed any more
 //! ```
 //!
+//! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of it as
+//! the snapshot is through the map. So nobody finds it full: its next block waits for a few pages, and not for all.
+//!
 //! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told durably, and
 //! would be ahead of the data then. When the superblock says that the page holds, it is not.
 
 use super::bytes::Block;
+use super::commit::BLOCKS_KEPT;
 use super::contents::encode_page;
 use super::layout::BLOCK_BYTES;
 use super::machine::{Action, CacheStore, Target};
@@ -71,11 +75,6 @@ impl Snapshot {
             next: None,
         }
     }
-
-    /// It waits for the journal, which so may use the blocks that are kept for it.
-    pub fn needs_commit(&self) -> bool {
-        matches!(self.phase, Phase::Commit { .. })
-    }
 }
 
 impl CacheStore {
@@ -84,6 +83,22 @@ impl CacheStore {
         let journal = &self.journal;
         let is_empty = journal.sequence == journal.start && journal.appended() == journal.committed();
         self.snapshot.phase == Phase::Idle && is_empty && self.pages.changed() == 0
+    }
+
+    /// The number of the first block of the journal that may not be written yet.
+    pub(super) fn journal_end(&self) -> u64 {
+        let layout = &self.superblock.layout;
+        let all = self.journal.start + u64::from(layout.journal_blocks);
+        // The last blocks are kept for the end of a snapshot, which makes room.
+        let end = all - BLOCKS_KEPT;
+        match self.snapshot.phase {
+            Phase::Commit { .. } => all,
+            Phase::Pages { next } => {
+                let from = self.snapshot.sequence;
+                from + end.saturating_sub(from) * u64::from(next) / u64::from(layout.map_pages())
+            }
+            _ => end,
+        }
     }
 
     fn begins_snapshot(&self) -> bool {

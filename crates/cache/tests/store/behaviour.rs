@@ -198,3 +198,25 @@ fn a_long_run_uses_every_way_of_a_request_and_counts_it() {
     rig.settle();
     assert_eq!(rig.machine.dirty_units(), 0);
 }
+
+/// Blocks of class 3 come in while the syncer sleeps. The policy hears of those, too, that do not come in: otherwise a class
+/// that was taken in for nothing once would stay out for ever.
+#[test]
+fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
+    let mut rig = Rig::fresh(Setup { store_blocks: 8000, ..setup() }, 52);
+    let mut fresh = (0..2000).map(|number| number * 4 + 3);
+    let mut read = |block| {
+        rig.request(RequestKind::Read, block, u8::MAX);
+        rig.settle();
+        rig.machine.cache().find(block).is_some()
+    };
+    assert!(read(fresh.next().unwrap()));
+    for _ in 0..12 {
+        (0..40).for_each(|number| _ = read(number * 4 + 1));
+        fresh.by_ref().take(100).for_each(|block| _ = read(block));
+    }
+    assert!(!read(fresh.next().unwrap()));
+    let used: Vec<_> = fresh.by_ref().take(10).collect();
+    (0..20).for_each(|_| used.iter().for_each(|&block| _ = read(block)));
+    assert!(read(fresh.next().unwrap()));
+}

@@ -223,3 +223,65 @@ fn an_older_copy_of_the_journal_is_noticed() {
     }
     assert!(noticed > 20, "{noticed}");
 }
+
+/// The number of the newest block of the journal.
+fn newest_of_journal(rig: &Rig) -> u64 {
+    let sequence = |block| u64::from_le_bytes(rig.cache.get(block)[16..24].try_into().unwrap());
+    (2..2 + u64::from(rig.setup.journal_blocks)).map(sequence).max().unwrap()
+}
+
+/// What is behind a damaged block is lost with it, if that is accepted: once, and it is never taken for what comes next.
+#[test]
+fn the_tail_of_a_damaged_journal_is_lost_once() {
+    let setup = setup();
+    let ring = u64::from(setup.journal_blocks);
+    let mut seen = 0;
+    for seed in 60..90 {
+        let mut rig = used(&setup, seed, false);
+        let (start, newest) = (probe(&mut rig.cache).unwrap().journal_sequence, newest_of_journal(&rig));
+        if newest < start + 2 {
+            continue;
+        }
+        let mut cache = rig.cache.after_kill();
+        spoil(&mut cache, 2 + (start + 1) % ring, &mut Random(seed));
+        let mut opens = |accepts| {
+            open(&mut cache, setup.identity(), &setup.config(), policy("credit"), accepts).map(|one| one.report)
+        };
+        assert!(matches!(opens(false).err().unwrap(), OpenError::Damaged { .. }));
+        let report = opens(true).unwrap();
+        assert_eq!((report.lost_journal_blocks, report.journal_blocks), (newest - start, 1));
+        let report = opens(false).expect("it is accepted once");
+        assert_eq!((report.lost_journal_blocks, report.journal_blocks), (0, 0));
+        seen += 1;
+    }
+    assert!(seen > 5, "{seen}");
+}
+
+/// Two histories of one cache, as when its device was copied: a block of the one may have the number that comes next in the
+/// other, and is not taken for what comes next.
+#[test]
+fn a_journal_of_another_history_is_noticed() {
+    let setup = Setup::small("lru", Semantics::Strict);
+    let ring = u64::from(setup.journal_blocks);
+    for seed in 46..56 {
+        let common = used(&setup, seed, false);
+        let history = |seed, is_over: &dyn Fn(u64) -> bool| {
+            let devices = (common.cache.after_kill(), common.store.after_kill());
+            let mut rig = Rig::new(setup.clone(), devices.0, devices.1, common.versions.clone(), seed);
+            while !is_over(newest_of_journal(&rig)) {
+                rig.step();
+            }
+            rig
+        };
+        let began = newest_of_journal(&common);
+        let mut ours = history(1, &|newest| newest == began + 3);
+        ours.settle();
+        let next = newest_of_journal(&ours) + 1;
+        let theirs = history(2, &|newest| newest == next);
+        let mut cache = ours.cache.after_kill();
+        assert!(setup.open(&mut cache.after_kill()).is_ok());
+        cache.put(2 + next % ring, theirs.cache.get(2 + next % ring).clone());
+        let error = setup.open(&mut cache).err().expect("a block of another history is taken for the next");
+        assert!(matches!(error, OpenError::Damaged { lost_journal_blocks: 1, .. }), "{error}");
+    }
+}

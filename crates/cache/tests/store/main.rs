@@ -7,7 +7,12 @@ mod crash;
 mod damage;
 mod device;
 mod faults;
+mod observed;
+mod overload;
+mod races;
+mod restart;
 mod rig;
+mod timed;
 mod versions;
 
 use crash::{Points, crash_here, crash_plainly};

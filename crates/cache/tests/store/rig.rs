@@ -1,6 +1,7 @@
 //! A host in memory: it does the cache's operations in a random order, and can be stopped after each.
 
 use crate::device::{self, Device, SECTOR};
+use crate::timed::{Answered, Timing};
 use crate::versions::Versions;
 use plimsoll_cache::store::{
     Action, BLOCK_BYTES, CacheStore, Depth, Failure, Identity, Layout, OpenError, Operation, Request, RequestKind,
@@ -26,7 +27,7 @@ impl Random {
 }
 
 pub fn policy(name: &str) -> &'static PolicyEntry {
-    policies().iter().find(|policy| policy.name == name).unwrap()
+    policies().iter().chain([&crate::observed::COUNTING]).find(|policy| policy.name == name).unwrap()
 }
 
 /// What a run is made of.
@@ -88,15 +89,18 @@ struct Asked {
     block: u64,
     sectors: u8,
     number: u64,
+    since: u64,
     /// What a flush promises.
     promises: Vec<u64>,
 }
 
-struct Doing {
+pub struct Doing {
     operation: Operation,
     /// A write's number on its device, or what a flush covers.
     number: u64,
     covers: Vec<u64>,
+    /// When its device is done with it.
+    pub until: u64,
 }
 
 pub struct Rig {
@@ -107,13 +111,16 @@ pub struct Rig {
     pub versions: Versions,
     pub random: Random,
     asked: Vec<Asked>,
-    doing: Vec<Doing>,
+    pub doing: Vec<Doing>,
     tokens: u64,
     /// Operations that fail, one in so many; 0: none.
     pub store_fails_one_in: u64,
     pub failures: Vec<Failure>,
     /// Requests of a workload that trims and writes parts of blocks too.
     pub is_rough: bool,
+    /// For whoever goes by [`Rig::end_next`].
+    pub timing: Timing,
+    pub answered: Vec<Answered>,
 }
 
 impl Rig {
@@ -133,6 +140,8 @@ impl Rig {
             store_fails_one_in: 0,
             failures: Vec::new(),
             is_rough: true,
+            timing: Timing::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -182,9 +191,9 @@ impl Rig {
         let to = (8 - sectors.leading_zeros() as u16) * SECTOR as u16;
         let class = Class::new((block % 4) as u8).unwrap();
         let request = Request { token: self.tokens, kind, block, from, to, class, pool: Pool::default() };
-        let mut asked =
-            Asked { token: self.tokens, kind, block, sectors, number: 0, promises: self.versions.acknowledged() };
-        let before = self.versions.clone();
+        let promises = if kind == RequestKind::Flush { self.versions.acknowledged() } else { Vec::new() };
+        let (token, since) = (self.tokens, self.timing.now);
+        let mut asked = Asked { token, kind, block, sectors, number: 0, since, promises };
         let data = match kind {
             RequestKind::Write | RequestKind::Trim => {
                 let (number, data) = self.versions.submit(block, sectors, kind == RequestKind::Trim);
@@ -196,22 +205,28 @@ impl Rig {
         let is_taken = self.machine.submit(&request, &data[usize::from(from)..usize::from(to)]);
         if is_taken {
             self.asked.push(asked);
-        } else {
-            self.versions = before;
+        } else if asked.number > 0 {
+            self.versions.withdraw(block, sectors);
         }
         self.take();
+        assert!(is_taken || !self.doing.is_empty(), "who is told to come again must have something to wait for");
         is_taken
     }
 
-    fn device(&mut self, target: Target) -> &mut Device {
+    pub fn device(&mut self, target: Target) -> &mut Device {
         match target {
             Target::Cache => &mut self.cache,
             Target::Store => &mut self.store,
         }
     }
 
+    /// Requests that were taken and not answered.
+    pub fn under_way(&self) -> usize {
+        self.asked.len()
+    }
+
     /// Takes what the machine hands out.
-    fn take(&mut self) {
+    pub fn take(&mut self) {
         while let Some(operation) = self.machine.next_operation() {
             self.begin(operation);
         }
@@ -236,12 +251,14 @@ impl Rig {
             Action::Write | Action::Trim => (device.begin(block, sectors, Arc::new(data)), Vec::new()),
             Action::Flush => (0, device.begin_flush()),
         };
-        self.doing.push(Doing { operation, number, covers });
+        let until = self.timing.until(&operation, &self.setup.layout());
+        self.doing.push(Doing { operation, number, covers, until });
     }
 
     fn take_answers(&mut self) {
         let (asked, versions, failures) = (&mut self.asked, &mut self.versions, &mut self.failures);
         let is_strict = self.setup.semantics == Semantics::Strict;
+        let (now, answered) = (self.timing.now, &mut self.answered);
         while self.machine.next_answer(|token, failure, data| {
             let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
             let done = asked.remove(at);
@@ -249,6 +266,7 @@ impl Rig {
                 failures.push(failure);
                 return;
             }
+            answered.push(Answered { kind: done.kind, since: done.since, at: now });
             match done.kind {
                 RequestKind::Read => {
                     let mut content = [0; BLOCK_BYTES];
@@ -271,8 +289,8 @@ impl Rig {
     }
 
     /// Ends an operation.
-    fn end(&mut self, at: usize) {
-        let Doing { operation, number, covers } = self.doing.swap_remove(at);
+    pub fn end(&mut self, at: usize) {
+        let Doing { operation, number, covers, .. } = self.doing.swap_remove(at);
         let one_in = if operation.target == Target::Store { self.store_fails_one_in } else { 0 };
         let fails = one_in > 0 && operation.action != Action::Read && self.random.below(one_in) == 0;
         let block = operation.offset_bytes / BLOCK_BYTES as u64;
@@ -302,6 +320,40 @@ impl Rig {
         self.take();
         let first = (0..self.doing.len()).min_by_key(|&at| self.doing[at].operation.id);
         first.inspect(|&at| self.end(at)).is_some()
+    }
+
+    /// The lowest number of an operation of that sort that is under way.
+    pub fn number_of(&self, target: Target, action: Action) -> Option<u32> {
+        let is_it = |doing: &&Doing| (doing.operation.target, doing.operation.action) == (target, action);
+        self.doing.iter().filter(is_it).map(|doing| doing.operation.id).min()
+    }
+
+    /// Goes on, the lowest number first, until an operation of that sort is under way, and answers its number.
+    pub fn until(&mut self, target: Target, action: Action) -> u32 {
+        self.take();
+        loop {
+            if let Some(number) = self.number_of(target, action) {
+                return number;
+            }
+            assert!(self.finish_one(), "nobody wants {action:?} of {target:?}");
+            self.take();
+        }
+    }
+
+    /// Ends the operation of that number.
+    pub fn end_number(&mut self, number: u32) {
+        let at = self.doing.iter().position(|doing| doing.operation.id == number).expect("it is under way");
+        self.end(at);
+        self.take();
+    }
+
+    /// Goes on until nothing is left to do but the operation of that number.
+    pub fn settle_but(&mut self, held: u32) {
+        self.take();
+        while let Some(at) = self.doing.iter().position(|doing| doing.operation.id != held) {
+            self.end(at);
+            self.take();
+        }
     }
 
     /// Goes on until nothing is left to do.

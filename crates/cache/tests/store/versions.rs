@@ -45,6 +45,14 @@ impl Versions {
         (0..SECTORS).filter(move |at| sectors >> at & 1 == 1).map(move |at| block as usize * SECTORS + at)
     }
 
+    /// What was submitted last was not taken.
+    pub fn withdraw(&mut self, block: u64, sectors: u8) {
+        self.writes -= 1;
+        for sector in Versions::range(block, sectors) {
+            self.sectors[sector].pop();
+        }
+    }
+
     /// A write, or a trim, is submitted: its number, and what is written.
     pub fn submit(&mut self, block: u64, sectors: u8, is_trim: bool) -> (u64, Content) {
         self.writes += 1;
@@ -86,6 +94,21 @@ impl Versions {
                 return Err(format!(
                     "block {block} sector {}: version {found:?}, allowed {allowed:?}",
                     sector % SECTORS
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is what was acknowledged last, or newer.
+    pub fn check_acknowledged(&self, block: u64, content: &[u8]) -> Result<(), String> {
+        for sector in Versions::range(block, u8::MAX) {
+            let (at, least) = (sector % SECTORS * SECTOR, self.acknowledged[sector]);
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            if !self.sectors[sector].iter().any(|version| version.0 >= least && Some(version.1) == found) {
+                let sector = sector % SECTORS;
+                return Err(format!(
+                    "block {block} sector {sector}: version {found:?}, acknowledged was write {least}"
                 ));
             }
         }

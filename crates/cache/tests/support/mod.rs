@@ -1,7 +1,11 @@
 //! The slow and obvious cache: a list of blocks, gone through for everything.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use plimsoll_cache::credit::Way;
+use plimsoll_cache::duel::Tally;
 use plimsoll_cache::ghosts::Ghosts;
+use plimsoll_cache::miss_costs::MissCosts;
+use plimsoll_cache::stays::Stays;
 use plimsoll_cache::{Access, CacheConfig, PolicyEntry, Pool, policies};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
@@ -55,6 +59,55 @@ pub struct Slow {
     pub is_awake: bool,
     again_halves: i64,
     ghosts: [Ghosts; 2],
+    /// The way of `credit`.
+    pub way: Way,
+    duel: Option<Box<SlowDuel>>,
+}
+
+/// As long as a cache is small, its shadows are as large.
+struct SlowDuel {
+    strict: Slow,
+    level: Slow,
+    costs: MissCosts,
+    tally: Tally,
+    stays: Stays,
+}
+
+impl SlowDuel {
+    fn new(config: &CacheConfig) -> SlowDuel {
+        let &CacheConfig { units, promotes_reads, seed, .. } = config;
+        let (scheme, pools) = (config.scheme.clone(), config.pools.clone());
+        let shadow =
+            CacheConfig { promotes_reads, pools, seed: seed.wrapping_add(1), ..CacheConfig::new(units, scheme) };
+        SlowDuel {
+            strict: Slow::new("selective", &shadow),
+            level: Slow::new("level", &shadow),
+            costs: MissCosts::default(),
+            tally: Tally::new(units),
+            stays: Stays::new(units),
+        }
+    }
+
+    fn observed(&mut self, access: &Access, is_busy: bool, way: Way) -> Way {
+        self.costs.observed(access.block, access.class);
+        let answers = [&mut self.strict, &mut self.level].map(|shadow| {
+            let is_there = shadow.entries.iter().any(|entry| entry.block == access.block);
+            if !is_there && is_busy {
+                return Answer::Busy;
+            }
+            let answer = shadow.access(access);
+            while let Some(block) = shadow.clean_next() {
+                shadow.cleaned(block, false, true);
+            }
+            answer
+        });
+        let hits = answers.map(|answer| answer == Answer::Hit);
+        if [Answer::Hit, Answer::Taken].contains(&answers[0]) {
+            self.stays.observed(access.class, hits[0], self.strict.in_order(access.class));
+        }
+        self.tally.count(hits[0], hits[1], self.costs.of(access.class));
+        self.tally.way_after(way)
+    }
 }
 
 impl Slow {
@@ -72,7 +125,13 @@ impl Slow {
             is_awake: false,
             again_halves: 0,
             ghosts: [ghosts(), ghosts()],
+            way: if name == "credit" { Way::Strict } else { Way::Level },
+            duel: (name == "credit").then(|| Box::new(SlowDuel::new(config))),
         }
+    }
+
+    fn is_credit(&self) -> bool {
+        !["lru", "selective"].contains(&self.name)
     }
 
     fn step(&self) -> u64 {
@@ -80,15 +139,17 @@ impl Slow {
     }
 
     fn age(&self, entry: &Entry) -> u64 {
-        (self.taken / self.step() - entry.stamp) % 1024 * self.step()
+        (self.taken / self.step() - entry.stamp) * self.step()
     }
 
     fn credit(&self, entry: &Entry) -> i64 {
         let (priority, size) = (i64::from(self.config.scheme.priority(entry.class)), i64::from(self.config.units));
-        match self.name {
-            "lru" => 0,
-            "selective" => -priority * (1 << 40),
-            _ => (15 - priority) * size / 10 + if entry.is_again { self.again_halves / 2 } else { 0 },
+        let again = if entry.is_again { self.again_halves / 2 } else { 0 };
+        match (self.name, self.way) {
+            ("lru", _) => 0,
+            ("selective", _) => -priority * (1 << 40),
+            (_, Way::Strict) => (15 - priority) * (1 << 40),
+            (_, Way::Level) => (15 - priority) * size / 10 + again,
         }
     }
 
@@ -101,7 +162,7 @@ impl Slow {
         let pool = self.config.pools.iter().position(|(pool, _)| *pool == entry.pool).map_or(0, |at| at + 1);
         let priority = if self.name == "lru" { 0 } else { self.config.scheme.priority(entry.class) };
         let group = rank * (self.config.pools.len() + 1) + pool;
-        (group, priority, self.name == "credit" && entry.is_again)
+        (group, priority, self.is_credit() && entry.is_again)
     }
 
     pub fn count(&self, is_it: impl Fn(&Entry) -> bool) -> u32 {
@@ -191,6 +252,9 @@ impl Slow {
 
     fn learn(&mut self, was_again: bool) {
         let most = i64::from(self.config.units) * 6;
+        if self.way == Way::Strict {
+            return;
+        }
         self.again_halves = (self.again_halves + if was_again { 1 } else { -1 }).clamp(0, most);
     }
 
@@ -209,7 +273,7 @@ impl Slow {
         match entry.place {
             Place::InOrder => {
                 let is_second = entry.is_again || self.age(&entry) >= u64::from(self.config.units / 32);
-                if self.name != "credit" || is_second || entry.class != access.class {
+                if !self.is_credit() || self.way == Way::Strict || is_second || entry.class != access.class {
                     self.entries[at].is_again = is_second;
                     self.entries[at].class = access.class;
                     self.put(at, Place::InOrder);
@@ -232,15 +296,26 @@ impl Slow {
         }
     }
 
+    fn admission(&self, access: &Access) -> Admission {
+        let entry = self.config.scheme.deciding(access.class);
+        let admission =
+            entry.map_or(Admission::Always, |entry| if access.is_write { entry.writes } else { entry.reads });
+        if self.name == "lru" { Admission::Always } else { admission }
+    }
+
     pub fn access(&mut self, access: &Access) -> Answer {
+        let admission = self.admission(access);
+        if let Some(duel) = &mut self.duel {
+            self.way = duel.observed(access, self.is_awake && admission == Admission::WhileIdle, self.way);
+        }
         if let Some(at) = self.entries.iter().position(|entry| entry.block == access.block) {
             self.hit(at, access);
             return Answer::Hit;
         }
-        let entry = self.config.scheme.deciding(access.class);
-        let admission =
-            entry.map_or(Admission::Always, |entry| if access.is_write { entry.writes } else { entry.reads });
-        let admission = if self.name == "lru" { Admission::Always } else { admission };
+        let is_in_vain = |duel: &SlowDuel| self.way == Way::Strict && duel.stays.are_in_vain(access.class);
+        if admission == Admission::WhileIdle && self.duel.as_deref().is_some_and(is_in_vain) {
+            return Answer::Refused;
+        }
         if admission == Admission::Never || !access.is_write && !self.config.promotes_reads {
             return Answer::Refused;
         }
@@ -297,6 +372,10 @@ impl Slow {
 
     /// Whether a job of the block is with the host, which must then be told apart from later ones.
     pub fn trim(&mut self, block: u64) -> bool {
+        if let Some(duel) = &mut self.duel {
+            duel.strict.trim(block);
+            duel.level.trim(block);
+        }
         let Some(at) = self.entries.iter().position(|entry| entry.block == block) else { return false };
         let entry = self.entries.remove(at);
         let is_leaving = matches!(entry.place, Place::Cleaning | Place::Wanted);

@@ -12,14 +12,20 @@ use thiserror::Error;
 /// Databases that one can connect to.
 const DATABASES: &str = "SELECT datname FROM pg_database WHERE datallowconn";
 /// Each relation with a file, what it is, and how its rows were found since the server began to count. Object numbers below
-/// 16384 are those of initdb (`FirstNormalObjectId`).
+/// 16384 are those of initdb (`FirstNormalObjectId`). An index that is being made is in nobody's catalogue yet: it is what its maker
+/// has locked and nobody else can see; its file has its own number.
 const RELATIONS: &str = "
     SELECT pg_relation_filepath(c.oid),
            CASE WHEN c.oid < 16384 THEN 'system' WHEN c.relpersistence = 't' THEN 'temporary'
                 WHEN c.relkind IN ('i', 'I') THEN 'index' ELSE 'table' END,
            coalesce(s.seq_tup_read, 0), coalesce(s.idx_tup_fetch, 0)
     FROM pg_class c LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
-    WHERE pg_relation_filepath(c.oid) IS NOT NULL";
+    WHERE pg_relation_filepath(c.oid) IS NOT NULL
+    UNION ALL
+    SELECT 'base/' || l.database || '/' || l.relation, 'index', 0, 0
+    FROM pg_stat_progress_create_index p JOIN pg_locks l ON l.pid = p.pid AND l.database = p.datid
+    WHERE p.datname = current_database() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'
+      AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = l.relation)";
 
 /// Why the catalogue is not known.
 #[derive(Debug, Error)]

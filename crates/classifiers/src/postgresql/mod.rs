@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use watch::Watch;
 
@@ -38,6 +39,8 @@ use watch::Watch;
 const ASK_AGAIN: Span = Span::from_millis(250);
 /// How often everything is looked at again.
 const LOOK: Span = Span::from_secs(10);
+/// How often it is asked whether it is over.
+const WAIT: Span = Span::from_millis(100);
 
 /// A file that every cluster has as long as it lives.
 const LASTING: &str = "global/pg_control";
@@ -156,13 +159,13 @@ impl Classifier {
         Ok(found)
     }
 
-    /// Goes on looking, for ever. What cannot be said, for a while or for good, is a line in the log, and tried again.
-    pub fn keep_looking(&mut self) -> ! {
+    /// Goes on looking until it `is_over`. What cannot be said, for a while or for good, is a line in the log, and tried again.
+    pub fn keep_looking(&mut self, is_over: &AtomicBool) {
         let (mut pause, mut problem) = (LOOK, None);
         let mut look_at = now() + pause;
-        loop {
+        while !is_over.load(Ordering::Relaxed) {
             let mut is_unknown = false;
-            for path in self.watch.wait(look_at.since(now())) {
+            for path in self.watch.wait(look_at.since(now()).min(WAIT)) {
                 is_unknown |= !self.see(&path);
             }
             if is_unknown {

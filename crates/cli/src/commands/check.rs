@@ -66,7 +66,7 @@ fn as_tables(configuration: &Configuration) -> String {
             ByteCount(volume.start_bytes).to_string(),
             reserve,
             limit,
-            format!("{}{}", volume.backing, if volume.is_read_only { ", read-only" } else { "" }),
+            content(volume),
             front_ends(volume).join(", "),
         ]);
     }
@@ -76,6 +76,13 @@ fn as_tables(configuration: &Configuration) -> String {
     let control = configuration.daemon.control_socket.display();
     let executor = configuration.service_threads().map_or(String::new(), |section| format!("executor: {section}\n"));
     format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}{portals}control on unix:{control}\n")
+}
+
+/// Where the bytes of a volume are, and how they are read.
+fn content(volume: &Volume) -> String {
+    let read_only = if volume.is_read_only { ", read-only" } else { "" };
+    let ahead = volume.read_ahead.map(|ahead| format!(", {} ahead", ByteCount(ahead.bytes().into())));
+    format!("{}{read_only}{}", volume.backing, ahead.unwrap_or_default())
 }
 
 /// When a write is acknowledged.
@@ -153,6 +160,7 @@ fn as_json(configuration: &Configuration) -> Value {
             "start_bytes": volume.start_bytes,
             "content": volume.backing.to_string(),
             "cache": volume.cache,
+            "read_ahead_bytes": volume.read_ahead.map(|ahead| ahead.bytes()),
             "is_read_only": volume.is_read_only,
             "allocation": volume.allocation,
             "export": volume.export.as_ref().map(|export| &export.name),

@@ -5,6 +5,7 @@ use crate::outcome::{Failure, Outcome};
 use plimsoll_classes::Client;
 use plimsoll_classifiers::postgresql::{Classifier, ClassifierError, DatabaseClass, Found, Server};
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
 
 pub(super) fn run(command: &ClassifyCommand) -> Outcome {
     match command {
@@ -31,7 +32,9 @@ fn postgresql(arguments: &PostgresqlArguments) -> Outcome {
     }
     let _ = writeln!(out, "watching; Ctrl-C or SIGTERM ends it");
     let _ = out.flush();
-    classifier.keep_looking()
+    // Signals end it.
+    classifier.keep_looking(&AtomicBool::new(false));
+    Ok(())
 }
 
 fn failure(error: ClassifierError) -> Failure {

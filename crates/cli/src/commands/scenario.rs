@@ -12,8 +12,8 @@ use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::sim::SimHost;
 use plimsoll_lab::host::{Host, HostError};
 use plimsoll_lab::scenario::{
-    self, Arrivals, CacheMode, CacheSetup, ClusterSetup, GuestSetup, MachineConfig, Row, Scenario, ScenarioError,
-    Setting, Setup, TenantSetup, ThrottleLock, Tool, UtilitySetup, library,
+    self, Arrivals, CacheMode, CacheSetup, ClusterSetup, DatabaseSetup, GuestSetup, MachineConfig, Row, Scenario,
+    ScenarioError, Setting, Setup, TenantSetup, ThrottleLock, Tool, UtilitySetup, library,
 };
 use plimsoll_lab::{html, picture};
 use serde_json::json;
@@ -100,6 +100,15 @@ fn show(scenario: &Scenario) -> Outcome {
     for utility in &first.utilities {
         let _ = writeln!(text, "Utility {} (account {}): {}", utility.name, utility.account, utility_in_words(utility));
     }
+    if let Some(database) = &first.database {
+        let _ = writeln!(
+            text,
+            "Database {} (account {}): {}",
+            database.name,
+            database.account,
+            database_in_words(database)
+        );
+    }
     for tenant in &first.tenants {
         let _ = writeln!(text, "Tenant {} (account {}): {}", tenant.name, tenant.account, tenant_in_words(tenant));
     }
@@ -121,6 +130,12 @@ fn show(scenario: &Scenario) -> Outcome {
     text.push('\n');
     scenario.rows.iter().for_each(|row| _ = writeln!(text, "{}", row_in_words(row)));
     print(text)
+}
+
+fn database_in_words(database: &DatabaseSetup) -> String {
+    let queries: Vec<String> = database.queries.iter().map(u64::to_string).collect();
+    let buffers = ByteCount(database.buffers_bytes);
+    format!("PostgreSQL with {buffers} of buffers, TPC-H at scale {}, queries {}", database.scale, queries.join(", "))
 }
 
 fn cache_in_words(cache: &CacheSetup) -> String {

@@ -7,7 +7,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use plimsoll_brick::engine::{AccountStatus, EngineStatus, LatencyStatus};
 use plimsoll_core::account::AccountKind;
-use plimsoll_core::{Rate, Span};
+use plimsoll_core::{ByteCount, Rate, Span};
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -36,7 +36,9 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
 fn as_text(status: &DaemonStatus) -> String {
     let head = format!("plimsoll {}, process {}, {}\n", status.version, status.process, status.configuration.display());
     let head = status.executor.iter().fold(head, |text, executor| format!("{text}{executor}\n"));
-    status.devices.iter().fold(head, |text, device| format!("{text}\n{}{}", device_line(device), accounts(device)))
+    status.devices.iter().fold(head, |text, device| {
+        format!("{text}\n{}{}{}", device_line(device), read_ahead_lines(device), accounts(device))
+    })
 }
 
 fn device_line(device: &EngineStatus) -> String {
@@ -61,6 +63,16 @@ fn device_line(device: &EngineStatus) -> String {
         line.push_str(&format!(", emulation p99 {late} late{judgement}"));
     }
     line + "\n"
+}
+
+/// A line for each volume that is read ahead.
+fn read_ahead_lines(device: &EngineStatus) -> String {
+    let volumes = device.volumes.iter().filter_map(|volume| Some((&volume.name, volume.read_ahead?)));
+    let lines = volumes.map(|(name, ahead)| {
+        let [fetched, used, wasted] = [ahead.fetched_bytes, ahead.used_bytes, ahead.wasted_bytes].map(ByteCount);
+        format!("volume {name}: {fetched} read ahead, {used} handed out of that, {wasted} dropped unread\n")
+    });
+    lines.collect()
 }
 
 fn accounts(device: &EngineStatus) -> Table {

@@ -5,6 +5,7 @@ use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::cache::CacheSettings;
 use plimsoll_brick::iscsi::Chap;
 use plimsoll_brick::nbd::Address;
+use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
 use plimsoll_settings::{Place, Problem};
@@ -151,6 +152,8 @@ pub struct Volume {
     pub is_start_fixed: bool,
     /// The name of its cache.
     pub cache: Option<String>,
+    /// How far it is read ahead.
+    pub read_ahead: Option<ReadAhead>,
     /// Whether what its file system keeps at fixed places has classes, in requests that say none.
     pub has_static_classes: bool,
     /// Writes are refused.
@@ -175,13 +178,16 @@ pub enum Backing {
     /// In memory, gone when the daemon ends.
     Memory,
     /// The same, compressed and with checksums.
-    CompressedMemory,
+    CompressedMemory {
+        /// zstd's.
+        level: u8,
+    },
 }
 
 impl Backing {
     /// Whether it is gone when the daemon ends.
     pub fn is_in_memory(&self) -> bool {
-        matches!(self, Backing::Memory | Backing::CompressedMemory)
+        matches!(self, Backing::Memory | Backing::CompressedMemory { .. })
     }
 }
 
@@ -190,7 +196,7 @@ impl fmt::Display for Backing {
         match self {
             Backing::File(path) => write!(out, "{}", path.display()),
             Backing::Memory => out.write_str("memory"),
-            Backing::CompressedMemory => out.write_str("memory, compressed"),
+            Backing::CompressedMemory { .. } => out.write_str("memory, compressed"),
         }
     }
 }
@@ -229,7 +235,7 @@ pub struct Mount {
 impl Configuration {
     /// The service threads, where a volume needs them.
     pub fn service_threads(&self) -> Option<&ExecutorSection> {
-        let needs = |volume: &Volume| volume.backing == Backing::CompressedMemory;
+        let needs = |volume: &Volume| matches!(volume.backing, Backing::CompressedMemory { .. });
         self.volumes.iter().any(needs).then_some(&self.executor)
     }
 

@@ -3,8 +3,9 @@
 
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
-use super::{ExecutorSection, caches, executor, iscsi};
+use super::{ExecutorSection, caches, executor, iscsi, read_ahead};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
+use plimsoll_brick::backend::COMPRESSION_LEVELS;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
@@ -32,7 +33,7 @@ const EXPORT_NAME_BYTES_MAX: usize = 4096;
 const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
 pub(super) const OUTSTANDING_MAX: u64 = 1024;
 /// How volumes in memory can be compressed.
-const COMPRESSION: &str = "zstd";
+const COMPRESSION_ALLOWED: &str = "\"zstd\", or \"zstd:LEVEL\" with 1 to 19";
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
 pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
@@ -321,6 +322,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let start = section.quantity("start", START, problems, is_block);
     let backing = backing(&mut section, directory, problems);
     let cache = section.text("cache", "the name of a cache", problems).map(str::to_owned);
+    let ahead = read_ahead::read(&mut section, problems);
     let has_static_classes = section.boolean("static_classes", problems).unwrap_or(false);
     let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
     let allocation = allocation(&mut section, problems);
@@ -329,7 +331,9 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let mount = section.section("mount", problems);
     let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
-    if has_static_classes && mount.as_ref().is_some_and(|mount| mount.takes_tenants) {
+    let takes_tenants = mount.as_ref().is_some_and(|mount| mount.takes_tenants);
+    read_ahead::check(&place, cache.is_some(), takes_tenants, problems);
+    if has_static_classes && takes_tenants {
         const ALLOWED: &str = "false: with tenants the tags know every block's class";
         problems.push(place.problem("static_classes", "true on a volume that is mounted with tenants", ALLOWED));
     }
@@ -349,6 +353,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         start_bytes: start.map_or(0, |start| start.0),
         is_start_fixed: start.is_some(),
         cache,
+        read_ahead: ahead,
         has_static_classes,
         is_read_only,
         allocation,
@@ -370,16 +375,26 @@ fn backing(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Probl
         }
         _ => {}
     }
-    let compression = section.choice("compression", &[COMPRESSION], problems);
-    if compression.is_some() && memory != Some(true) {
+    let level = section.read("compression", COMPRESSION_ALLOWED, problems, compression_level);
+    if level.is_some() && memory != Some(true) {
         problems.push(section.place().problem(
             "compression",
             "compression of a volume in a file",
             "only with memory = true",
         ));
     }
-    let in_memory = if compression.is_some() { Backing::CompressedMemory } else { Backing::Memory };
+    let in_memory = level.map_or(Backing::Memory, |level| Backing::CompressedMemory { level });
     file.map(Backing::File).or((memory == Some(true)).then_some(in_memory))
+}
+
+/// `zstd`, which is its first level, or `zstd:LEVEL`.
+fn compression_level(text: &str) -> Result<u8, String> {
+    let level = match text.strip_prefix("zstd") {
+        Some("") => Some(*COMPRESSION_LEVELS.start()),
+        Some(rest) => rest.strip_prefix(':').and_then(|level| level.parse().ok()),
+        None => None,
+    };
+    level.filter(|level| COMPRESSION_LEVELS.contains(level)).ok_or_else(|| COMPRESSION_ALLOWED.to_owned())
 }
 
 fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Export> {
@@ -445,7 +460,11 @@ fn mount_section(
         problems.push(place.problem("format", got, "\"if-empty\""));
     }
     let options = options.unwrap_or_default();
-    Some(Mount { file_system: Some(FileSystemPlan { kind, format, target, options }), takes_tenants, place })
+    Some(Mount {
+        file_system: Some(FileSystemPlan { kind, format, target, options, journal_bytes: None }),
+        takes_tenants,
+        place,
+    })
 }
 
 /// What a reference to nothing is told: the names there are, and the one that was probably meant.

@@ -100,7 +100,7 @@ impl fmt::Display for ExecutorStatus {
         let ending = if count == 1 { "" } else { "s" };
         write!(
             out,
-            "executor: {}, {count} service thread{ending}, {done} pieces done, {preempted} times preempted",
+            "executor: {}, {count} service thread{ending}, {done} requests done, {preempted} times preempted",
             self.policy
         )?;
         for queue in self.queues.iter().filter(|queue| queue.served > 0 || queue.depth > 0) {
@@ -124,7 +124,7 @@ mod tests {
         let status = ExecutorStatus::new("combo", &figures);
         assert_eq!(
             status.to_string(),
-            "executor: combo, 2 service threads, 10 pieces done, 2 times preempted; low: 4 wait, 5 us on average"
+            "executor: combo, 2 service threads, 10 requests done, 2 times preempted; low: 4 wait, 5 us on average"
         );
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<ExecutorStatus>(&json).unwrap(), status);

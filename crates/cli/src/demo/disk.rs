@@ -187,6 +187,7 @@ fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
             format: Format::IfEmpty,
             target: folder.join(name),
             options: "noatime,noinit_itable".to_owned(),
+            journal_bytes: None,
         };
         let plan = AttachPlan {
             volume: name.to_owned(),

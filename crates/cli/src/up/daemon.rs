@@ -178,6 +178,7 @@ impl Daemon {
             let engine = self.engine(&section.device);
             let add = engine.open_pool(&configuration.volume_path(section), section.allocation);
             add.and_then(|()| engine.add_volume(volume)).map_err(failed)?;
+            engine.set_read_ahead(&section.name, section.read_ahead).map_err(failed)?;
             if let (Some(found), Some(cache)) =
                 (cache, section.cache.as_deref().and_then(|name| configuration.cache(name)))
             {

@@ -2,7 +2,7 @@
 
 use crate::config::Configuration;
 use crate::outcome::Failure;
-use plimsoll_brick::engine::PieceWork;
+use plimsoll_brick::engine::ServiceRequest;
 use plimsoll_executor::{Executor, ExecutorConfig};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const PIECES_MAX: usize = 16_384;
 const SEED: u64 = 1;
 
 /// They, for engines and for who asks how they are.
-pub(super) type ServiceThreads = Arc<Executor<PieceWork>>;
+pub(super) type ServiceThreads = Arc<Executor<ServiceRequest>>;
 
 /// Starts them, if any volume is compressed.
 pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThreads>, Failure> {

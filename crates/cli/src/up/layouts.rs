@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// How often to look whether a superblock was written.
 const LOOK: Duration = Duration::from_secs(2);
+/// Looks after one was written: what the first reads may be older than a write that is still under way.
+const LOOKS_AFTER_WRITE: u32 = 2;
 /// Reads begin and end at multiples of this, whatever the volume's blocks.
 const ALIGNMENT_BYTES: u64 = 4096;
 
@@ -49,6 +51,8 @@ struct Watched {
     info: VolumeInfo,
     layout: Option<Arc<Layout>>,
     is_superblock_written: Arc<AtomicBool>,
+    /// Looks still to come.
+    looks: u32,
 }
 
 /// The thread that reads layouts. Dropping it ends it; the classes stay as they are.
@@ -69,6 +73,8 @@ impl Layouts {
     ) -> io::Result<Layouts> {
         let sections = configuration.volumes.iter().zip(infos).filter(|(section, _)| section.has_static_classes);
         let mut watched: Vec<Watched> = sections.map(|(section, info)| Watched::new(engine(section), info)).collect();
+        // Before any client comes, so that no write of a superblock is missed.
+        watched.iter().for_each(Watched::tell);
         let (stop, stopped) = channel::<()>();
         let work = move || {
             let mut pause = Duration::ZERO;
@@ -93,13 +99,17 @@ impl Watched {
     fn new(engine: EngineHandle, info: &VolumeInfo) -> Watched {
         // As if it had been written just now.
         let is_superblock_written = Arc::new(AtomicBool::new(true));
-        Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written }
+        Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written, looks: 0 }
     }
 
     fn look(&mut self) {
-        if !self.is_superblock_written.swap(false, Ordering::Acquire) {
+        if self.is_superblock_written.swap(false, Ordering::Acquire) {
+            self.looks = LOOKS_AFTER_WRITE;
+        }
+        if self.looks == 0 {
             return;
         }
+        self.looks -= 1;
         match self.read() {
             Ok(layout) => {
                 if layout.as_ref() != self.layout.as_deref() {
@@ -117,6 +127,11 @@ impl Watched {
                 self.layout = None;
             }
         }
+        self.tell();
+    }
+
+    /// Has the engine ask for the classes that are known now.
+    fn tell(&self) {
         let is_superblock_written = self.is_superblock_written.clone();
         let tags = LayoutTags { layout: self.layout.clone(), is_superblock_written };
         if let Err(error) = self.engine.set_tags(&self.name, Some(Box::new(tags))) {

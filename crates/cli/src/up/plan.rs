@@ -24,7 +24,9 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
         pool: configuration.volume_path(volume),
         backing: match &volume.backing {
             Backing::Memory => backend::Backing::Memory { size_bytes: volume.size_bytes },
-            Backing::CompressedMemory => backend::Backing::CompressedMemory { size_bytes: volume.size_bytes },
+            &Backing::CompressedMemory { level } => {
+                backend::Backing::CompressedMemory { size_bytes: volume.size_bytes, level }
+            }
             Backing::File(path) => {
                 backend::Backing::File { path: path.clone(), size_bytes: Some(volume.size_bytes), creates: false }
             }

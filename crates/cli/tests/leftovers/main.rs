@@ -9,6 +9,7 @@ mod support;
 mod traces;
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use support::{Site, text, why_no_mounts};
@@ -126,6 +127,14 @@ const OURS: &str = "scheduler = \"split_token\"\n[account.b]\nlimit = \"64KB/s\"
 const KERNELS: &str = "scheduler = \"noop\"\nkernel_scheduler = \"bfq\"\nkernel_limits = true\n\
     [account.a]\nlimit = \"1MB/s\"\n[account.b]\nweight = 300\n\
     [process.a]\nworkload = \"append 4KiB to log 16MiB\"\n[process.b]\nworkload = \"append 4KiB to log 16MiB, fsync\"\n";
+/// A cache, with a group of memory, and a utility after it.
+const CACHED: &str = "scheduler = \"noop\"\n[cache]\ndevice = \"ssd.x25-e\"\nsize = \"40MB\"\npolicy = \"selective\"\n\
+    [process.a]\nworkload = \"append 4KiB to log 16MiB, fsync\"\n[utility.find]\ntool = \"find\"\nof = \"a\"\n";
+/// Where the server of such a scenario listens.
+const SERVER: &str = "/dev/shm/plimsoll-live/postgresql/.s.PGSQL.5432";
+/// A real PostgreSQL, if it is installed.
+const DATABASE: &str = "scheduler = \"noop\"\n[cache]\ndevice = \"ssd.x25-e\"\nsize = \"40MB\"\npolicy = \"selective\"\n\
+    classes = \"postgresql-on-ext4\"\n[database.a]\nqueries = [2]\nscale = 0.002\nbuffers = \"640KiB\"\n";
 /// More than the volume has room for.
 const FAILING: &str = "scheduler = \"noop\"\n[process.a]\nworkload = \"write sequential 1MiB in big 600MiB\"\n";
 
@@ -145,17 +154,28 @@ fn of_a_live_scenario() {
         return println!("not run: another live scenario runs on this machine");
     }
     let site = Site::new("");
+    // The user who runs PostgreSQL has to come in.
+    std::fs::set_permissions(site.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let before = Traces::of_machine(&site);
-    for (name, setup) in [("ours.toml", OURS), ("kernels.toml", KERNELS), ("failing.toml", FAILING)] {
+    let setups = [
+        ("ours.toml", OURS),
+        ("kernels.toml", KERNELS),
+        ("cached.toml", CACHED),
+        ("failing.toml", FAILING),
+        ("database.toml", DATABASE),
+    ];
+    for (name, setup) in setups {
         std::fs::write(site.path(name), format!("{SCENARIO}{setup}")).unwrap();
     }
-    for name in ["ours.toml", "kernels.toml"] {
+    for name in ["ours.toml", "kernels.toml", "cached.toml", "database.toml"] {
         for end in [End::ByItself, End::Interrupted, End::Killed] {
             println!("{name}, {end:?}");
             let mut run = scenario(&site, name).spawn().unwrap();
             let knobs_before = knobs();
             if end != End::ByItself {
-                wait_until("the middle of it", || knobs() != knobs_before || run.try_wait().unwrap().is_some());
+                let is_begun =
+                    || if name == "database.toml" { Path::new(SERVER).exists() } else { knobs() != knobs_before };
+                wait_until("the middle of it", || is_begun() || run.try_wait().unwrap().is_some());
             }
             match end {
                 End::ByItself => {}

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Where words are that cannot be in the state directory.
 const MEMORY: &str = "/dev/shm";
 /// What a live scenario notes to put back, and makes in memory.
-const NOTES: [&str; 3] = ["vm-knobs", "queue-settings", "cgroups"];
+const NOTES: [&str; 4] = ["vm-knobs", "queue-settings", "cgroups", "memory-group"];
 const LIVE: &str = "plimsoll-live";
 const LOOKS: u32 = 3000;
 

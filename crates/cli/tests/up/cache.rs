@@ -8,9 +8,9 @@ use rustix::process::Signal;
 use std::sync::atomic::AtomicU64;
 
 const BLOCKS: u64 = 4096;
-/// Kills of the ordinary test, and of `make soak`.
+/// Kills of the ordinary test, and of `make soak` unless `SOAK_KILLS` says another number.
 const KILLS: u32 = 4;
-const KILLS_OF_SOAK: u32 = 100;
+const KILLS_OF_SOAK: u32 = 200;
 
 /// A volume of 16 MiB with a cache of a quarter of that.
 fn configuration(more: &str) -> String {
@@ -184,10 +184,20 @@ fn after_a_kill_a_strict_cache_has_all_that_was_acknowledged() {
     kill_under_load(true, KILLS, 2);
 }
 
+fn kills_of_soak() -> u32 {
+    std::env::var("SOAK_KILLS").map_or(KILLS_OF_SOAK, |kills| kills.parse().expect("SOAK_KILLS is a number"))
+}
+
 #[test]
-#[ignore = "make soak: 100 kills, a minute or two"]
-fn a_hundred_kills_under_load() {
-    kill_under_load(false, KILLS_OF_SOAK, 3);
+#[ignore = "make soak: 200 kills, some minutes"]
+fn many_kills_under_load_of_a_write_cache() {
+    kill_under_load(false, kills_of_soak(), 3);
+}
+
+#[test]
+#[ignore = "make soak: 200 kills, some minutes"]
+fn many_kills_under_load_of_a_strict_cache() {
+    kill_under_load(true, kills_of_soak(), 4);
 }
 
 /// A daemon was killed that had dirty data in its cache: what its blocks may hold.

@@ -1,6 +1,7 @@
 //! A compressed volume in memory, with service threads, end to end.
 
 use crate::support::Site;
+use crate::tenants::wait_until;
 use plimsoll_brick::nbd::Address;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 
@@ -40,6 +41,11 @@ fn what_is_written_is_read_takes_less_and_a_page_of_zeroes_nothing() {
         let mut read = vec![0; data.len()];
         client.read(4096, &mut read).unwrap();
         assert!(read == data);
+        let compressed = || {
+            let status = site.json(&["status"]);
+            status["devices"][0]["volumes"][0]["backlog_bytes"] == 0 && status["executor"]["under_way"] == 0
+        };
+        wait_until("everything is compressed", compressed);
         let stored = || site.json(&["status"])["devices"][0]["volumes"][0]["stored_bytes"].as_u64().unwrap();
         assert!((1..1 << 20).contains(&stored()), "{}", stored());
         let volumes = site.json(&["volume", "list"]);
@@ -52,7 +58,7 @@ fn what_is_written_is_read_takes_less_and_a_page_of_zeroes_nothing() {
         // Twice written, once read, in pieces of 256 KiB at the most.
         assert!(done >= 96 && executor["policy"] == policy && executor["under_way"] == 0, "{executor}");
         let text = String::from_utf8(site.ask(&["status"]).stdout).unwrap();
-        assert!(text.contains(&format!("executor: {policy}, 2 service threads, {done} pieces done")), "{text}");
+        assert!(text.contains(&format!("executor: {policy}, 2 service threads, {done} requests done")), "{text}");
         client.disconnect().unwrap();
         daemon.stop();
     }

@@ -48,6 +48,8 @@ fn image(site: &Site) -> Option<Vec<u8>> {
     Some(std::fs::read(path).unwrap())
 }
 
+/// Red on a busy machine when the engine is told of the watch only after the first look: a superblock that is written
+/// meanwhile was never read.
 #[test]
 fn blocks_have_their_class_by_place_once_a_file_system_is_there() {
     let site = site();

@@ -10,6 +10,7 @@ mod load;
 mod mount;
 mod nbd;
 mod postgresql;
+mod read_ahead;
 mod record;
 mod sessions;
 mod steer;

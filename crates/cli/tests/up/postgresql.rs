@@ -3,6 +3,7 @@
 use crate::classes::{site, units};
 use crate::support::{Daemon, Site, text};
 use crate::tenants::wait_until;
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -75,10 +76,15 @@ impl<'site> Server<'site> {
         assert!(status.success(), "{program}: {status}");
     }
 
-    fn ask(&self, question: &str) -> String {
+    fn psql(&self, question: &str) -> Command {
         let mut command = self.command(self.programs.join("psql"));
         command.args(["--no-psqlrc", "-At", "-v", "ON_ERROR_STOP=1", "-h"]).arg(self.site.path("sockets"));
-        let output = command.args(["-d", "postgres", "-c", question]).output().unwrap();
+        command.args(["-d", "postgres", "-c", question]);
+        command
+    }
+
+    fn ask(&self, question: &str) -> String {
+        let output = self.psql(question).output().unwrap();
         assert!(output.status.success(), "{question}: {}", text(&output.stderr));
         text(&output.stdout).trim().to_owned()
     }
@@ -164,7 +170,29 @@ fn classes_follow(server: &Server<'_>) {
     server.ask("SET enable_seqscan = off; SELECT count(note) FROM orders WHERE number < 10000");
     wait_until("that it is read in sequence", || server.class(&server.file("lines")) == "24");
     wait_until("that it is read by its index", || server.class(&server.file("orders")) == "23");
+    while_an_index_is_made(server);
     assert!(watching.0.try_wait().unwrap().is_none(), "it goes on");
+}
+
+/// A table whose index takes ten seconds.
+const FEW: &str = "
+    CREATE TABLE few AS SELECT n FROM generate_series(1, 200) n;
+    CREATE FUNCTION slow(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql
+        AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN n; END $$";
+
+/// Broken on purpose and seen red: the catalogue is asked only for what everybody sees, which has an index when it is finished.
+fn while_an_index_is_made(server: &Server<'_>) {
+    server.ask(FEW);
+    let folder = server.file("few").parent().unwrap().to_owned();
+    let files = || -> BTreeSet<PathBuf> {
+        let paths = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.file_name().unwrap().to_str().unwrap().parse::<u32>().is_ok()).collect()
+    };
+    let before = files();
+    let making = server.psql("CREATE INDEX slow_index ON few (slow(n))").stdout(Stdio::null()).spawn().unwrap();
+    let mut making = Ended(making);
+    wait_until("an index's class", || files().difference(&before).any(|file| server.class(file) == "25"));
+    assert!(making.0.try_wait().unwrap().is_none(), "it is still being made");
 }
 
 #[test]

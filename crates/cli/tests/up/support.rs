@@ -5,7 +5,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
+/// How often it is looked whether a daemon has found that it cannot serve, and what lies between two looks: a minute in all.
+const REFUSAL_LOOKS: u32 = 6000;
+const REFUSAL_LOOK: Duration = Duration::from_millis(10);
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 
@@ -65,10 +69,20 @@ impl Site {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Runs `plimsoll up` to its end: for configurations that cannot be served.
+    /// Runs `plimsoll up` to its end: for configurations that cannot be served. A daemon that comes up all the same is ended.
     pub fn up_fails(&self) -> Output {
-        let output = self.command(&["up", "plimsoll.toml"]).output().unwrap();
-        assert!(!output.status.success());
+        let mut child =
+            self.command(&["up", "plimsoll.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let has_ended = (0..REFUSAL_LOOKS).any(|_| {
+            std::thread::park_timeout(REFUSAL_LOOK);
+            child.try_wait().unwrap().is_some()
+        });
+        // Of a child that has ended this does nothing.
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(has_ended, "the daemon did not end by itself:\n{stdout}{stderr}");
+        assert!(!output.status.success(), "the daemon ended well:\n{stdout}{stderr}");
         output
     }
 

@@ -19,6 +19,8 @@ pub struct ThreadFigures {
     pub suspended: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
+    /// Runs that ended before, so that others may go first.
+    pub gave_way: u64,
     /// Requests that panicked; they count as done.
     pub panicked: u64,
     /// Time that requests ran.
@@ -58,6 +60,7 @@ pub(super) struct Books {
     done: AtomicU64,
     suspended: AtomicU64,
     preempted: AtomicU64,
+    gave_way: AtomicU64,
     panicked: AtomicU64,
     busy_ns: AtomicU64,
     /// 0: it runs nothing.
@@ -92,13 +95,15 @@ impl Books {
         self.running_since_ns.store(now.as_nanos(), Relaxed);
     }
 
-    /// A run ended: `None` if it is done, else with how it will come back; a suspended one does so when it is woken.
-    pub(super) fn ended(&self, ran: Span, again: Option<Arrival>) {
+    /// A run ended: `None` if it is done, else with how it will come back; a suspended one does so when it is woken, and one that gave
+    /// way does so before its slice `is_spent`.
+    pub(super) fn ended(&self, ran: Span, again: Option<Arrival>, is_spent: bool) {
         self.running_since_ns.store(0, Relaxed);
         add(&self.busy_ns, ran.as_nanos());
         match again {
             None => add(&self.done, 1),
-            Some(Arrival::Preempted) => add(&self.preempted, 1),
+            Some(Arrival::Preempted) if is_spent => add(&self.preempted, 1),
+            Some(Arrival::Preempted) => add(&self.gave_way, 1),
             Some(_) => add(&self.suspended, 1),
         }
     }
@@ -110,13 +115,15 @@ impl Books {
     pub(super) fn figures(&self) -> ThreadFigures {
         let of = |count: &AtomicU64| count.load(Relaxed);
         let (done, suspended, preempted) = (of(&self.done), of(&self.suspended), of(&self.preempted));
+        let gave_way = of(&self.gave_way);
         let since = of(&self.running_since_ns);
         ThreadFigures {
             turns: of(&self.turns),
-            runs: done + suspended + preempted,
+            runs: done + suspended + preempted + gave_way,
             done,
             suspended,
             preempted,
+            gave_way,
             panicked: of(&self.panicked),
             busy: Span::from_nanos(of(&self.busy_ns)),
             running_since: (since != 0).then(|| Time::from_nanos(since)),

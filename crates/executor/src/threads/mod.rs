@@ -17,7 +17,7 @@ mod slice;
 mod task;
 
 pub use figures::{Figures, QueueFigures, ThreadFigures};
-pub use slice::{Checkpoint, checkpoint, is_slice_spent};
+pub use slice::{Checkpoint, checkpoint, give_way, is_slice_spent};
 
 use crate::{Arrival, Kind, LowSorts, Policy, QUEUES, Queue, Rules};
 use crossbeam_queue::ArrayQueue;
@@ -99,6 +99,12 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
         self.idle.wake_one();
     }
 
+    /// Requests that are not maintenance wait.
+    fn clients_wait(&self) -> bool {
+        let depths = self.lines.depths();
+        depths[Queue::High.index()] > 0 || depths[Queue::Low.index()] > 0
+    }
+
     fn has_work(&self) -> bool {
         self.lines.depths() != [0; QUEUES]
     }
@@ -170,6 +176,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
         let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
         shared.queue(task, Arrival::New);
         Ok(())
+    }
+
+    /// Service threads. O(1).
+    pub fn thread_count(&self) -> usize {
+        self.threads.len()
     }
 
     /// What it has done. O(threads).

@@ -52,7 +52,8 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         shared.idle.sleep(|| shared.has_work() || shared.is_over.load(Acquire));
     }
 
-    /// Serves a queue for a slice, and at least one request of it.
+    /// Serves a queue for a slice, and at least one request of it. No client waits for a whole slice of maintenance: that ends with the
+    /// run that he came in, and the next turn is drawn.
     fn serve(&mut self, queue: Queue, slice: Span) {
         self.books().turn();
         let mut now = clock::now();
@@ -60,7 +61,8 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         while let Some(waiting) = self.shared.lines.take(queue) {
             self.found();
             now = self.run_one(queue, now, ends, waiting);
-            if now >= ends || self.shared.is_over.load(Relaxed) {
+            let gives_way = queue == Queue::Maintenance && self.shared.clients_wait();
+            if now >= ends || gives_way || self.shared.is_over.load(Relaxed) {
                 break;
             }
         }
@@ -95,12 +97,12 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         self.observe(kind, came, ran, matches!(outcome, Ended::Done));
         match outcome {
             Ended::Done => {
-                self.books().ended(ran, None);
+                self.books().ended(ran, None, false);
                 self.shared.end(task);
             }
-            Ended::Suspended => self.books().ended(ran, Some(Arrival::Resumed)),
+            Ended::Suspended => self.books().ended(ran, Some(Arrival::Resumed), false),
             Ended::Again(arrival) => {
-                self.books().ended(ran, Some(arrival));
+                self.books().ended(ran, Some(arrival), after >= ends);
                 self.shared.queue(task, arrival);
             }
         }

@@ -29,20 +29,29 @@ pub fn is_slice_spent() -> bool {
 ///
 /// It reads the clock, some 20 ns: once for each heavy step is often enough.
 pub fn checkpoint() -> Checkpoint {
-    Checkpoint { has_stopped: false }
+    Checkpoint { has_stopped: false, stops_always: false }
 }
 
-/// What [`checkpoint`] answers; with a name, for requests that are written as state machines.
+/// A place where a request stops in any case, and goes on when its turn comes again: for maintenance, between steps that others would
+/// wait for. A slice of the maintenance queue ends there if a client's request waits, so where none does it goes on at once. Outside
+/// of an executor's threads it always goes on.
+pub fn give_way() -> Checkpoint {
+    Checkpoint { has_stopped: false, stops_always: true }
+}
+
+/// What [`checkpoint`] and [`give_way`] answer; with a name, for requests that are written as state machines.
 #[derive(Debug)]
 pub struct Checkpoint {
     has_stopped: bool,
+    stops_always: bool,
 }
 
 impl Future for Checkpoint {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.has_stopped || !is_slice_spent() {
+        let stops = if self.stops_always { ENDS.get() != Time::MAX } else { is_slice_spent() };
+        if self.has_stopped || !stops {
             return Poll::Ready(());
         }
         self.has_stopped = true;

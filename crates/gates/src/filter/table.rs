@@ -31,8 +31,8 @@ pub(crate) enum Extent {
     None,
     /// As many as this argument says; from the offset in that argument, or from the descriptor's position.
     Bytes { length: usize, offset: Option<usize> },
-    /// As many as the vectors have together, whose number this argument says; the offset as above.
-    Vectors { count: usize, offset: Option<usize> },
+    /// As many as the vectors have together, which is not to be seen from the arguments; the offset as above.
+    Vectors { offset: Option<usize> },
 }
 
 /// One system call.
@@ -87,7 +87,7 @@ const fn bytes(length: usize, offset: Option<usize>) -> Extent {
 }
 
 const fn vectors(offset: Option<usize>) -> Extent {
-    Extent::Vectors { count: 2, offset }
+    Extent::Vectors { offset }
 }
 
 /// All of them.
@@ -118,7 +118,7 @@ pub(crate) const GATED: &[GatedCall] = &[
     #[cfg(target_arch = "x86_64")]
     open(libc::SYS_open, "open", 1, AT_WORKING_DIRECTORY),
     open(libc::SYS_openat, "openat", 2, AT_DIRECTORY),
-    // Its flags are in memory, where a filter cannot look: the listener does.
+    // Its flags are in memory, where a filter cannot look, and the listener does not: any may change the file system.
     call(libc::SYS_openat2, "openat2", Metadata, CallKind::Create, AT_DIRECTORY, Extent::None),
     #[cfg(target_arch = "x86_64")]
     call(libc::SYS_creat, "creat", Metadata, CallKind::Create, AT_WORKING_DIRECTORY, Extent::None),

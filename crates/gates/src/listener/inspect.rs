@@ -1,20 +1,16 @@
-//! What a notified call works on, from what `/proc` and the tenant's memory say.
+//! What a notified call works on, from its arguments and what `/proc` says.
 //!
-//! A tenant may change both while we look, so nothing here is a check: it says what to charge, not what is allowed.
+//! A tenant may change that while we look, so nothing here is a check: it says what to charge, not what is allowed.
 //! And nothing here waits for a tenant: paths are not looked up and attributes come from the kernel's memory, since
-//! the file system behind them may be the tenant's own.
+//! the file system behind them may be the tenant's own. Nor is the tenant's memory read: a page of it that is not there
+//! comes from a file, which may be on that file system, or on the volume that waits for whoever looks here.
 
 use super::ledger::Notification;
-use crate::filter::table::{Extent, GATED, GatedCall, OPEN_CHANGES, Place};
-use crate::kernel::read_memory;
+use crate::filter::table::{Extent, GATED, GatedCall, Place};
 use plimsoll_core::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use std::io::{ErrorKind, Read};
 
-/// Vectors of one call (limits.h: IOV_MAX).
-const VECTORS_MAX: usize = 1024;
-/// `struct iovec`: an address and a length.
-const VECTOR_BYTES: usize = 16;
 /// Of what `fdinfo` says, position and flags are the first lines.
 const FDINFO_BYTES: u64 = 128;
 
@@ -53,9 +49,6 @@ pub(super) struct Findings {
 /// Looks at a call. `None`: it cannot reach a disk, let it go on.
 pub(super) fn inspect(notification: &Notification) -> Option<Findings> {
     let call = GATED.iter().find(|call| call.number == notification.number)?;
-    if call.number == libc::SYS_openat2 && !changes(notification) {
-        return None;
-    }
     let file = match call.place {
         Place::Unknown => None,
         Place::Path(directory) => path_start(notification, directory),
@@ -117,7 +110,8 @@ fn extent(notification: &Notification, call: &GatedCall) -> (u64, u64) {
     let (length, offset) = match call.extent {
         Extent::None => return (0, 0),
         Extent::Bytes { length, offset } => (notification.arguments[length], offset),
-        Extent::Vectors { count, offset } => (vectors_length(notification, count), offset),
+        // How many bytes the vectors have stands in the tenant's memory.
+        Extent::Vectors { offset } => (0, offset),
     };
     let position = || match call.place {
         Place::Descriptor(argument) => position(notification.thread, notification.arguments[argument] as u32),
@@ -125,17 +119,6 @@ fn extent(notification: &Notification, call: &GatedCall) -> (u64, u64) {
     };
     let offset = offset.map(|argument| notification.arguments[argument]).filter(|&offset| offset as i64 >= 0);
     (offset.or_else(position).unwrap_or(0), length)
-}
-
-/// Bytes of all vectors; 0 if they cannot be read.
-fn vectors_length(notification: &Notification, count: usize) -> u64 {
-    let count = (notification.arguments[count] as usize).min(VECTORS_MAX);
-    let mut bytes = vec![0; count * VECTOR_BYTES];
-    if notification.thread == 0 || read_memory(notification.thread, notification.arguments[1], &mut bytes).is_err() {
-        return 0;
-    }
-    let lengths = bytes.chunks_exact(VECTOR_BYTES).map(|vector| u64::from_ne_bytes(*vector.last_chunk().expect("16")));
-    lengths.fold(0, u64::saturating_add)
 }
 
 /// Where a descriptor stands. Who appends is elsewhere by the time it writes; for that the file's end is what counts.
@@ -150,16 +133,6 @@ fn position(thread: u32, descriptor: u32) -> Option<u64> {
         return Some(found.ok()?.stx_size);
     }
     field("pos:")?.parse().ok()
-}
-
-/// Whether an openat2 changes the file system: its flags are the first word of `struct open_how`.
-fn changes(notification: &Notification) -> bool {
-    let mut flags = [0; 8];
-    if notification.thread == 0 || read_memory(notification.thread, notification.arguments[2], &mut flags).is_err() {
-        return true;
-    }
-    let flags = u64::from_ne_bytes(flags);
-    OPEN_CHANGES.iter().any(|&bit| flags & u64::from(bit) != 0)
 }
 
 #[cfg(test)]
@@ -191,7 +164,7 @@ mod tests {
         let vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1000 }; 3];
         let arguments = [descriptor, vectors.as_ptr() as u64, 3, 8192, 0, 0];
         let found = inspect(&notification(libc::SYS_pwritev2, arguments)).unwrap();
-        assert_eq!((found.offset, found.length), (8192, 3000));
+        assert_eq!((found.offset, found.length), (8192, 0));
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND).unwrap();
         let found = inspect(&notification(libc::SYS_write, [descriptor, 0, 300, 0, 0, 0])).unwrap();
         assert_eq!(found.offset, 5000);
@@ -205,16 +178,21 @@ mod tests {
         assert!(inspect(&notification(libc::SYS_fsync, [u64::from(u32::MAX), 0, 0, 0, 0, 0])).is_none());
     }
 
+    /// To read it could wait for whoever serves the file that it is mapped from.
     #[test]
-    fn vectors_and_flags_that_are_not_there_do_no_harm() {
+    fn the_tenants_memory_is_not_read() {
         let file = tempfile::tempfile().unwrap();
-        let arguments = [file.as_raw_fd() as u64, 8, u64::MAX, 0, 0, 0];
-        assert_eq!(inspect(&notification(libc::SYS_writev, arguments)).unwrap().length, 0);
-        let arguments = [libc::AT_FDCWD as u64, 0, 8, 24, 0, 0];
-        assert!(inspect(&notification(libc::SYS_openat2, arguments)).is_some());
+        let vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1000 }; 3];
+        for address in [vectors.as_ptr() as u64, 8] {
+            let arguments = [file.as_raw_fd() as u64, address, 3, 0, 0, 0];
+            assert_eq!(inspect(&notification(libc::SYS_writev, arguments)).unwrap().length, 0);
+        }
+        // Its flags are there too, so any openat2 may change the file system.
         let how = [u64::from(libc::O_RDWR as u32), 0, 0];
-        let arguments = [libc::AT_FDCWD as u64, 0, how.as_ptr() as u64, 24, 0, 0];
-        assert!(inspect(&notification(libc::SYS_openat2, arguments)).is_none());
+        for address in [how.as_ptr() as u64, 8] {
+            let arguments = [libc::AT_FDCWD as u64, 0, address, 24, 0, 0];
+            assert!(inspect(&notification(libc::SYS_openat2, arguments)).is_some());
+        }
     }
 
     #[test]

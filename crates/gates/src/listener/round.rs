@@ -7,6 +7,7 @@
 use super::{HeldCall, Listener, Received, Resumed};
 use crate::error::GateError;
 use crate::keeper::{Guarded, Keeper, Keepers, Registration};
+use crate::words::Lease;
 use plimsoll_core::{AccountId, CallDecision, CallId, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
+    /// When there is somebody to hear who is left to his keeper until then. What waits is not announced once more.
+    pub again_at: Option<Time>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
     /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten,
@@ -89,9 +92,9 @@ pub struct Listeners {
     last: ListenerId,
     /// Calls that go on by themselves, by when.
     due: BTreeSet<(Time, ListenerId, CallId)>,
-    /// When the last turn was, and until when the lease lasted then.
+    /// When the last turn was, and since when the lease had lasted then.
     turned: Time,
-    lease_until: Time,
+    lease_since: Time,
 }
 
 impl Listeners {
@@ -104,7 +107,7 @@ impl Listeners {
             last: ListenerId(0),
             due: BTreeSet::new(),
             turned: Time::ZERO,
-            lease_until: Time::ZERO,
+            lease_since: Time::ZERO,
         }
     }
 
@@ -168,33 +171,27 @@ impl Listeners {
     }
 
     /// Hears each listener up to `budget` times. `decide` is asked about each call: held calls wait until they are
-    /// resumed. After `lease_until` ([`GateWords::lease_until`](crate::GateWords::lease_until)) nothing is received:
-    /// the keepers do.
+    /// resumed. When the `lease` ([`GateWords::lease`](crate::GateWords::lease)) has run out nothing is received: the
+    /// keepers do, and for a moment after it is renewed they may still.
     ///
     /// # Errors
     /// The kernel cannot poll, or a call that is due cannot be answered.
     pub fn turn(
         &mut self,
         now: Time,
-        lease_until: Time,
+        lease: Lease,
         budget: usize,
         mut decide: impl FnMut(ListenerId, &HeldCall) -> CallDecision,
     ) -> Result<Turn, GateError> {
         let mut turn = Turn::default();
         self.resume_due(now)?;
         self.look_after_keepers(now);
-        while let Some((registration, listener, keeper)) = self.keepers.accept()? {
-            let (registered, keeper) = (registration.clone(), Some(keeper));
-            let member = Member { listener, registration, keeper, guard_after: now, hear_after: now + HAND_OVER };
-            turn.returned.push((self.insert(member), registered));
-        }
-        if now >= self.lease_until {
-            self.members.values_mut().for_each(|member| member.hear_after = now + HAND_OVER);
-        }
-        (self.turned, self.lease_until) = (now, lease_until);
-        if now >= lease_until {
+        turn.returned = self.take_back(now);
+        (self.turned, self.lease_since) = (now, lease.since);
+        if now >= lease.until {
             return Ok(turn);
         }
+        turn.again_at = self.members.values().map(|member| self.heard_from(member)).filter(|&from| from > now).min();
         for id in self.ready()? {
             self.last = id;
             let Some(member) = self.members.get_mut(&id) else { continue };
@@ -210,6 +207,32 @@ impl Listeners {
             }
         }
         Ok(turn)
+    }
+
+    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up nobody who is there: its keeper
+    /// answers, and comes again.
+    fn take_back(&mut self, now: Time) -> Vec<(ListenerId, Registration)> {
+        let mut returned = Vec::new();
+        loop {
+            match self.keepers.accept() {
+                Ok(Some((registration, listener, keeper))) => {
+                    let (registered, keeper) = (registration.clone(), Some(keeper));
+                    let hear_after = now + HAND_OVER;
+                    let member = Member { listener, registration, keeper, guard_after: now, hear_after };
+                    returned.push((self.insert(member), registered));
+                }
+                Ok(None) => return returned,
+                Err(error) => {
+                    tracing::warn!("a listener of an earlier agent is left to its keeper: {error}");
+                    return returned;
+                }
+            }
+        }
+    }
+
+    /// When its keeper receives nothing any more.
+    fn heard_from(&self, member: &Member) -> Time {
+        member.hear_after.max(self.lease_since + HAND_OVER)
     }
 
     fn insert(&mut self, member: Member) -> ListenerId {
@@ -241,7 +264,7 @@ impl Listeners {
     fn polled(&self) -> Vec<PollFd<'_>> {
         let mut polled = vec![PollFd::new(&self.keepers, PollFlags::IN)];
         for member in self.members.values() {
-            let is_ours = !member.listener.is_full() && self.turned >= member.hear_after;
+            let is_ours = !member.listener.is_full() && self.turned >= self.heard_from(member);
             let wanted = if is_ours { PollFlags::IN } else { PollFlags::empty() };
             polled.push(PollFd::new(&member.listener, wanted));
             let line = member.keeper.as_ref().map_or(self.keepers.as_fd(), AsFd::as_fd);

@@ -156,7 +156,7 @@ impl SmallAgent {
 
     fn decide(&mut self) {
         let (held, mask) = (&mut self.held, self.mask);
-        let turn = self.listeners.turn(monotonic_now(), self.words.lease_until(), BUDGET, |id, call| {
+        let turn = self.listeners.turn(monotonic_now(), self.words.lease(), BUDGET, |id, call| {
             if mask >> call.call.account.0 & 1 == 0 {
                 return CallDecision::Admit;
             }

@@ -1,7 +1,7 @@
 //! The functions of the language, each with its usage.
 
 use super::cached;
-use super::runs::{RunOf, Runs, Window};
+use super::runs::{RunOf, Runs, Turns, Window};
 use crate::results::{PRIORITY_LEVELS, RunResult};
 use crate::statistics;
 use rhai::{Array, Dynamic, Engine, EvalAltResult};
@@ -31,6 +31,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("runs", "runs() or runs(\"axis=value ...\")"),
     ("sources", "sources(beginning)"),
     ("rate", "rate(source, kind) or rate(source, kind, from, to)"),
+    ("rate_in_turns", "rate_in_turns(source, kind, first second, seconds, every so many)"),
     ("calls", "calls(source, kind) or calls(source, kind, from, to)"),
     ("bytes", "bytes(source, kind) or bytes(source, kind, from, to)"),
     ("count", "count(source, kind) or count(source, kind, from, to)"),
@@ -185,6 +186,13 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
             })
         },
     );
+    engine.register_fn(
+        "rate_in_turns",
+        |runs: &mut Runs, source: Dynamic, kind: &str, first: Dynamic, seconds: Dynamic, every: Dynamic| {
+            let turns = turns(&first, &seconds, &every)?;
+            each(runs, &source, None, &|run, source, w| run.rate_in_turns(source, kind, w, turns).map(Dynamic::from))
+        },
+    );
     engine.register_fn("ended", |runs: &mut Runs, source: Dynamic| {
         each(runs, &source, None, &|run, source, _| run.ended(source).map(Dynamic::from))
     });
@@ -196,6 +204,15 @@ pub(super) fn register(engine: &mut Engine, all: Rc<Vec<Rc<RunOf>>>) {
     cached::register(engine);
     register_statistics(engine);
     register_pairs(engine);
+}
+
+fn turns(first: &Dynamic, seconds: &Dynamic, every: &Dynamic) -> Result<Turns, Box<EvalAltResult>> {
+    let [first, seconds, every] = [first, seconds, every].map(|value| wanted(value, "seconds"));
+    let turns = Turns { first: first? as u64, seconds: seconds? as u64, every: every? as u64 };
+    match (1..=turns.every).contains(&turns.seconds) {
+        true => Ok(turns),
+        false => fail(format!("{} of every {} seconds, which are no turns", turns.seconds, turns.every)),
+    }
 }
 
 fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {

@@ -52,6 +52,23 @@ pub struct Window {
     pub to: usize,
 }
 
+/// Seconds that come again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turns {
+    /// The first of the first turn.
+    pub(super) first: u64,
+    /// How long a turn is.
+    pub(super) seconds: u64,
+    /// From one's first to the next one's; at least as long.
+    pub(super) every: u64,
+}
+
+impl Turns {
+    fn has(self, second: u64) -> bool {
+        second.checked_sub(self.first).is_some_and(|since| since % self.every < self.seconds)
+    }
+}
+
 /// Variants that were chosen.
 #[derive(Clone, Debug)]
 pub struct Runs {
@@ -162,6 +179,18 @@ impl RunOf {
     pub(super) fn sum(&self, source: &str, kind: &str, window: Window, of: fn(&Second) -> u64) -> Result<f64, String> {
         let seconds = self.seconds(source, kind, window)?;
         Ok(seconds.map_or(1.0, |seconds| seconds.iter().map(of).sum::<u64>() as f64))
+    }
+
+    /// Bytes per second in those seconds of the window that are in `turns`.
+    pub(super) fn rate_in_turns(&self, source: &str, kind: &str, window: Window, turns: Turns) -> Result<f64, String> {
+        let seconds = self.by_second(source, kind, window, |second| second.bytes as f64)?;
+        let inside = seconds.iter().filter(|(at, _)| turns.has(*at as u64));
+        let (count, sum) = inside.fold((0u64, 0.0), |(count, sum), (_, bytes)| (count + 1, sum + bytes));
+        if count == 0 {
+            Err(format!("seconds {} and so on, of which none is measured", turns.first))
+        } else {
+            Ok(sum / count as f64)
+        }
     }
 
     /// One value for each second of the window.

@@ -47,6 +47,33 @@ fn number(text: &str) -> Result<f64, String> {
     Expression::new(text).number(&context(false))
 }
 
+/// Red if turns begin with the window, if the first second is left out, and if they last one second.
+#[test]
+fn turns_are_seconds_that_come_again() {
+    let mut source = Source::default();
+    (0..10).for_each(|second| source.record("write", at(second * 1000), Span::from_millis(1), second));
+    let result = RunResult { sources: [("a".to_owned(), source)].into(), ..RunResult::default() };
+    let run = RunOf {
+        labels: Vec::new(),
+        sources: ["a".to_owned()].into(),
+        window: Window { from: 2, to: 10 },
+        outcome: Outcome::Measured(Arc::new(result)),
+    };
+    let context = Context { runs: Rc::new(vec![Rc::new(run)]), paper: None, x: None };
+    let number = |text: &str| Expression::new(text).number(&context);
+    // Seconds 2, 5, 6 and 9; 1 is before the window.
+    assert_eq!(number(r#"run().rate_in_turns("a", "write", 1, 2, 4)"#), Ok(5.5));
+    assert_eq!(number(r#"run().rate_in_turns("a", "write", 6, 1, 3)"#), Ok(7.5));
+    for (text, said) in [
+        (r#"run().rate_in_turns("a", "write", 0, 3, 2)"#, "3 of every 2 seconds, which are no turns"),
+        (r#"run().rate_in_turns("a", "write", 0, 0, 2)"#, "0 of every 2 seconds, which are no turns"),
+        (r#"run().rate_in_turns("a", "write", 20, 1, 2)"#, "seconds 20 and so on, of which none is measured"),
+    ] {
+        let error = number(text).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
 #[test]
 fn figures_of_one_run() {
     for (text, expected) in [

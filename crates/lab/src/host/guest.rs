@@ -81,7 +81,7 @@ fn start_one<'a>(
     config.accounts.flusher = accounts.flusher;
     config.accounts.journal = accounts.journal;
     let scheduler = scheduler(guest.scheduler, disk.profile());
-    let files = file_system(guest.file_system, guest.disk_bytes);
+    let files = file_system(guest.file_system, guest.disk_bytes, None);
     let machine = simulation.add_machine(config, scheduler, Box::new(disk), files, &accounts.tree);
     Guest { setup: guest, machine, accounts, seed }
 }

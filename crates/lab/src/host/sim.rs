@@ -10,6 +10,7 @@ use plimsoll_cache::CacheConfig;
 use plimsoll_cache::units::UNIT_BYTES;
 use plimsoll_core::{Account, AccountTree, DeviceProfile, Priority, Scheduler, Span, Time};
 use plimsoll_devices::DeviceModel;
+use plimsoll_sim::cache::PAGE_BYTES;
 use plimsoll_sim::cached_volume::{CacheFigures, CachedVolume, Elevator};
 use plimsoll_sim::fs::FileSystem;
 use plimsoll_sim::fs::ext4::{self, Ext4};
@@ -78,6 +79,12 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     }
     if setup.machine.own_disk_bytes.is_some() {
         return Err(HostError::NotRun("this machine's own disk is on the live host only".to_owned()));
+    }
+    if setup.machine.alternate.is_some() {
+        return Err(HostError::NotRun("schedulers take turns on the live host only".to_owned()));
+    }
+    if setup.database.is_some() {
+        return Err(HostError::NotRun("a real database is on the live host only".to_owned()));
     }
     let failed = |(name, error): (String, String)| HostError::Failed(format!("account {name}: {error}"));
     let accounts = Accounts::open(&setup.machine, &setup.accounts).map_err(failed)?;
@@ -170,7 +177,12 @@ fn build(setup: &Setup, accounts: &Accounts, seed: u64) -> Result<(Simulation, O
         let capacity_bytes = device.profile().capacity_bytes;
         let bytes = volume_bytes.map_or(capacity_bytes, |bytes| bytes.min(capacity_bytes));
         let scheduler = scheduler(scheduler_name, device.profile());
-        (MachineConfig { seed, ..config.clone() }, scheduler, device, file_system(setup.machine.file_system, bytes))
+        (
+            MachineConfig { seed, ..config.clone() },
+            scheduler,
+            device,
+            file_system(setup.machine.file_system, bytes, setup.machine.journal_bytes),
+        )
     };
     let (config, scheduler, device, files) = parts(seed);
     let (device, volume) = cached(device, setup.machine.cache.as_ref(), seed)?;
@@ -207,11 +219,12 @@ pub(super) fn scheduler(name: &str, device: &DeviceProfile) -> Box<dyn Scheduler
     plimsoll_schedulers::build(name, device).expect("chosen by its name")
 }
 
-pub(super) fn file_system(name: &str, bytes: u64) -> Rc<dyn FileSystem> {
+pub(super) fn file_system(name: &str, bytes: u64, journal_bytes: Option<u64>) -> Rc<dyn FileSystem> {
+    let journal_blocks = journal_bytes.map(|bytes| bytes / PAGE_BYTES);
     match name {
         "raw" => Rc::new(Raw::new(bytes)),
-        "ext4" => Ext4::new(bytes, ext4::Options::NOLOCK),
-        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Options::ORDERED),
+        "ext4" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::NOLOCK }),
+        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::ORDERED }),
         "xfs" => Xfs::new(bytes, xfs::Options::default()),
         other => unreachable!("{other} is not among FILE_SYSTEMS"),
     }

@@ -4,6 +4,7 @@
 //! itself, so that a value that is wrong in one variant only is found where it stands. At last every expression is
 //! rehearsed. Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
+mod database;
 mod filer;
 pub mod library;
 pub mod model;
@@ -264,18 +265,27 @@ fn line_of(table: &DeTable<'_>, lines: &LineIndex, path: &[&str]) -> usize {
 }
 
 impl Setup {
-    /// The names of processes, tenants and writers.
+    /// The names of processes, databases, tenants and writers.
     pub fn sources(&self) -> BTreeSet<String> {
         let processes = self.processes.iter().map(|process| &process.name);
         let tenants = self.tenants.iter().map(|tenant| &tenant.name);
         let writers = self.writers.iter().map(|writer| &writer.name);
+        let database = self.database.iter().flat_map(DatabaseSetup::sources);
         let utilities = self.utilities.iter().map(|utility| &utility.name);
         let sized = self.processes.iter().flat_map(|process| {
             let sizes = process.unit_sizes.iter();
             sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
         });
         let clients = self.filer.iter().map(|_| CLIENTS.to_owned());
-        processes.chain(tenants).chain(writers).chain(utilities).cloned().chain(sized).chain(clients).collect()
+        processes
+            .chain(tenants)
+            .chain(writers)
+            .chain(utilities)
+            .cloned()
+            .chain(sized)
+            .chain(database)
+            .chain(clients)
+            .collect()
     }
 
     /// The seconds that figures are of unless they say otherwise.

@@ -78,6 +78,8 @@ pub struct Setup {
     pub processes: Vec<ProcessSetup>,
     /// What goes over their files after they have ended, one after the other.
     pub utilities: Vec<UtilitySetup>,
+    /// A real server and its queries; live host only.
+    pub database: Option<DatabaseSetup>,
     /// Who sends block requests.
     pub tenants: Vec<TenantSetup>,
     /// Who writes files to the cluster.
@@ -103,8 +105,12 @@ pub struct MachineSetup {
     pub file_system: &'static str,
     /// Bytes of the volume that the file system is on, from the device's start; `None` for the whole device.
     pub volume_bytes: Option<u64>,
+    /// Bytes of ext4's journal; `None` for what mke2fs gives it.
+    pub journal_bytes: Option<u64>,
     /// Bytes of a file on this machine's own disk that tenants use instead of the model; live host only.
     pub own_disk_bytes: Option<u64>,
+    /// Who takes turns with the scheduler; live host only, beside tenants.
+    pub alternate: Option<Alternate>,
     /// The kernel's own scheduler on the block device, above the device's; live host only.
     pub kernel_scheduler: Option<&'static str>,
     /// Whether the kernel is told limits and weights, through its cgroups; live host only.
@@ -119,6 +125,16 @@ pub struct MachineSetup {
     pub cache: Option<CacheSetup>,
     /// Memory, cores, kernel; the seed is not used.
     pub config: MachineConfig,
+}
+
+/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device that is faster
+/// in one minute than in the next can be told apart by turns of seconds, and not by runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alternate {
+    /// A scheduler.
+    pub scheduler: &'static str,
+    /// How long a turn is, seconds; at least 1.
+    pub turn_seconds: u64,
 }
 
 /// A cache of a fast device before the machine's.
@@ -258,6 +274,34 @@ pub enum Tool {
 impl Tool {
     /// As a scenario has them.
     pub const ALL: [(&'static str, Tool); 3] = [("find", Tool::Find), ("tar", Tool::Tar), ("check", Tool::Check)];
+}
+
+/// A real PostgreSQL with a generated TPC-H data set, and the queries that it is asked.
+#[derive(Clone, Debug)]
+pub struct DatabaseSetup {
+    /// Its name in expressions.
+    pub name: String,
+    /// The session that the server is in.
+    pub account: String,
+    /// Queries, by their numbers in TPC-H, one after the other.
+    pub queries: Vec<u64>,
+    /// TPC-H's scale factor: about 3.6 GB of tables and indexes each.
+    pub scale: f64,
+    /// Bytes of the server's own buffers.
+    pub buffers_bytes: u64,
+}
+
+impl DatabaseSetup {
+    /// The source of one query alone: `query.17`.
+    pub fn query_source(&self, number: u64) -> String {
+        format!("{}.{number}", self.name)
+    }
+
+    /// The names that its figures have: all queries together, and each.
+    pub fn sources(&self) -> impl Iterator<Item = String> + '_ {
+        let each = self.queries.iter().map(|&number| self.query_source(number));
+        std::iter::once(self.name.clone()).chain(each)
+    }
 }
 
 /// Block requests without a file system.

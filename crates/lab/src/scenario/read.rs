@@ -66,12 +66,18 @@ pub(super) fn scenario(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Op
 
 /// Checks that there is exactly one kind of load, on what it can be on.
 fn who_runs(place: &Place, hosts: &[&str], problems: &mut Vec<Problem>) {
-    const LOADS: [(&str, &str); 4] =
-        [("process", "processes"), ("tenant", "tenants"), ("writer", "writers"), ("filer", "a filer")];
+    const LOADS: [(&str, &str); 5] = [
+        ("process", "processes"),
+        ("database", "a database"),
+        ("tenant", "tenants"),
+        ("writer", "writers"),
+        ("filer", "a filer"),
+    ];
     let loads: Vec<_> = LOADS.into_iter().filter(|(key, _)| place.has(key)).collect();
     match loads[..] {
         [] => {
-            let allowed = "at least one table [process.NAME], [tenant.NAME] or [writer.NAME], or [filer]";
+            let allowed =
+                "at least one table [process.NAME], [tenant.NAME] or [writer.NAME], or [database.NAME] or [filer]";
             problems.push(place.problem("process", "nothing", allowed));
         }
         [_] => {}
@@ -90,6 +96,9 @@ fn who_runs(place: &Place, hosts: &[&str], problems: &mut Vec<Problem>) {
     }
     if place.has("guest") && !place.has("process") {
         problems.push(place.problem("guest", "a guest without processes", "[process.NAME] with guest = \"...\""));
+    }
+    if place.has("database") && hosts.contains(&"sim") {
+        problems.push(place.problem("hosts", "\"sim\"", "\"live\" only, because of [database.NAME]"));
     }
     let several = ["guest", "cluster", "filer"].into_iter().find(|key| place.has(key));
     if let Some(several) = several.filter(|_| hosts.contains(&"live")) {

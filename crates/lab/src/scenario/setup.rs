@@ -3,7 +3,7 @@
 
 use super::model::*;
 use super::utilities::{self, cache, sizes};
-use super::{filer, several};
+use super::{database, filer, several};
 use crate::host::Accounts;
 use crate::host::live::KERNEL_SCHEDULERS;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
@@ -75,6 +75,8 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
     let process_names: Vec<String> = processes.iter().map(|process| process.name.clone()).collect();
     let utilities = utilities::utilities(file, &process_names, &mut users, problems);
     let is_until_ended = file.boolean("until_ended", problems).unwrap_or(false) || !utilities.is_empty();
+    let database = database::databases(file, &mut users, problems).pop();
+    let is_until_ended = is_until_ended || database.is_some();
     let cache = cache(file, problems);
     let tenants = file.named_sections("tenant", PROCESSES_MAX, problems);
     let tenants: Vec<_> =
@@ -100,6 +102,7 @@ pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Optio
         accounts,
         processes,
         utilities,
+        database,
         tenants,
         writers,
         filer,
@@ -119,7 +122,10 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     let scheduler = scheduler(&mut section, problems);
     let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
+    let journal = section.quantity("journal", JOURNAL, problems, is_journal);
     let own_disk = section.quantity("own_disk", VOLUME, problems, is_volume);
+    let alternate = section.choice("alternate", &schedulers(), problems);
+    let turn_seconds = section.integer("turn_seconds", 1..=TURN_SECONDS_MAX, problems);
     let kernel_scheduler = section.choice("kernel_scheduler", KERNEL_SCHEDULERS, problems);
     let has_kernel_wdt = section.boolean("kernel_wdt", problems).unwrap_or(false);
     let has_kernel_limits = section.boolean("kernel_limits", problems).unwrap_or(false) || has_kernel_wdt;
@@ -130,6 +136,16 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         THROTTLE_LOCKS.iter().find(|(name, _)| Some(*name) == lock).map_or(ThrottleLock::None, |(_, lock)| *lock);
     let config = kernel(&mut section, problems);
     let place = section.finish(problems);
+    if let Some(journal) = journal {
+        if !file_system.is_some_and(|name| name.starts_with("ext4")) {
+            problems.push(place.problem("journal", journal.to_string(), "with ext4 only"));
+        } else if volume.is_some_and(|volume| volume.0 / 4 < journal.0) {
+            problems.push(place.problem("journal", journal.to_string(), "at most a quarter of the volume"));
+        }
+    }
+    if let (None, Some(seconds)) = (alternate, turn_seconds) {
+        problems.push(place.problem("turn_seconds", seconds.to_string(), "with alternate only"));
+    }
     match (kernel_scheduler, scheduler) {
         (Some(_), Some(scheduler)) if scheduler != BELOW_THE_KERNELS => {
             let allowed = format!("\"{BELOW_THE_KERNELS}\", because of kernel_scheduler");
@@ -146,7 +162,10 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
         scheduler: scheduler?,
         file_system: file_system.unwrap_or("raw"),
         volume_bytes: volume.map(|size| size.0),
+        journal_bytes: journal.map(|size| size.0),
         own_disk_bytes: own_disk.map(|size| size.0),
+        alternate: alternate
+            .map(|scheduler| Alternate { scheduler, turn_seconds: turn_seconds.unwrap_or(TURN_SECONDS) }),
         kernel_scheduler,
         has_kernel_limits,
         has_kernel_wdt,
@@ -158,8 +177,20 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
 }
 
 pub(super) fn scheduler(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<&'static str> {
-    let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
-    section.choice("scheduler", &schedulers, problems)
+    section.choice("scheduler", &schedulers(), problems)
+}
+
+fn schedulers() -> Vec<&'static str> {
+    plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect()
+}
+
+/// Turns of two schedulers, seconds.
+const TURN_SECONDS: u64 = 2;
+const TURN_SECONDS_MAX: u64 = 3600;
+const JOURNAL: &str = "a multiple of 1MiB from 4MiB to 1GiB";
+
+fn is_journal(size: &ByteCount) -> bool {
+    size.0.is_multiple_of(1 << 20) && (4 << 20..=1 << 30).contains(&size.0)
 }
 
 /// Whether a file system can be on so many bytes.

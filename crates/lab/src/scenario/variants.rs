@@ -17,8 +17,8 @@ pub(super) const VARIANTS_MAX: usize = 1024;
 const AXES_MAX: usize = 8;
 /// The parts of a file that may be varied.
 pub(super) const VARIED: &[&str] = &[
-    "machine", "cache", "guest", "cluster", "account", "process", "utility", "tenant", "writer", "filer", "duration",
-    "warm_up",
+    "machine", "cache", "guest", "cluster", "account", "process", "utility", "database", "tenant", "writer", "filer",
+    "duration", "warm_up",
 ];
 const VALUES: &str = "a list of values, each another, such as [\"noop\", \"cfq\"]";
 const SET: &str = "tables of keys: [variant.NAME.set.LABEL]";

@@ -1,10 +1,11 @@
 //! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and how it is.
 
 use super::super::core::Core;
+use super::super::emulation::Emulation;
 use super::super::error::EngineError;
 use super::super::handle::{EngineHandle, SessionConfig};
 use super::super::request::Request;
-use super::super::status::VolumeStatus;
+use super::super::status::{EmulationStatus, VolumeStatus};
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
 use crate::cache::{CacheDevice, CacheNotes, CacheSettings, FoundCache, give_up};
@@ -61,6 +62,11 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Those that another block could get; they are still readable.
     pub free_units: u32,
+    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
+    /// as the slow device takes.
+    pub paced_percent: u32,
+    /// Requests that wait to be taken by the cache, or whose last blocks do.
+    pub waiting_requests: usize,
     /// The syncer makes room.
     pub is_syncer_awake: bool,
     /// Everything dirty is being copied to the store, because somebody asked for it.
@@ -79,6 +85,8 @@ pub struct CacheStatus {
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
+    /// How true its device's emulation is; `None` where the device is a real one.
+    pub emulation: Option<EmulationStatus>,
     /// Classes that were met, by number.
     pub classes: Vec<CacheClassStatus>,
 }
@@ -113,6 +121,8 @@ impl VolumeCache {
             used_units: machine.used_units(),
             dirty_units: machine.dirty_units(),
             free_units: cache.free_units(),
+            paced_percent: machine.paced_percent(),
+            waiting_requests: self.waiting.len(),
             is_syncer_awake: cache.is_syncer_awake(),
             is_cleaning: machine.is_cleaning_all(),
             clean_passes: machine.clean_passes(),
@@ -122,6 +132,7 @@ impl VolumeCache {
             snapshots: counters.snapshots,
             damaged_clean: counters.damaged_clean,
             damaged_dirty: counters.damaged_dirty,
+            emulation: self.emulation.as_ref().map(Emulation::status),
             classes: classes.collect(),
         }
     }
@@ -179,6 +190,7 @@ impl Core {
         let pool = self.volumes[index].volume.config().pool.clone();
         let session = SessionConfig { name: SESSION_NAME.into(), allocation: Allocation::default() };
         let session = self.open_session(&pool, &session)?;
+        self.emulated_caches.extend(found.emulation.is_some().then_some(index));
         self.volumes[index].cache = Some(Box::new(VolumeCache::new(found, session, begun)));
         self.cache_has_work(index);
         Ok(())
@@ -262,9 +274,11 @@ impl Core {
             return Err(cache.failed("it is still in use"));
         }
         let Some(mut cache) = self.volumes[index].cache.take() else { return Ok(()) };
-        for waiting in std::mem::take(&mut cache.waiting) {
+        self.emulated_caches.retain(|&volume| volume != index);
+        for waiting in cache.waiting.take_all() {
             let request = cache.requests.remove(waiting).expect("whoever waits is there");
             let request = self.requests.insert(request.uncached(index));
+            self.begin_change(request);
             self.add_pieces(request);
         }
         self.close_session(cache.session)
@@ -293,6 +307,8 @@ impl Core {
             }
             is_closed = false;
             if cache.phase != Phase::Closing {
+                // Whoever empties it gives it up when he hears that it is closed: it is, but it may not be empty.
+                cache.answer_phase(Err(EngineError::Stopped));
                 cache.phase = Phase::Closing;
                 cache.machine.clean_no_more();
                 cache.machine.close();
@@ -423,3 +439,6 @@ impl EngineHandle {
         Ok(self.status()?.volumes.into_iter().filter_map(cached).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

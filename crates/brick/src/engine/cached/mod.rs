@@ -14,26 +14,30 @@
 //! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the scheduler keeps its
 //! place. So a tenant who is held back could take all of them, and nobody would have hits. Each session may have as many places
 //! as are free: whoever comes finds some (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! Who finds none, or has to wait for his turn because more is written than the slow device takes, stands in a line (`waiting`).
 
 mod administration;
+mod emulated;
+mod on_store;
 mod request;
 mod submission;
+mod waiting;
 
 pub use administration::{CacheClassStatus, CacheStatus};
 
 use super::core::Core;
+use super::emulation::Emulation;
 use super::error::EngineError;
-use super::front_end::{CacheBlock, Finished, Payload, Submission};
-use super::request::Request;
+use super::front_end::{Finished, Submission};
 use super::ring::Owner;
 use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
-use plimsoll_cache::store::{Action, CacheStore, Operation, Origin, Target};
-use plimsoll_core::{AccountId, Class};
+use plimsoll_cache::store::{Action, CacheStore, Operation, Target};
+use plimsoll_core::AccountId;
 use request::{CachedRequest, Places};
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
+use waiting::Waiting;
 
 /// The front end of requests that a cache makes of its own volume.
 pub(super) const OF_CACHE: u32 = u32::MAX;
@@ -64,13 +68,17 @@ pub(super) struct VolumeCache {
     settings: CacheSettings,
     machine: Box<CacheStore>,
     device: CacheDevice,
+    /// How long the device takes, if it is emulated.
+    emulation: Option<Emulation>,
     /// Whose requests the syncer's are.
     session: AccountId,
     phase: Phase,
     requests: Slab<CachedRequest>,
     places: Places,
-    /// Requests of which not every block was submitted, in the order of coming.
-    waiting: VecDeque<u32>,
+    /// Requests of which not every block was submitted.
+    waiting: Waiting,
+    /// Lines that had a turn in this round.
+    served: Vec<u32>,
     /// Requests that may be done.
     done: Vec<u32>,
     /// Operations on the store that ended.
@@ -91,16 +99,18 @@ pub(super) struct VolumeCache {
 
 impl VolumeCache {
     fn new(found: FoundCache, session: AccountId, begun: Sender<Result<(), EngineError>>) -> VolumeCache {
-        let FoundCache { settings, machine, device, .. } = found;
+        let FoundCache { settings, machine, device, emulation, .. } = found;
         let operations = machine.operations_max() as usize;
         VolumeCache {
             settings,
             device,
+            emulation,
             session,
             phase: Phase::Beginning,
             requests: Slab::with_capacity(operations),
             places: Places::new(crate::cache::DEPTH.requests),
-            waiting: VecDeque::with_capacity(operations),
+            waiting: Waiting::default(),
+            served: Vec::new(),
             done: Vec::with_capacity(operations),
             ended: Vec::with_capacity(operations),
             operations: vec![None; operations],
@@ -125,8 +135,9 @@ impl Core {
     pub(super) fn submit_to_cache(&mut self, volume: u32, seat: (u32, AccountId), submission: Submission) {
         let now = self.now;
         let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
+        let (session, operation) = (seat.1, submission.operation);
         let index = cache.requests.insert(CachedRequest::new(seat, submission, now));
-        cache.waiting.push_back(index);
+        cache.waiting.push(session, operation, index);
         self.cache_has_work(volume);
     }
 
@@ -166,26 +177,29 @@ impl Core {
         }
         cache.ended = ended;
         has_moved |= self.submit_blocks(volume, cache);
+        let mut run = None;
         while let Some(operation) = cache.machine.next_operation() {
-            self.begin(volume, cache, &operation);
+            cache.operations_under_way += 1;
+            cache.operations[operation.id as usize] = Some(operation);
+            match operation.target {
+                Target::Cache => self.begin_on_cache(volume, cache, &operation),
+                Target::Store => run = Some(self.add_to_run(volume, cache, run, &operation)),
+            }
             has_moved = true;
+        }
+        if let Some(run) = run {
+            self.begin_on_store(volume, cache, &run);
         }
         has_moved |= cache.take_answers();
         self.finish_done(cache);
         has_moved
     }
 
-    /// Gives an operation of the cache to its device.
-    fn begin(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
-        cache.operations_under_way += 1;
-        cache.operations[operation.id as usize] = Some(*operation);
-        match operation.target {
-            Target::Cache => self.begin_on_cache(volume, cache, operation),
-            Target::Store => self.begin_on_store(volume, cache, operation),
-        }
-    }
-
+    /// Gives an operation to the fast device.
     fn begin_on_cache(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
+        if cache.begin_emulated(self.now, operation) {
+            return;
+        }
         let data = match operation.action {
             Action::Read | Action::Write => cache.machine.buffer(operation).as_mut_ptr(),
             Action::Flush | Action::Trim => std::ptr::null_mut(),
@@ -194,39 +208,6 @@ impl Core {
         // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and the open
         // device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
         unsafe { self.ring.push(entry, Owner::Cache(volume, operation.id)) }
-    }
-
-    fn begin_on_store(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
-        use plimsoll_core::Operation as Asked;
-        let (session, class, asked) = match cache.machine.origin(operation) {
-            Origin::Request(token) => {
-                let request = &cache.requests[request::index_of(token)];
-                (request.session, request.class_of_blocks, Some(request.operation))
-            }
-            Origin::Syncer(class) => (cache.session, class, None),
-            Origin::Own => (cache.session, Class::UNCLASSIFIED, None),
-        };
-        let (asked, payload) = match operation.action {
-            Action::Read | Action::Write => {
-                let data = CacheBlock(cache.machine.buffer(operation).as_mut_ptr());
-                let asked = if operation.action == Action::Read { Asked::Read } else { Asked::Write };
-                (asked, Payload::Cache(data))
-            }
-            Action::Trim if asked == Some(Asked::WriteZeroes) => (Asked::WriteZeroes, Payload::None),
-            Action::Trim => (Asked::Trim, Payload::None),
-            Action::Flush => (Asked::Flush, Payload::None),
-        };
-        let submission = Submission {
-            token: u64::from(operation.id),
-            operation: asked,
-            offset: operation.offset_bytes,
-            length: operation.length_bytes,
-            is_forced: false,
-            class,
-            payload,
-        };
-        let index = self.requests.insert(Request::new(OF_CACHE, volume, session, submission, self.now));
-        self.add_pieces(index);
     }
 
     /// The ring has done an operation on a cache's device.
@@ -250,14 +231,6 @@ impl Core {
             tracing::error!(cache, action = ?operation.action, offset, error = %errno, "the cache's device failed");
         }
         cache.ended.push((id, result));
-        self.cache_has_work(volume);
-    }
-
-    /// The volume has done a request of its cache.
-    pub(super) fn store_operation_completed(&mut self, volume: u32, id: u32, error: Option<Errno>) {
-        if let Some(cache) = self.volumes[volume].cache.as_deref_mut() {
-            cache.ended.push((id, error.map_or(Ok(()), Err)));
-        }
         self.cache_has_work(volume);
     }
 

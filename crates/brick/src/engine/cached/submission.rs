@@ -10,25 +10,43 @@ use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 
 impl Core {
-    /// Submits what can be. Says whether anything was.
+    /// Submits what can be: O(lines), and nothing as long as the cache has no room. Says whether anything was.
     pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
         let VolumeSeat { tags, .. } = &self.volumes[volume];
-        let (mut place, mut has_submitted) = (0, false);
-        while let Some(&index) = cache.waiting.get(place) {
-            if cache.requests[index].is_abandoned {
-                cache.give_up(index);
+        let mut has_submitted = false;
+        for _ in 0..cache.waiting.lines() {
+            let Some(line) = cache.waiting.next_line() else { break };
+            match cache.submit_line(line, tags.as_deref()) {
+                true => cache.served.push(line),
+                false => cache.waiting.looked_at(line),
             }
-            has_submitted |= cache.submit(index, tags.as_deref());
-            match cache.requests[index].is_submitted() {
-                true => drop(cache.waiting.remove(place)),
-                false => place += 1,
-            }
+        }
+        // Behind those that had nothing.
+        for line in cache.served.drain(..) {
+            has_submitted = true;
+            cache.waiting.looked_at(line);
         }
         has_submitted
     }
 }
 
 impl VolumeCache {
+    /// Submits what can be of those who stand in a line. Says whether anything was.
+    fn submit_line(&mut self, line: u32, tags: Option<&dyn BlockTags>) -> bool {
+        let mut has_submitted = false;
+        while let Some(index) = self.waiting.first(line) {
+            if self.requests[index].is_abandoned {
+                self.give_up(index);
+            }
+            has_submitted |= self.submit(index, tags);
+            if !self.requests[index].is_submitted() {
+                break;
+            }
+            self.waiting.leave(line);
+        }
+        has_submitted
+    }
+
     /// Nobody wants the rest of a request.
     fn give_up(&mut self, index: u32) {
         let request = &mut self.requests[index];
@@ -45,7 +63,8 @@ impl VolumeCache {
         loop {
             let request = &mut self.requests[index];
             let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
-            if is_held || request.is_submitted() || !self.places.may_take(request.session) {
+            let has_room = self.machine.has_room() && self.places.may_take(request.session);
+            if is_held || request.is_submitted() || !has_room {
                 return has_submitted;
             }
             let (block, data_of) = next_block(request, index, self.machine.superblock().store_blocks, tags);
@@ -110,11 +129,11 @@ impl VolumeCache {
                 places.take(request.session);
                 let flush = flush_request(flush_token_of(index), request.class);
                 if !machine.submit(&flush, &[]) {
-                    // The journal is crowded: the rest of the request is its flush.
+                    // There is no room: the rest of the request is its flush.
                     request.blocks = 0;
                     places.give_back(request.session);
                     request.is_begun = false;
-                    self.waiting.push_front(index);
+                    self.waiting.push_flush(request.session, index);
                 }
             }
         }

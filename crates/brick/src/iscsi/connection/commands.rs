@@ -101,7 +101,8 @@ impl IscsiConnection {
     fn read(&mut self, port: &mut Port<'_>, header: &Header, epoch: u64, mut job: Job, block_bytes: u32) {
         let whole = job.extent.length as u32;
         let room = if header.flags() & READS != 0 { expected_bytes(header) } else { 0 };
-        job.extent.length = whole.min(room.next_multiple_of(block_bytes)).into();
+        // The smaller of the two first: next to what 32 bits can say there is no multiple.
+        job.extent.length = whole.min(room).next_multiple_of(block_bytes).into();
         if job.extent.length == 0 {
             return self.respond(header, &Answer::GOOD, whole);
         }

@@ -178,6 +178,8 @@ impl Inbox {
     /// The receive that was under way brought `count` bytes.
     pub(super) fn received(&mut self, count: usize) {
         self.is_receiving = false;
+        // Also where it is not looked at now, because too many replies wait.
+        self.is_exhausted &= count == 0;
         let direct = self.incoming.as_mut().map_or(0, |incoming| {
             let direct = count.min(incoming.request.length as usize - incoming.received);
             incoming.received += direct;

@@ -36,7 +36,7 @@ fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
 fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
     let volumes = sections.volumes.iter().filter_map(|volume| match &volume.backing {
         Backing::File(path) => Some((path.as_path(), format!("volume {:?}", volume.name))),
-        Backing::Memory | Backing::CompressedMemory => None,
+        Backing::Memory | Backing::CompressedMemory { .. } => None,
     });
     let mut users: BTreeMap<&Path, String> = volumes.collect();
     for cache in &sections.caches {

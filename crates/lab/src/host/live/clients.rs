@@ -12,7 +12,7 @@
 use super::crew::{HEAD_START, Load, Log};
 use super::disk::{Disk, VOLUME};
 use super::runner::Done;
-use super::tally::Tally;
+use super::tally::{Tallies, Tally};
 use super::{HostError, clock, failed};
 use crate::host::requests::Requests;
 use crate::scenario::{AccountSetup, Arrivals, Setup, TenantSetup};
@@ -41,6 +41,9 @@ const FILL: u8 = 0xA5;
 pub(super) fn why_not(setup: &Setup) -> Option<String> {
     if !setup.processes.is_empty() {
         return Some("a scenario has processes or tenants".to_owned());
+    }
+    if setup.machine.cache.is_some() {
+        return Some("a cache stands before a mounted device only, whose blocks have classes".to_owned());
     }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Some(format!("tenants are clients of the brick, and the kernel's {scheduler} is above a block device"));
@@ -163,7 +166,7 @@ impl Load for Clients {
         Ok(origin)
     }
 
-    fn has_failed(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
@@ -172,7 +175,8 @@ impl Load for Clients {
         let mut log = Log::default();
         for thread in self.threads.drain(..) {
             let done = thread.join().unwrap_or_else(|_| Err("its thread panicked".to_owned()));
-            log.done.extend(done.map_err(|error| failed("a client", error))?);
+            let done = done.map_err(|error| failed("a client", error))?;
+            done.into_iter().for_each(|(name, done)| log.add(&name, done));
         }
         Ok(log)
     }
@@ -220,7 +224,8 @@ impl Connection {
         }
         let mut processor_ns = clock::thread_processor_time().as_nanos();
         let done = self.streams.into_iter().map(|Stream { setup, tally, .. }| {
-            (setup.name, Done { tally, processor_ns: std::mem::take(&mut processor_ns) })
+            let tallies = Tallies { all: tally, ..Tallies::default() };
+            (setup.name, Done { tallies, processor_ns: std::mem::take(&mut processor_ns) })
         });
         Ok(done.collect())
     }

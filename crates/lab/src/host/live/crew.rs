@@ -1,8 +1,10 @@
 //! The processes of a run, from the host's side.
 
 use super::cgroups::Groups;
+use super::memory::MemoryGroup;
 use super::process::{Answer, Job, Link, Start};
 use super::runner::Done;
+use super::tally::Tally;
 use super::tenants::Tenants;
 use super::{HostError, ProcessProgram, clock, failed, interrupted};
 use crate::results::Source;
@@ -30,12 +32,17 @@ struct Member {
     name: String,
     child: Child,
     link: Link,
+    /// What it said while the experiment ran: that it has failed, or come to its end.
+    said: Option<Result<Answer, HostError>>,
 }
 
-/// What was done, by process or tenant.
+/// What was done.
 #[derive(Default)]
 pub(super) struct Log {
-    pub(super) done: BTreeMap<String, Done>,
+    /// By process or tenant, and by source of units that are counted apart.
+    tallies: BTreeMap<String, Tally>,
+    /// Processor time of all threads.
+    pub(super) processor: Span,
 }
 
 /// Those whose I/O is measured.
@@ -43,8 +50,8 @@ pub(super) trait Load {
     /// Lets all of them begin; answers with when they do.
     fn start(&mut self) -> Result<Time, HostError>;
 
-    /// Whether one has met an error.
-    fn has_failed(&self) -> bool;
+    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the experiment.
+    fn is_over(&mut self) -> bool;
 
     /// Ends it.
     fn finish(self) -> Result<Log, HostError>;
@@ -52,23 +59,24 @@ pub(super) trait Load {
 
 impl Crew {
     /// Has a process make its files, and then starts the one that uses them, behind `gates`: what is prepared is nobody's
-    /// I/O and waits for nobody.
+    /// I/O and waits for nobody. Both have `memory`, if it is bounded.
     pub(super) fn add(
         &mut self,
         program: &ProcessProgram,
         job: Job,
         gates: Option<&Launch>,
+        memory: Option<&MemoryGroup>,
         stop: &AtomicBool,
     ) -> Result<(), HostError> {
-        drop(Member::start(program, &job, None, stop)?);
-        self.members.push(Member::start(program, &Job { is_prepared: true, ..job }, gates, stop)?);
+        drop(Member::start(program, &job, None, memory, stop)?);
+        self.members.push(Member::start(program, &Job { is_prepared: true, ..job }, gates, memory, stop)?);
         Ok(())
     }
 
     /// What each process does is its tenant's I/O from now on.
     pub(super) fn enroll(&self, tenants: &Tenants, processes: &[ProcessSetup]) -> Result<(), HostError> {
         let pairs = self.members.iter().zip(processes);
-        pairs.into_iter().try_for_each(|(member, process)| tenants.enroll(process, member.child.id()))
+        pairs.into_iter().try_for_each(|(member, process)| tenants.enroll(&process.account, member.child.id()))
     }
 
     /// Puts each process into the group of its account.
@@ -87,9 +95,12 @@ impl Load for Crew {
         Ok(origin)
     }
 
-    fn has_failed(&self) -> bool {
-        // Only then a process speaks before the end.
-        self.members.iter().any(|member| member.link.has_word(0))
+    fn is_over(&mut self) -> bool {
+        for member in self.members.iter_mut().filter(|member| member.said.is_none() && member.link.has_word(0)) {
+            member.said = Some(member.answer());
+        }
+        let has_failed = self.members.iter().any(|member| matches!(member.said, Some(Err(_))));
+        has_failed || self.members.iter().all(|member| member.said.is_some())
     }
 
     fn finish(mut self) -> Result<Log, HostError> {
@@ -97,11 +108,11 @@ impl Load for Crew {
         self.members.iter().for_each(|member| member.link.close());
         let mut log = Log::default();
         for member in &mut self.members {
-            match member.answer()? {
-                Answer::Done(done) => log.done.insert(member.name.clone(), done),
+            match member.said.take().unwrap_or_else(|| member.answer())? {
+                Answer::Done(done) => log.add(&member.name, done),
                 Answer::Prepared => return Err(failed(&member.name, "answered out of turn")),
                 Answer::Failed(_) => unreachable!("is an error"),
-            };
+            }
         }
         Ok(log)
     }
@@ -128,6 +139,7 @@ impl Member {
         program: &ProcessProgram,
         job: &Job,
         gates: Option<&Launch>,
+        memory: Option<&MemoryGroup>,
         stop: &AtomicBool,
     ) -> Result<Member, HostError> {
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("make a socket", error))?;
@@ -138,7 +150,8 @@ impl Member {
         let child = command.spawn().map_err(|error| failed(program.path.display(), error))?;
         // The command has a descriptor of the process's side, which must not outlive it there.
         drop(command);
-        let mut member = Member { name: job.name.clone(), child, link: Link::new(ours) };
+        let mut member = Member { name: job.name.clone(), child, link: Link::new(ours), said: None };
+        memory.map_or(Ok(()), |memory| memory.join(member.child.id()))?;
         member.link.say(job).map_err(|error| failed(&job.name, error))?;
         while !member.link.has_word(clock::SLICE.as_nanos()) {
             if stop.load(Ordering::Relaxed) {
@@ -162,13 +175,16 @@ impl Member {
 }
 
 impl Log {
-    /// The figures of the seconds that count.
-    pub(super) fn sources(&self, counts: &[bool]) -> BTreeMap<String, Source> {
-        self.done.iter().map(|(name, done)| (name.clone(), done.tally.source(counts))).collect()
+    /// Takes in what one process or tenant did.
+    pub(super) fn add(&mut self, name: &str, done: Done) {
+        let Done { tallies, processor_ns } = done;
+        self.processor += Span::from_nanos(processor_ns);
+        self.tallies.insert(name.to_owned(), tallies.all);
+        self.tallies.extend(tallies.sized);
     }
 
-    /// Processor time of all threads.
-    pub(super) fn processor(&self) -> Span {
-        self.done.values().map(|done| Span::from_nanos(done.processor_ns)).sum()
+    /// The figures of the seconds that count.
+    pub(super) fn sources(&self, counts: &[bool]) -> BTreeMap<String, Source> {
+        self.tallies.iter().map(|(name, tally)| (name.clone(), tally.source(counts))).collect()
     }
 }

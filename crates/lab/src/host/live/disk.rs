@@ -3,11 +3,13 @@
 
 use super::queue::Queue;
 use super::tenants::Tenants;
-use super::{HostError, cgroups, failed, knobs, own_disk, queue, tenants};
-use crate::scenario::Setup;
+use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, failed, knobs, memory, own_disk, queue, tenants};
+use crate::scenario::{Alternate, MachineSetup, Setup};
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
-use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
+use plimsoll_brick::engine::{
+    CacheStatus, EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn,
+};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{Allocation, Span};
 use rustix::process::Uid;
@@ -99,16 +101,29 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
     Some(format!("{missing} is missing"))
 }
 
+/// Puts away what a run that was killed left, as the next run does before it begins.
+pub(super) fn recover_what_was_left() -> Result<(), HostError> {
+    let _lock = OnlyRun::begin()?;
+    put_back(&base().join("mount")).map(drop)
+}
+
+/// Puts away what a run that was killed left in and beside `folder`, and on the machine.
+fn put_back(folder: &Path) -> Result<Arc<StateDirectory>, HostError> {
+    let (state, _) =
+        recover(&folder.with_file_name("state")).map_err(|error| failed("open the state directory", error))?;
+    knobs::recover(folder);
+    queue::recover(folder);
+    cgroups::recover(folder);
+    memory::recover(folder);
+    tenants::recover();
+    Ok(state)
+}
+
 impl Disk {
     /// Starts a device, with nothing on it, after putting away what a run that was killed left.
     fn start(lock: OnlyRun, config: EngineConfig) -> Result<(Disk, Arc<StateDirectory>), HostError> {
-        let base = base();
-        let folder = base.join("mount");
-        let (state, _) = recover(&base.join("state")).map_err(|error| failed("open the state directory", error))?;
-        knobs::recover(&folder);
-        queue::recover(&folder);
-        cgroups::recover(&folder);
-        tenants::recover();
+        let folder = base().join("mount");
+        let state = put_back(&folder)?;
         let engine = spawn(config).map_err(|error| failed("start the device", error))?;
         let (queue, tenants, attachment, info, own) = Default::default();
         Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, folder }, state))
@@ -141,13 +156,17 @@ impl Disk {
         let machine = &setup.machine;
         let (mut disk, state) = Disk::start(OnlyRun::begin()?, emulated(setup, seed))?;
         let mut volume = open_volume(VOLUME, bytes)?;
-        volume.populate();
+        if bytes <= VOLUME_BYTES_MAX {
+            volume.populate();
+        }
+        let found = machine.cache.as_ref().map(|setup| cache::make(setup, &volume, seed)).transpose()?.flatten();
         let (_, kind, options) = FILE_SYSTEMS.iter().find(|known| known.0 == machine.file_system).expect("was checked");
         let file_system = FileSystemPlan {
             kind: *kind,
             format: Format::IfEmpty,
             target: disk.folder.clone(),
             options: (*options).to_owned(),
+            journal_bytes: machine.journal_bytes,
         };
         let plan = AttachPlan {
             volume: VOLUME.to_owned(),
@@ -158,6 +177,8 @@ impl Disk {
         };
         let opened = disk.engine.open_pool(VOLUME, allocation);
         opened.and_then(|()| disk.engine.add_volume(volume)).map_err(|error| failed("add a volume", error))?;
+        let cached = found.map_or(Ok(()), |found| disk.engine.attach_cache(VOLUME, found));
+        cached.map_err(|error| failed("put a cache before the volume", error))?;
         let (attachment, connection) =
             Attachment::mount_disk(&state, plan).map_err(|error| failed("mount FUSE", error))?;
         let attachment = disk.attachment.insert(attachment);
@@ -165,17 +186,46 @@ impl Disk {
         let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));
         served.map_err(|error| failed("serve the mount", error))?;
         attachment.make_device().map_err(|error| failed("make a block device", error))?;
-        if tenants::are_needed(setup) {
-            let device = attachment.device_path().expect("it was made");
-            let dirty_bytes_max = knobs::dirty_bytes_max(&machine.config);
-            disk.tenants = Some(Tenants::open(&disk.engine, VOLUME, device, base(), dirty_bytes_max)?);
-        }
-        attachment.mount().map_err(|error| failed("make a file system", error))?;
-        if let Some(tenants) = &mut disk.tenants {
-            tenants.mounted(&disk.folder, &setup.accounts, VOLUME)?;
-        }
+        disk.mount(setup)?;
         disk.queue = Some(Queue::set(&disk.device(), machine, &disk.folder)?);
         Ok(disk)
+    }
+
+    /// Mounts the file system, with the setup's tenants above its disk, if it needs them.
+    pub(super) fn mount(&mut self, setup: &Setup) -> Result<(), HostError> {
+        let attachment = self.attachment.as_mut().expect("a disk with a file system");
+        if tenants::are_needed(setup) {
+            let device = attachment.device_path().expect("it was made");
+            let dirty_bytes_max = knobs::dirty_bytes_max(&setup.machine.config);
+            self.tenants = Some(Tenants::open(&self.engine, VOLUME, device, base(), dirty_bytes_max)?);
+        }
+        attachment.mount().map_err(|error| failed("make a file system", error))?;
+        match &mut self.tenants {
+            Some(tenants) => tenants.mounted(&self.folder, &setup.accounts, VOLUME),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the other scheduler in charge if `second` is the first of its turn.
+    pub(super) fn take_turns(&self, machine: &MachineSetup, second: u64) -> Result<(), HostError> {
+        let Some(Alternate { scheduler, turn_seconds }) = machine.alternate else { return Ok(()) };
+        if second == 0 || !second.is_multiple_of(turn_seconds) {
+            return Ok(());
+        }
+        let is_turn_of_the_other = (second / turn_seconds) % 2 == 1;
+        let next = if is_turn_of_the_other { scheduler } else { machine.scheduler };
+        self.engine.switch_scheduler(next).map_err(|error| failed(next, error))
+    }
+
+    /// Unmounts the file system, of which nothing is in memory then. Nobody is told apart any more.
+    pub(super) fn unmount(&mut self) -> Result<(), HostError> {
+        let attachment = self.attachment.as_mut().expect("a disk with a file system");
+        // Written back while the classes of blocks are told, which ends before: the station keeps the file system in use.
+        let root = std::fs::File::open(&self.folder).map_err(|error| failed(self.folder.display(), error))?;
+        rustix::fs::syncfs(&root).map_err(|errno| failed("write back", errno))?;
+        drop(root);
+        self.tenants = None;
+        attachment.unmount().map_err(|error| failed("unmount", error))
     }
 
     /// Who serves it.
@@ -191,10 +241,14 @@ impl Disk {
         self.info.as_ref().expect("a disk without a file system")
     }
 
+    /// The block device.
+    pub(super) fn device_path(&self) -> PathBuf {
+        self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built")
+    }
+
     /// The block device's name: `loop0`.
     pub(super) fn device(&self) -> String {
-        let device = self.attachment.as_ref().and_then(Attachment::device_path).expect("it was built");
-        device.file_name().expect("a device has a name").to_string_lossy().into_owned()
+        self.device_path().file_name().expect("a device has a name").to_string_lossy().into_owned()
     }
 
     /// Who shares it, if they are told apart.
@@ -219,10 +273,17 @@ impl Disk {
         self.own.as_deref()
     }
 
-    /// How true the emulation was so far; a real disk is never late.
-    pub(super) fn emulation(&self) -> Result<EmulationStatus, HostError> {
+    /// How true the emulation was so far, of the device and of its cache's; a real disk is never late.
+    pub(super) fn emulations(&self) -> Result<Vec<EmulationStatus>, HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
-        Ok(status.emulation.unwrap_or_default())
+        let of_caches = status.volumes.into_iter().filter_map(|volume| volume.cache?.emulation);
+        Ok([status.emulation.unwrap_or_default()].into_iter().chain(of_caches).collect())
+    }
+
+    /// The cache before it, if it has one.
+    pub(super) fn cache(&self) -> Result<Option<CacheStatus>, HostError> {
+        let caches = self.engine.caches().map_err(|error| failed("ask the engine", error))?;
+        Ok(caches.into_iter().next().map(|(_, status)| status))
     }
 
     /// Requests so far whose cause nobody knows, and all. A flush is its sender's, whoever caused it, and does not count.

@@ -1,5 +1,6 @@
 //! What workloads find: folders and files, on the device and out of the page cache.
 
+use super::process::Job;
 use plimsoll_workloads::{Before, DirectoryIndex, FileIndex, Plan};
 use rustix::fs::Advice;
 use std::fs::File;
@@ -9,12 +10,15 @@ use std::path::Path;
 /// Files are filled in pieces of this many bytes: large enough that the call does not matter.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Makes what `plan` wants to find below `folder`. Files with data are written, not only allocated: an extent that was
+/// Makes what `plan` wants to find in the folder of `job`. Files with data are written, not only allocated: an extent that was
 /// never written reads as zero without the device, and its first write changes metadata.
-pub(super) fn prepare(folder: &Path, plan: &Plan) -> Result<(), String> {
+pub(super) fn prepare(job: &Job, plan: &Plan) -> Result<(), String> {
+    let folder = &job.folder;
     let made =
         |path: &Path, result: std::io::Result<()>| result.map_err(|error| format!("{}: {error}", path.display()));
-    made(folder, std::fs::create_dir(folder))?;
+    if !job.is_in_root {
+        made(folder, std::fs::create_dir(folder))?;
+    }
     for number in 0..plan.directory_count() {
         let path = folder.join(plan.directory(DirectoryIndex(number)));
         made(&path, std::fs::create_dir(&path))?;
@@ -34,19 +38,22 @@ pub(super) fn prepare(folder: &Path, plan: &Plan) -> Result<(), String> {
                 file.write_all(&piece[..length as usize])?;
                 left -= length;
             }
-            file.sync_all()
+            if job.is_written_before { Ok(()) } else { file.sync_all() }
         };
         made(&path, fill())?;
     }
     Ok(())
 }
 
-/// Writes everything back and drops the files' pages: nobody starts with what the preparation left in memory.
-pub(super) fn settle(folder: &Path, plan: &Plan) -> Result<(), String> {
+/// Writes everything back and, unless the files are to have been written before, drops their pages: nobody starts with what the
+/// preparation left in memory then.
+pub(super) fn settle(job: &Job, plan: &Plan) -> Result<(), String> {
+    let folder = &job.folder;
     let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let root = File::open(folder).map_err(|error| named(folder, error))?;
     rustix::fs::syncfs(&root).map_err(|error| named(folder, error.into()))?;
-    for number in 0..plan.file_count() {
+    let files = if job.is_written_before { 0 } else { plan.file_count() };
+    for number in 0..files {
         let spec = plan.file(FileIndex(number));
         if spec.before == Before::Filled {
             let path = folder.join(&spec.path);

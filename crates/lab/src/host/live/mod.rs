@@ -13,36 +13,51 @@
 //! none of this: they are clients of the brick ([`clients`]). What the host cannot do is *not run*, with the reason: it
 //! takes root, FUSE and loop devices, and BPF programs for a station.
 //!
+//! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
+//!
+//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as much memory as the
+//! scenario's machine ([`memory`]).
+//!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
 //! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
 //! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
 
+mod cache;
 mod cgroups;
 mod clients;
 pub(crate) mod clock;
 mod crew;
+mod database;
 mod disk;
 mod files;
+mod group_folder;
 mod knobs;
+mod measure;
+mod memory;
 mod own_disk;
 mod priority;
 mod process;
+mod program;
 mod queue;
 mod runner;
 mod tally;
 mod tenants;
+mod utility;
 
 pub use process::serve_process;
 pub(crate) use queue::KERNEL_SCHEDULERS;
 
 use super::{Host, HostError};
 use crate::results::RunResult;
-use crate::scenario::{ProcessSetup, Setup};
+use crate::scenario::{DatabaseSetup, ProcessSetup, Setup};
 use cgroups::Groups;
 use clients::Clients;
-use crew::{Crew, Load};
+use crew::Crew;
+use database::Database;
 use disk::Disk;
-use plimsoll_core::{Allocation, ByteCount, Rate, Span};
+use measure::measure;
+use memory::MemoryGroup;
+use plimsoll_core::{Allocation, ByteCount, Rate, Span, Time};
 use plimsoll_workloads::Plan;
 use priority::Priorities;
 use process::Job;
@@ -51,17 +66,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Largest volume, which lies in memory, bytes: a third of a machine with 24 GiB.
+/// What a volume may take of memory, bytes: a third of a machine with 24 GiB. A larger one takes it as it is written.
 const VOLUME_BYTES_MAX: u64 = 8 << 30;
 /// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended file
 /// is cut unless the workload says otherwise.
 const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
 /// Memory that is left for everything else, bytes.
 const MEMORY_SPARE_BYTES: u64 = 2 << 30;
-/// A run takes at most so many times its length to find seconds in which the device was emulated truly.
-const PATIENCE_FACTOR: u64 = 4;
-/// Workloads with a start or a stop may have one late reply in so many.
-const LATE_REPLIES_PART_MAX: u64 = 10;
 
 /// The program that becomes a process of a scenario: with these arguments it calls [`serve_process`].
 #[derive(Clone, Debug)]
@@ -91,6 +102,14 @@ impl LiveHost {
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Puts back what a run that was killed left on the machine, which each run does before it begins.
+    ///
+    /// # Errors
+    /// A run is under way, or the folder of the runs cannot be opened.
+    pub fn recover(&self) -> Result<(), HostError> {
+        disk::recover_what_was_left()
+    }
 }
 
 impl Host for LiveHost {
@@ -111,38 +130,106 @@ impl Host for LiveHost {
             notes.extend(late_note(seed, late_seconds));
             return Ok(result);
         }
+        match &setup.database {
+            Some(database) => self.run_database(database, setup, seed, &mut notes),
+            None => self.run_processes(setup, seed, &mut notes),
+        }
+    }
+}
+
+impl LiveHost {
+    fn run_processes(&self, setup: &Setup, seed: u64, notes: &mut Vec<String>) -> Result<RunResult, HostError> {
         let allocation = check(setup).map_err(HostError::NotRun)?;
         let plans: Vec<Plan> = setup.processes.iter().map(|one| one.workload.plan(plan_seed(one, seed))).collect();
-        let bytes = volume_bytes(setup.machine.volume_bytes, &plans).map_err(HostError::NotRun)?;
+        let bytes = volume_bytes(setup.machine.volume_bytes, file_bytes(&plans)).map_err(HostError::NotRun)?;
         // Knobs are global: they are put back before the disk goes, whatever happens.
-        let disk = Disk::build(setup, allocation, bytes, seed)?;
-        let _knobs = knobs::Knobs::set(&setup.machine.config, disk.folder())?;
-        let has_limits = setup.machine.has_kernel_limits;
-        let groups = has_limits.then(|| Groups::make(setup, &disk.device(), disk.folder())).transpose()?;
-        let mut crew = Crew::default();
-        for process in &setup.processes {
-            let gates = disk.tenants().map(|tenants| tenants.launch(process)).transpose()?;
-            crew.add(&self.program, job(process, setup, seed, &disk), gates.as_ref(), &self.stop)?;
-        }
-        if let Some(tenants) = disk.tenants() {
-            crew.enroll(tenants, &setup.processes)?;
-        }
-        if let Some(groups) = &groups {
-            crew.join(groups, &setup.processes)?;
-        }
-        let is_steered = setup.machine.has_kernel_wdt;
-        let steering = groups.as_ref().filter(|_| is_steered).map(|groups| groups.steer(setup, &disk.device()));
-        let _steering = steering.transpose()?;
+        let mut disk = Disk::build(setup, allocation, bytes, seed)?;
+        let machine = &setup.machine;
+        let _knobs = knobs::Knobs::set(&machine.config, disk.folder())?;
+        let groups =
+            machine.has_kernel_limits.then(|| Groups::make(setup, &disk.device(), disk.folder())).transpose()?;
+        let memory = machine.cache.as_ref().map(|_| MemoryGroup::make(machine.config.memory_bytes, disk.folder()));
+        let memory = memory.transpose()?;
+        let crew = self.assemble(setup, seed, &disk, groups.as_ref(), memory.as_ref())?;
+        let steered = groups.as_ref().filter(|_| machine.has_kernel_wdt);
+        let _steering = steered.map(|groups| groups.steer(setup, &disk.device())).transpose()?;
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
+        let mut counted = cache::Counted::begin(&disk)?;
         let before = disk.requests()?;
-        let (result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
+        let (mut result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
         let after = disk.requests()?;
-        if disk.tenants().is_some() && after.0 > before.0 {
+        counted.add(&disk, setup.processes.iter().map(|process| &process.name), &mut result)?;
+        for (process, plan) in setup.processes.iter().zip(&plans) {
+            let started = Some(Time::ZERO + plan.active().start);
+            result.sources.entry(process.name.clone()).and_modify(|source| source.started = started);
+        }
+        if !setup.utilities.is_empty() {
+            disk.unmount()?;
+            counted = cache::Counted::begin(&disk)?;
+        }
+        for utility in &setup.utilities {
+            let source = utility::run(utility, setup, &plans, &mut disk, memory.as_ref(), &self.stop)?;
+            counted.add(&disk, [&utility.name], &mut result)?;
+            result.sources.insert(utility.name.clone(), source);
+        }
+        if machine.cache.is_some() {
+            notes.push(format!("seed {seed}: {}", measure::in_words(&disk, setup)?));
+        }
+        if after.0 > before.0 && tenants::are_needed(setup) {
             let (unknown, all) = (after.0 - before.0, after.1 - before.1);
             notes.push(format!("seed {seed}: of {all} requests the cause of {unknown} is not known"));
         }
         notes.extend(late_note(seed, late_seconds));
         Ok(result)
+    }
+
+    fn run_database(
+        &self,
+        of: &DatabaseSetup,
+        setup: &Setup,
+        seed: u64,
+        notes: &mut Vec<String>,
+    ) -> Result<RunResult, HostError> {
+        let allocation = check(setup).map_err(HostError::NotRun)?;
+        let machine = &setup.machine;
+        let bytes = volume_bytes(machine.volume_bytes, database::bytes(of)).map_err(HostError::NotRun)?;
+        let disk = Disk::build(setup, allocation, bytes, seed)?;
+        let _knobs = knobs::Knobs::set(&machine.config, disk.folder())?;
+        let memory = machine.cache.as_ref().map(|_| MemoryGroup::make(machine.config.memory_bytes, disk.folder()));
+        let memory = memory.transpose()?;
+        let database = Database::build(of, &disk, memory.as_ref(), seed, &self.stop)?;
+        let mut counted = cache::Counted::begin(&disk)?;
+        let (mut result, late_seconds) = measure(&disk, setup, database.queries(), false, &self.stop)?;
+        counted.add(&disk, [&of.name], &mut result)?;
+        database.note_starts(&mut result);
+        if machine.cache.is_some() {
+            notes.push(format!("seed {seed}: {}", measure::in_words(&disk, setup)?));
+        }
+        notes.extend(late_note(seed, late_seconds));
+        Ok(result)
+    }
+
+    /// Starts the processes, where they are told apart behind gates, and each in its groups.
+    fn assemble(
+        &self,
+        setup: &Setup,
+        seed: u64,
+        disk: &Disk,
+        groups: Option<&Groups>,
+        memory: Option<&MemoryGroup>,
+    ) -> Result<Crew, HostError> {
+        let mut crew = Crew::default();
+        for process in &setup.processes {
+            let gates = disk.tenants().map(|tenants| tenants.launch(&process.account)).transpose()?;
+            crew.add(&self.program, job(process, setup, seed, disk), gates.as_ref(), memory, &self.stop)?;
+        }
+        if let Some(tenants) = disk.tenants() {
+            crew.enroll(tenants, &setup.processes)?;
+        }
+        if let Some(groups) = groups {
+            crew.join(groups, &setup.processes)?;
+        }
+        Ok(crew)
     }
 }
 
@@ -177,21 +264,29 @@ fn job(process: &ProcessSetup, setup: &Setup, seed: u64, disk: &Disk) -> Job {
         name: process.name.clone(),
         workload: process.workload.to_string(),
         seed: plan_seed(process, seed),
-        folder: disk.folder().join(&process.name),
+        folder: if process.is_in_root { disk.folder().to_owned() } else { disk.folder().join(&process.name) },
+        is_in_root: process.is_in_root,
+        is_written_before: process.is_written_before,
+        is_until_ended: setup.is_until_ended,
         is_prepared: false,
+        unit_sizes: process.unit_sizes.clone(),
         priorities: setup.machine.kernel_scheduler.map(|_| priorities()),
     }
 }
 
 /// What the mount's account is promised; or why the setup cannot be run here.
 fn check(setup: &Setup) -> Result<Allocation, String> {
-    if setup.processes.is_empty() {
-        return Err("a cluster runs on the simulator only".to_owned());
+    match &setup.database {
+        Some(_) => database::why_not().map_or(Ok(()), Err)?,
+        None if setup.processes.is_empty() => return Err("a cluster runs on the simulator only".to_owned()),
+        None => {}
     }
-    if setup.machine.cache.is_some() || !setup.utilities.is_empty() {
-        return Err("a cache before the device, and utilities, run on the simulator only".to_owned());
-    }
+    utility::why_not(&setup.utilities).map_or(Ok(()), Err)?;
     let machine = &setup.machine;
+    cache::why_not(machine).map_or(Ok(()), Err)?;
+    if machine.alternate.is_some() {
+        return Err("schedulers take turns where tenants are, not processes".to_owned());
+    }
     if machine.own_disk_bytes.is_some() {
         return Err("a file system is on an emulated device only, own_disk is for tenants".to_owned());
     }
@@ -222,87 +317,27 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     Ok(sessions.map(|account| account.allocation).next().unwrap_or_default())
 }
 
-/// Bytes of the volume: as the scenario says, or what its files need.
-fn volume_bytes(wanted: Option<u64>, plans: &[Plan]) -> Result<u64, String> {
+/// Bytes of the files that processes find.
+fn file_bytes(plans: &[Plan]) -> u64 {
     let of_plan = |plan: &Plan| (0..plan.file_count()).map(|n| plan.file(plimsoll_workloads::FileIndex(n)).bytes).sum();
-    let files: u64 = plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum();
-    let bytes = wanted.unwrap_or((files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20));
-    let (needed, allowed) = (ByteCount(bytes), ByteCount(VOLUME_BYTES_MAX));
-    if bytes > VOLUME_BYTES_MAX {
+    plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum()
+}
+
+/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of memory takes what its
+/// files need.
+fn volume_bytes(wanted: Option<u64>, files: u64) -> Result<u64, String> {
+    let of_files = (files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20);
+    let bytes = wanted.unwrap_or(of_files);
+    let taken = if bytes > VOLUME_BYTES_MAX { of_files } else { bytes };
+    let (needed, allowed) = (ByteCount(taken), ByteCount(VOLUME_BYTES_MAX));
+    if taken > VOLUME_BYTES_MAX {
         return Err(format!("its files need a volume of {needed} in memory, allowed are {allowed}"));
     }
     match plimsoll_agent::memory::available_bytes() {
-        Some(available) if available < bytes + MEMORY_SPARE_BYTES => {
+        Some(available) if available < taken + MEMORY_SPARE_BYTES => {
             let available = ByteCount(available);
             Err(format!("its files need a volume of {needed} in memory, of which {available} is available"))
         }
         _ => Ok(bytes),
     }
-}
-
-/// Runs the load until there are as many seconds that count as the setup asks for; answers with how many did not.
-fn measure(
-    disk: &Disk,
-    setup: &Setup,
-    mut load: impl Load,
-    is_timed: bool,
-    stop: &AtomicBool,
-) -> Result<(RunResult, u64), HostError> {
-    let wanted = setup.duration.as_secs_f64().ceil() as u64;
-    let patience = if is_timed { wanted } else { wanted * PATIENCE_FACTOR };
-    let origin = load.start()?;
-    let (mut counts, mut busy_samples, mut samples) = (Vec::new(), 0, 0);
-    let mut before = disk.emulation()?;
-    while counts.iter().filter(|&&counts| counts).count() < wanted as usize && (counts.len() as u64) < patience {
-        let end = origin + Span::from_secs(counts.len() as u64 + 1);
-        while clock::now() < end && !load.has_failed() {
-            if stop.load(Ordering::Relaxed) {
-                disk.release();
-                return load.finish().and(Err(interrupted()));
-            }
-            clock::sleep_until(end.min(clock::now() + clock::SLICE));
-            samples += 1;
-            busy_samples += u64::from(disk.is_busy()?);
-        }
-        if load.has_failed() {
-            break;
-        }
-        let now = disk.emulation()?;
-        counts.push(is_timed || now.was_true_since(&before));
-        before = now;
-    }
-    let late = counts.iter().filter(|&&counts| !counts).count() as u64;
-    disk.release();
-    let log = load.finish()?;
-    if counts.len() as u64 - late < wanted {
-        return Err(HostError::NotRun(format!(
-            "this machine was too busy to emulate {}: of {} seconds {late} were late",
-            setup.machine.device,
-            counts.len(),
-        )));
-    }
-    if is_timed {
-        check_timed(disk, wanted)?;
-    }
-    let result = RunResult {
-        hash: None,
-        cpu_cores: log.processor().as_secs_f64() / counts.len() as f64,
-        sources: log.sources(&counts),
-        device_busy: busy_samples as f64 / f64::from(samples.max(1)),
-        ..RunResult::default()
-    };
-    Ok((result, late))
-}
-
-/// Seconds of a timed workload all count; then the emulation must have been true over all of them.
-fn check_timed(disk: &Disk, seconds: u64) -> Result<(), HostError> {
-    let status = disk.emulation()?;
-    let late_allowed = status.replies / LATE_REPLIES_PART_MAX;
-    if status.late_replies <= late_allowed {
-        return Ok(());
-    }
-    let (late, replies) = (status.late_replies, status.replies);
-    Err(HostError::NotRun(format!(
-        "this machine was too busy: in {seconds} s {late} of {replies} replies of the emulated device were late"
-    )))
 }

@@ -8,8 +8,8 @@
 //!   process         prepared, or why not                           done, or why not
 //! ```
 //!
-//! The host ends the experiment by closing its side; a process that fails says so at once, and nothing else is ever said
-//! out of turn, so whatever comes while the experiment runs is a failure. A host that is killed takes its processes
+//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has come to its end
+//! where the experiment is over when all have. A host that is killed takes its processes
 //! with it: the kernel kills them, since their parent has died, and they have no descriptor of the device that is
 //! gone. While the host lives Ctrl-C is its business, so processes are in a group of their own.
 
@@ -38,10 +38,17 @@ pub(super) struct Job {
     /// The workload as the scenario has it, and the seed of its plan.
     pub(super) workload: String,
     pub(super) seed: u64,
-    /// Where its files are to be: a folder that does not exist yet, on the file system that is measured.
+    /// Where its files are to be, on the file system that is measured: a folder that does not exist yet, or the root.
     pub(super) folder: PathBuf,
+    pub(super) is_in_root: bool,
+    /// What was prepared stays in memory, as far as there is room, and is not made durable file by file.
+    pub(super) is_written_before: bool,
+    /// It says that it is done when all its threads have ended, and not when the host ends the experiment.
+    pub(super) is_until_ended: bool,
     /// Another process has made them.
     pub(super) is_prepared: bool,
+    /// Units of so many bytes are counted apart, too, under these names.
+    pub(super) unit_sizes: Vec<(String, u64)>,
     /// What the kernel's scheduler is told, if there is one.
     pub(super) priorities: Option<Priorities>,
 }
@@ -134,17 +141,19 @@ fn prepare(job: &Job) -> Result<Plan, String> {
     let workload: Workload = job.workload.parse().map_err(|error| format!("{}: {error}", job.workload))?;
     let plan = workload.plan(job.seed);
     if !job.is_prepared {
-        files::prepare(&job.folder, &plan)?;
-        files::settle(&job.folder, &plan)?;
+        files::prepare(job, &plan)?;
+        files::settle(job, &plan)?;
     }
     Ok(plan)
 }
 
-/// Runs the threads until the host ends the conversation or one of them fails.
+/// Runs the threads until the host ends the conversation, one of them fails, or all have ended and that is the end.
 fn run(link: &Link, job: Job, plan: Plan, origin: Time) -> Result<Done, String> {
     clock::sleep_until(origin);
+    let is_until_ended = job.is_until_ended;
     let team = Team::start(job, plan, origin).map_err(|error| format!("start a thread: {error}"))?;
-    while !team.has_failed() && !link.has_word(clock::SLICE.as_nanos()) {}
+    let is_over = || team.has_failed() || (is_until_ended && team.has_ended());
+    while !is_over() && !link.has_word(clock::SLICE.as_nanos()) {}
     team.finish()
 }
 

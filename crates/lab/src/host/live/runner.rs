@@ -3,7 +3,8 @@
 use super::clock;
 use super::priority::{self, Priorities};
 use super::process::Job;
-use super::tally::Tally;
+use super::tally::Tallies;
+use crate::scenario::sized_source;
 use plimsoll_core::{Span, Time};
 use plimsoll_workloads::{Action, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Plan, Step, Thread, ThreadSpec};
 use rustix::fs::OFlags;
@@ -36,14 +37,16 @@ pub(super) struct Team {
 /// What a team did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
-    pub(super) tally: Tally,
+    pub(super) tallies: Tallies,
     /// Processor time of all threads, nanoseconds.
     pub(super) processor_ns: u64,
 }
 
 /// What the threads of a process share.
 struct Shared {
+    name: String,
     folder: PathBuf,
+    unit_sizes: Vec<(String, u64)>,
     priorities: Option<Priorities>,
     plan: Plan,
     /// Where the experiment's time is zero, and where that of the steps is.
@@ -58,7 +61,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Outcome {
-    tally: Tally,
+    tallies: Tallies,
     processor: Span,
     running: usize,
     failure: Option<String>,
@@ -82,7 +85,9 @@ impl Team {
         let specs: Vec<ThreadSpec> = plan.threads().collect();
         let active = plan.active();
         let shared = Arc::new(Shared {
+            name: job.name,
             folder: job.folder,
+            unit_sizes: job.unit_sizes,
             priorities: job.priorities,
             plan,
             origin,
@@ -96,7 +101,7 @@ impl Team {
         let mut team = Team { shared: shared.clone(), threads: Vec::new() };
         for (number, spec) in specs.into_iter().enumerate() {
             let shared = shared.clone();
-            let thread = std::thread::Builder::new().name(format!("{}.{number}", job.name));
+            let thread = std::thread::Builder::new().name(format!("{}.{number}", shared.name));
             // A team that is dropped ends by itself.
             team.threads.push(thread.spawn(move || shared.run(number as u32, &spec))?);
         }
@@ -106,6 +111,11 @@ impl Team {
     /// Whether a thread has met an error.
     pub(super) fn has_failed(&self) -> bool {
         lock(&self.shared.outcome).failure.is_some()
+    }
+
+    /// Whether every thread has come to its end.
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.shared.outcome).running == 0
     }
 
     fn end(&mut self) {
@@ -119,7 +129,10 @@ impl Team {
         let mut outcome = lock(&self.shared.outcome);
         match outcome.failure.take() {
             Some(failure) => Err(failure),
-            None => Ok(Done { tally: std::mem::take(&mut outcome.tally), processor_ns: outcome.processor.as_nanos() }),
+            None => {
+                let (tallies, processor_ns) = (std::mem::take(&mut outcome.tallies), outcome.processor.as_nanos());
+                Ok(Done { tallies, processor_ns })
+            }
         }
     }
 }
@@ -133,11 +146,10 @@ impl Drop for Team {
 impl Shared {
     fn run(&self, number: u32, spec: &ThreadSpec) {
         let files = Files::default();
-        let mut runner =
-            Runner { shared: self, files: &files, tally: Tally::default(), unit: None, memory: Memory::default() };
+        let mut runner = Runner::new(self, &files);
         let priority = self.priorities.as_ref().map(|priorities| priorities.of_thread(&spec.name));
         if let Some(Err(error)) = priority.map(priority::set) {
-            return self.settle(Tally::default(), Err(format!("set an I/O priority: {error}")), true);
+            return self.settle(Tallies::default(), Err(format!("set an I/O priority: {error}")), true);
         }
         let workers = if spec.depth == DEPTH_UNLIMITED { WORKERS_MAX } else { spec.depth };
         let result = match workers {
@@ -154,13 +166,13 @@ impl Shared {
                 runner.run(self.plan.thread(number), spec.is_background, Some(units))
             }),
         };
-        let Runner { tally, .. } = runner;
-        self.settle(tally, result, true);
+        let Runner { tallies, .. } = runner;
+        self.settle(tallies, result, true);
     }
 
     /// Carries out units of one call, one after the other.
     fn work(&self, units: &Mutex<Receiver<(Option<Time>, Action)>>, files: &Files) {
-        let mut runner = Runner { shared: self, files, tally: Tally::default(), unit: None, memory: Memory::default() };
+        let mut runner = Runner::new(self, files);
         let mut result = Ok(());
         while result.is_ok() {
             let Ok((due, action)) = lock(units).recv() else { break };
@@ -168,24 +180,24 @@ impl Shared {
         }
         // Whoever hands out units must not wait for workers that have gone.
         if result.is_err() {
-            self.settle(Tally::default(), result, false);
+            self.settle(Tallies::default(), result, false);
             while lock(units).recv().is_ok() {}
             result = Ok(());
         }
-        self.settle(runner.tally, result, false);
+        self.settle(runner.tallies, result, false);
     }
 
     /// Takes in what a thread did.
-    fn settle(&self, tally: Tally, result: Result<(), String>, is_last_word: bool) {
+    fn settle(&self, tallies: Tallies, result: Result<(), String>, is_last_word: bool) {
         let mut outcome = lock(&self.outcome);
-        outcome.tally.merge(tally);
+        outcome.tallies.merge(tallies);
         if let Err(failure) = result {
             outcome.failure.get_or_insert(failure);
         }
         if is_last_word {
             outcome.running -= 1;
             if outcome.running == 0 && !self.is_over.load(Ordering::Relaxed) {
-                outcome.tally.ended = Some(clock::now().since(self.origin));
+                outcome.tallies.all.ended = Some(clock::now().since(self.origin));
             }
         }
         outcome.processor += clock::thread_processor_time();
@@ -254,13 +266,28 @@ impl Memory {
 struct Runner<'team> {
     shared: &'team Shared,
     files: &'team Files,
-    tally: Tally,
-    /// When the unit began or was due, and the bytes that it moved so far.
-    unit: Option<(Time, u64)>,
+    tallies: Tallies,
+    /// The unit that began and did not end.
+    unit: Option<Unit>,
     memory: Memory,
 }
 
-impl Runner<'_> {
+/// What a user waits for.
+#[derive(Clone, Copy)]
+struct Unit {
+    /// When it began or was due.
+    since: Time,
+    /// Bytes that it moved so far.
+    bytes: u64,
+    /// Whether it only read.
+    is_read: bool,
+}
+
+impl<'team> Runner<'team> {
+    fn new(shared: &'team Shared, files: &'team Files) -> Runner<'team> {
+        Runner { shared, files, tallies: Tallies::default(), unit: None, memory: Memory::default() }
+    }
+
     fn run(
         &mut self,
         mut steps: Thread,
@@ -273,17 +300,21 @@ impl Runner<'_> {
             let Some(step) = steps.next() else { break };
             match step {
                 Step::Begin { due, deadline: _ } => {
-                    self.unit = Some((self.wait_due(due).unwrap_or_else(clock::now), 0))
+                    let since = self.wait_due(due).unwrap_or_else(clock::now);
+                    self.unit = Some(Unit { since, bytes: 0, is_read: true });
                 }
                 Step::End => {
-                    let (since, bytes) = self.unit.take().expect("a unit that ends has begun");
+                    let unit = self.unit.take().expect("a unit that ends has begun");
                     if !is_background {
-                        self.record("unit", since, bytes);
+                        self.record_unit(unit);
                     }
                 }
                 Step::Call(action) => {
                     let bytes = self.call(action)?;
-                    self.unit = self.unit.map(|(since, before)| (since, before + bytes));
+                    if let Some(unit) = &mut self.unit {
+                        unit.bytes += bytes;
+                        unit.is_read &= !matches!(action, Action::Write { .. });
+                    }
                 }
                 Step::Start { due, action } => {
                     let due = self.wait_due(due);
@@ -320,7 +351,19 @@ impl Runner<'_> {
 
     fn record(&mut self, kind: &'static str, since: Time, bytes: u64) {
         let now = clock::now();
-        self.tally.record(kind, now.since(self.shared.origin), now.since(since), bytes);
+        self.tallies.all.record(kind, now.since(self.shared.origin), now.since(since), bytes);
+    }
+
+    /// Counts a unit, and once more among those of its size, if they are counted apart.
+    fn record_unit(&mut self, unit: Unit) {
+        let Unit { since, bytes, is_read } = unit;
+        self.record("unit", since, bytes);
+        let Shared { name, unit_sizes, origin, .. } = self.shared;
+        if let Some((size, _)) = unit_sizes.iter().find(|(_, of)| *of == bytes) {
+            let sized = self.tallies.sized.entry(sized_source(name, is_read, size)).or_default();
+            let now = clock::now();
+            sized.record("unit", now.since(*origin), now.since(since), bytes);
+        }
     }
 
     /// Makes a call, counts it, and answers with the bytes that it moved.

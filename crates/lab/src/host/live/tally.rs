@@ -110,6 +110,22 @@ impl Tally {
     }
 }
 
+/// What a process counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tallies {
+    pub(super) all: Tally,
+    /// Units of sizes that are counted apart, by their source.
+    pub(super) sized: BTreeMap<String, Tally>,
+}
+
+impl Tallies {
+    /// Takes in what another thread counted.
+    pub(super) fn merge(&mut self, other: Tallies) {
+        self.all.merge(other.all);
+        other.sized.into_iter().for_each(|(source, tally)| self.sized.entry(source).or_default().merge(tally));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +140,26 @@ mod tests {
         assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), tally);
         let error = serde_json::from_str::<Tally>(&text.replace("fsync", "fsink")).unwrap_err();
         assert!(error.to_string().contains("\"fsink\", which is no kind of call"), "{error}");
+    }
+
+    #[test]
+    fn threads_count_units_of_a_size_together() {
+        let counted = |source: &str, seconds: u64| {
+            let mut tallies = Tallies::default();
+            let sized = tallies.sized.entry(source.to_owned()).or_default();
+            sized.record("unit", Span::from_secs(seconds), Span::from_millis(10), 4096);
+            tallies
+        };
+        let mut tallies = counted("server.read.4KiB", 0);
+        for other in [counted("server.read.4KiB", 1), counted("server.write.4KiB", 1)] {
+            tallies.merge(other);
+        }
+        let units = |source: &str| {
+            let source = tallies.sized[source].source(&[true; 2]);
+            source.series("unit").unwrap().window(0, 2).iter().map(|second| second.count).collect::<Vec<_>>()
+        };
+        assert_eq!(units("server.read.4KiB"), [1, 1]);
+        assert_eq!(units("server.write.4KiB"), [0, 1]);
     }
 
     #[test]

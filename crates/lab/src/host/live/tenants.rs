@@ -8,8 +8,8 @@
 //! ending for as long as that takes.
 
 use super::{HostError, failed};
-use crate::scenario::{AccountSetup, ProcessSetup, Setup};
-use plimsoll_agent::{AgentError, Disk, Station, StationConfig, Tenant, Who};
+use crate::scenario::{AccountSetup, Setup};
+use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
 use plimsoll_gates::{Filter, Launch};
@@ -23,18 +23,21 @@ const NEED_LEVELS: &[&str] = &["afq", "scs_token", "split_deadline", "split_dead
 /// Schedulers that have to see each read and write at its entry, with its bytes: more than a word for all of them tells.
 const NEED_EACH_CALL: &[&str] = &["scs_token"];
 /// In memory, as the gates' words have to be; always the same, so that the next run finds what a killed one left.
-const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
+pub(in crate::host::live) const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
+/// Where programs say the classes of their files, in it.
+const CLASSES_SOCKET: &str = "classes.sock";
 /// Everybody may enter, we alone may write.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Whether the setup takes a station above its disk.
+/// Whether the setup takes a station above its disk: where processes are told apart, and where blocks need classes.
 pub(super) fn are_needed(setup: &Setup) -> bool {
     let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
     let has_promises = setup.accounts.iter().any(|account| account.allocation != Allocation::default());
     let is_told_apart = sessions.clone().count() > 1 && has_promises;
     let is_alone_in_a_pool = sessions.clone().count() == 1 && sessions.clone().any(|one| one.parent.is_some());
     let has_levels = NEED_LEVELS.contains(&setup.machine.scheduler);
-    setup.machine.kernel_scheduler.is_none() && (has_levels || is_told_apart || is_alone_in_a_pool)
+    let has_classes = setup.machine.cache.is_some();
+    setup.machine.kernel_scheduler.is_none() && (has_levels || is_told_apart || is_alone_in_a_pool || has_classes)
 }
 
 /// Why a setup that takes a station cannot be run, if so.
@@ -122,7 +125,10 @@ impl Tenants {
             let parent = parent.as_ref().map(|parent| paths[parent.as_str()].as_str());
             if *is_pool {
                 let path = parent.map_or(name.clone(), |parent| format!("{parent}/{name}"));
-                self.engine.open_pool(&path, *allocation).map_err(|error| failed(name, error))?;
+                // It is there if the file system was mounted before.
+                if self.engine.account(&path).map_err(|error| failed(name, error))?.is_none() {
+                    self.engine.open_pool(&path, *allocation).map_err(|error| failed(name, error))?;
+                }
                 paths.insert(name, path);
             } else {
                 let joined = self.station.join(parent.unwrap_or(pool), name, *allocation);
@@ -132,20 +138,28 @@ impl Tenants {
         Ok(())
     }
 
-    fn tenant(&self, process: &ProcessSetup) -> &Tenant {
-        self.tenants.get(&process.account).expect("each process is in an account of the scenario")
+    /// Hears what is said of the classes of files, as a daemon does, as long as the answer is there; `mounted` is where the file system is.
+    pub(super) fn hear_classes(&self, mounted: &Path) -> Result<ClassServer, HostError> {
+        let classes = self.station.classes().expect("the disk is a volume").clone();
+        let mount = ClassifiedMount { mount_point: mounted.to_owned(), classes };
+        let socket = Path::new(RUN_DIRECTORY).join(CLASSES_SOCKET);
+        ClassServer::start(&socket, vec![mount]).map_err(|error| failed("hear classes", error))
     }
 
-    /// The gates that a process starts behind.
-    pub(super) fn launch(&self, process: &ProcessSetup) -> Result<Launch, HostError> {
-        let launch = self.station.entrance(self.tenant(process)).launch(Filter::default());
-        launch.map_err(|error| failed(&process.name, error))
+    fn tenant(&self, account: &str) -> &Tenant {
+        self.tenants.get(account).expect("each process is in an account of the scenario")
     }
 
-    /// What the process does is its account's from now on.
-    pub(super) fn enroll(&self, process: &ProcessSetup, number: u32) -> Result<(), HostError> {
-        let enrolled = self.station.enroll(self.tenant(process), Who::Process(number));
-        enrolled.map_err(|error| failed(&process.name, error))
+    /// The gates that a process in `account` starts behind.
+    pub(super) fn launch(&self, account: &str) -> Result<Launch, HostError> {
+        let launch = self.station.entrance(self.tenant(account)).launch(Filter::default());
+        launch.map_err(|error| failed(account, error))
+    }
+
+    /// What the process `number` does is the account's from now on.
+    pub(super) fn enroll(&self, account: &str, number: u32) -> Result<(), HostError> {
+        let enrolled = self.station.enroll(self.tenant(account), Who::Process(number));
+        enrolled.map_err(|error| failed(account, error))
     }
 
     /// Nobody has a limit any more, so that everybody can finish.

@@ -1,0 +1,161 @@
+//! Pages that were acknowledged as they are and are compressed afterwards: how many there may be, and who compresses them.
+//!
+//! **Rule.** A write keeps its page as it is and puts the page's number here; a [`Compressing`], which a service thread runs in the
+//! maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as somebody has time for
+//! the rest. **Complication.** Nobody may have: then it fills up. From half of it on a growing part of the writes *pays*, which is
+//! to compress its own page at once, and all do where it is full. So its memory is bounded, nobody waits for another one, and
+//! as many pages come in as go out long before it is full.
+//!
+//! **Why no page is forgotten.** Whoever has put one looks afterwards whether somebody compresses. Whoever has found nothing more says
+//! that it goes, and looks once more afterwards. All four are sequentially consistent, so one of the two sees the other.
+
+use super::CompressedMemory;
+use crossbeam_queue::ArrayQueue;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Arc, Weak};
+
+/// Pages at the most: 64 MiB. What one service thread compresses in some 0.3 seconds at level 1.
+const PAGES_MAX: u64 = 16_384;
+/// And at most this part of the volume.
+const VOLUME_PART_MAX: u64 = 8;
+/// For each of them one request compresses, if there are as many service threads.
+const PAGES_EACH: usize = 512;
+/// 2^32 over the golden ratio: multiples of it, modulo 2^32, are spread evenly however few are looked at.
+const SPREAD: u32 = 0x9e37_79b9;
+
+pub(super) struct Backlog {
+    pages: ArrayQueue<u64>,
+    /// Writes that came to it.
+    writes: AtomicU32,
+    /// Requests that compress.
+    compressing: AtomicUsize,
+}
+
+impl Backlog {
+    /// Of a volume of so many pages.
+    pub(super) fn new(volume_pages: u64) -> Backlog {
+        let pages_max = (volume_pages / VOLUME_PART_MAX).clamp(1, PAGES_MAX);
+        Backlog {
+            pages: ArrayQueue::new(pages_max as usize),
+            writes: AtomicU32::new(0),
+            compressing: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether a write that comes now compresses its own page: none where half of the backlog is free, all where nothing is. O(1).
+    pub(super) fn pays(&self) -> bool {
+        let (pages, pages_max) = (self.pages.len() as u64, self.pages.capacity() as u64);
+        let part = ((2 * pages).saturating_sub(pages_max) << 32) / pages_max;
+        u64::from(self.writes.fetch_add(1, Relaxed).wrapping_mul(SPREAD)) < part
+    }
+
+    /// Puts a page that is not in it; says whether there was room. O(1).
+    pub(super) fn put(&self, page: u64) -> bool {
+        self.pages.push(page).is_ok()
+    }
+
+    /// Takes the page that is in it for longest. O(1).
+    pub(super) fn take(&self) -> Option<u64> {
+        self.pages.pop()
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// One more compresses, if there is enough for it and fewer than `most` do so.
+    fn begin(&self, most: usize) -> bool {
+        let wanted = self.pages().div_ceil(PAGES_EACH).min(most);
+        let more = |compressing| (compressing < wanted).then_some(compressing + 1);
+        self.compressing.fetch_update(SeqCst, SeqCst, more).is_ok()
+    }
+
+    fn end(&self) {
+        self.compressing.fetch_sub(1, SeqCst);
+    }
+}
+
+/// One who takes pages out of a volume's backlog, until it is empty or the volume is gone.
+pub(crate) struct Compressing {
+    memory: Weak<CompressedMemory>,
+    most: usize,
+    /// It is counted as one who compresses.
+    is_counted: bool,
+}
+
+impl Compressing {
+    /// If the volume has more in its backlog than those do who compress already, fewer than `most`. O(1).
+    pub(crate) fn begin(memory: &Arc<CompressedMemory>, most: usize) -> Option<Compressing> {
+        let begins = memory.backlog.begin(most);
+        begins.then(|| Compressing { memory: Arc::downgrade(memory), most, is_counted: true })
+    }
+
+    /// Compresses a page; says whether there may be more.
+    pub(crate) fn one_page(&mut self) -> bool {
+        let Some(memory) = self.memory.upgrade() else { return false };
+        memory.compress_one() || self.stays(&memory)
+    }
+
+    /// It has found nothing: it goes, unless something has come before it has said so.
+    pub(super) fn stays(&mut self, memory: &CompressedMemory) -> bool {
+        self.is_counted = false;
+        memory.backlog.end();
+        self.is_counted = memory.backlog.begin(self.most);
+        self.is_counted
+    }
+}
+
+impl Drop for Compressing {
+    fn drop(&mut self) {
+        if self.is_counted
+            && let Some(memory) = self.memory.upgrade()
+        {
+            memory.backlog.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: those who pay come in a row (`writes` modulo 2^32 without being spread).
+    #[test]
+    fn the_fuller_it_is_the_more_pay_and_they_are_spread() {
+        let backlog = Backlog::new(8 * 1000);
+        let of_a_thousand = |backlog: &Backlog| {
+            let pays: Vec<bool> = (0..1000).map(|_| backlog.pays()).collect();
+            let longest = pays.chunk_by(|one, next| one == next).filter(|row| !row[0]).map(<[bool]>::len).max();
+            (pays.iter().filter(|&&pays| pays).count(), longest.unwrap_or(0))
+        };
+        let mut filled = 0;
+        for (fill, expected, free_in_a_row) in
+            [(0, 0, 1000), (500, 0, 1000), (600, 200, 8), (750, 500, 3), (999, 998, 1), (1000, 1000, 0)]
+        {
+            while filled < fill {
+                assert!(backlog.put(filled));
+                filled += 1;
+            }
+            let (paid, longest) = of_a_thousand(&backlog);
+            assert!(
+                paid.abs_diff(expected) <= 3 && longest <= free_in_a_row,
+                "{fill}: {paid} paid, {longest} in a row"
+            );
+        }
+        assert!(!backlog.put(1000), "there is no room");
+    }
+
+    #[test]
+    fn as_many_compress_as_there_is_work_for() {
+        let backlog = Backlog::new(1 << 20);
+        assert!(!backlog.begin(2), "nothing to do");
+        assert!(backlog.put(0) && backlog.begin(2) && !backlog.begin(2), "work for one");
+        (0..PAGES_EACH as u64).for_each(|page| assert!(backlog.put(page)));
+        assert!(backlog.begin(2) && !backlog.begin(2), "work for two");
+        (0..4 * PAGES_EACH as u64).for_each(|page| assert!(backlog.put(page)));
+        assert!(!backlog.begin(2), "not more than there are threads");
+        backlog.end();
+        assert!(backlog.begin(2));
+    }
+}

@@ -1,0 +1,147 @@
+//! What is kept of a page of 4 KiB, and the page of what is kept.
+//!
+//! **Rule.** The CRC-32C of the page, then its bytes as zstd makes them or as they are; of zeroes nothing. Which of the two it is
+//! says the length: what zstd makes is kept only where it is smaller. The checksum is made when a page comes and never again, so that
+//! it covers all that happens to the page in memory, its compression too.
+
+use super::{Damaged, PAGE_BYTES};
+use std::cell::RefCell;
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::ResetDirective;
+
+/// Levels of zstd that a volume may have: the first is its fastest ordinary one, the last its best without more memory.
+pub const COMPRESSION_LEVELS: RangeInclusive<u8> = 1..=19;
+/// CRC-32C of the page, before its bytes.
+const CHECKSUM_BYTES: usize = 4;
+/// What is kept of a page that is kept as it is.
+pub(super) const PLAIN_BYTES: usize = CHECKSUM_BYTES + PAGE_BYTES;
+
+/// zstd's tables, for one thread; some hundred KiB that are made once.
+struct Codec {
+    compressor: Compressor<'static>,
+    level: u8,
+    decompressor: Decompressor<'static>,
+    /// A checksum, and what is smaller than a page.
+    buffer: [u8; PLAIN_BYTES - 1],
+}
+
+impl Codec {
+    fn new() -> io::Result<Codec> {
+        let level = *COMPRESSION_LEVELS.start();
+        let mut compressor = Compressor::new(level.into())?;
+        // The page's own covers it.
+        compressor.include_checksum(false)?;
+        Ok(Codec { compressor, level, decompressor: Decompressor::new()?, buffer: [0; PLAIN_BYTES - 1] })
+    }
+
+    /// Compresses at this level from now on; tables that are of another size then are made anew.
+    fn set_level(&mut self, level: u8) {
+        if self.level != level {
+            // A page that did not get smaller has left it in the middle of a frame.
+            self.compressor.context_mut().reset(ResetDirective::SessionOnly).expect("a frame can be given up");
+            self.compressor.set_compression_level(level.into()).expect("zstd has such levels");
+            self.level = level;
+        }
+    }
+}
+
+thread_local! {
+    static CODEC: RefCell<Option<Codec>> = const { RefCell::new(None) };
+}
+
+fn with_codec<T>(call: impl FnOnce(&mut Codec) -> T) -> T {
+    CODEC.with_borrow_mut(|codec| call(codec.get_or_insert_with(|| Codec::new().expect("memory for zstd's tables"))))
+}
+
+/// What is kept of `page` as it is.
+pub(super) fn plain(page: &[u8; PAGE_BYTES]) -> Option<Arc<[u8]>> {
+    if page == &[0; PAGE_BYTES] {
+        return None;
+    }
+    let mut kept = [0; PLAIN_BYTES];
+    kept[..CHECKSUM_BYTES].copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
+    kept[CHECKSUM_BYTES..].copy_from_slice(page);
+    Some(Arc::from(&kept[..]))
+}
+
+/// What is kept of `page`, compressed if that is smaller.
+pub(super) fn packed(page: &[u8; PAGE_BYTES], level: u8) -> Option<Arc<[u8]>> {
+    let plain = plain(page)?;
+    Some(smaller(&plain, level).unwrap_or(plain))
+}
+
+/// Compresses what is kept of a page as it is; `None` if that is not smaller, or if it is compressed already.
+pub(super) fn smaller(kept: &[u8], level: u8) -> Option<Arc<[u8]>> {
+    if kept.len() != PLAIN_BYTES {
+        return None;
+    }
+    let (checksum, page) = kept.split_at(CHECKSUM_BYTES);
+    with_codec(|codec| {
+        codec.set_level(level);
+        let Codec { compressor, buffer, .. } = codec;
+        let bytes = compressor.compress_to_buffer(page, &mut buffer[CHECKSUM_BYTES..]).ok()?;
+        buffer[..CHECKSUM_BYTES].copy_from_slice(checksum);
+        Some(Arc::from(&buffer[..CHECKSUM_BYTES + bytes]))
+    })
+}
+
+/// Puts the page that `kept` is of into `page`.
+pub(super) fn unpack(kept: &[u8], page: &mut [u8; PAGE_BYTES]) -> Result<(), Damaged> {
+    let (checksum, bytes) = kept.split_first_chunk::<CHECKSUM_BYTES>().ok_or(Damaged)?;
+    if bytes.len() == PAGE_BYTES {
+        page.copy_from_slice(bytes);
+    } else {
+        let unpacked = with_codec(|codec| codec.decompressor.decompress_to_buffer(bytes, &mut page[..]));
+        if !matches!(unpacked, Ok(PAGE_BYTES)) {
+            return Err(Damaged);
+        }
+    }
+    if crc32c::crc32c(page) == u32::from_le_bytes(*checksum) { Ok(()) } else { Err(Damaged) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::page;
+    use super::*;
+
+    #[test]
+    fn what_compresses_takes_less_and_what_does_not_takes_a_checksum_more() {
+        let bytes = |kind| packed(&page(kind, 7), 1).map_or(0, |kept| kept.len());
+        assert_eq!((bytes(0), bytes(2)), (0, PLAIN_BYTES));
+        assert!((10..200).contains(&bytes(1)), "{}", bytes(1));
+    }
+
+    /// Planted break: the checksum is not compared.
+    #[test]
+    fn a_damaged_page_is_an_error_and_never_wrong_data() {
+        for kind in [1, 2] {
+            let kept = packed(&page(kind, 9), 1).unwrap();
+            let mut read = [0; PAGE_BYTES];
+            for at in (0..kept.len()).step_by(kept.len() / 16) {
+                let mut damaged = kept.to_vec();
+                damaged[at] ^= 0x10;
+                // A bit that says nothing may change: then the page is what it was.
+                if unpack(&damaged, &mut read).is_ok() {
+                    assert!(read == page(kind, 9), "kind {kind}, byte {at}");
+                }
+            }
+            let mut flipped = kept.to_vec();
+            flipped[0] ^= 1;
+            assert_eq!(unpack(&flipped, &mut read), Err(Damaged), "kind {kind}");
+            assert_eq!(unpack(&kept[..kept.len() - 1], &mut read), Err(Damaged), "kind {kind}");
+        }
+        assert_eq!(unpack(&[], &mut [0; PAGE_BYTES]), Err(Damaged));
+    }
+
+    /// What memory changes before a page is compressed is found when it is read. Planted break: the checksum is made anew.
+    #[test]
+    fn the_checksum_covers_the_time_before_it_is_compressed() {
+        let mut damaged = plain(&page(1, 9)).unwrap().to_vec();
+        damaged[CHECKSUM_BYTES + 100] ^= 1;
+        let kept = smaller(&damaged, 1).unwrap();
+        assert_eq!(unpack(&kept, &mut [0; PAGE_BYTES]), Err(Damaged));
+    }
+}

@@ -1,0 +1,163 @@
+//! A volume in memory whose pages are compressed: more fits, and what is read was checked.
+//!
+//! **Rule.** A page of 4 KiB is kept as zstd makes it, as it is where that is not smaller, and not at all if it is zero; with the CRC-32C of
+//! what it was before. A read that finds another checksum is an error and never wrong data. **Complication.** It takes time of a
+//! processor, some ten times what a copy takes, so service threads do it ([`work`](crate::engine)), several at a time. A page is taken
+//! and put under a lock of its own, and compressed outside of it; blocks of the volume are pages, so nobody changes part of one.
+//!
+//! A write may leave it to somebody else ([`backlog`]): then the page is kept as it is, and what that one makes of it is put in its place
+//! if it is there still.
+
+mod backlog;
+mod codec;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backlog::Compressing;
+pub use codec::COMPRESSION_LEVELS;
+
+use backlog::Backlog;
+use codec::{packed, plain, smaller, unpack};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes of a page, and of a block of the volume.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Pages whose places are made together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
+const CHUNK_PAGES: usize = 512;
+
+/// What is kept of a page.
+#[derive(Default)]
+struct Page {
+    /// See [`codec`]; nothing for zeroes.
+    kept: Option<Arc<[u8]>>,
+    is_in_backlog: bool,
+}
+
+/// Pages whose places were made together.
+type Chunk = Box<[Mutex<Page>]>;
+
+/// Pages, compressed. Threads may read and write at the same time; of two writes to a page, one is there afterwards.
+pub(crate) struct CompressedMemory {
+    chunks: Box<[OnceLock<Chunk>]>,
+    stored_bytes: AtomicU64,
+    level: u8,
+    backlog: Backlog,
+}
+
+/// A page whose content is not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+fn lock(page: &Mutex<Page>) -> MutexGuard<'_, Page> {
+    page.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CompressedMemory {
+    /// A volume of `size_bytes`, a multiple of [`PAGE_BYTES`], all zeroes; `level` is one of [`COMPRESSION_LEVELS`].
+    pub(crate) fn new(size_bytes: u64, level: u8) -> CompressedMemory {
+        let pages = size_bytes / PAGE_BYTES as u64;
+        let chunks = pages.div_ceil(CHUNK_PAGES as u64);
+        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        CompressedMemory { chunks, stored_bytes: AtomicU64::new(0), level, backlog: Backlog::new(pages) }
+    }
+
+    /// The place of a page, if any of its chunk was written.
+    fn place(&self, page: u64) -> Option<&Mutex<Page>> {
+        let chunk = self.chunks[page as usize / CHUNK_PAGES].get()?;
+        Some(&chunk[page as usize % CHUNK_PAGES])
+    }
+
+    fn made_place(&self, page: u64) -> &Mutex<Page> {
+        let chunk = &self.chunks[page as usize / CHUNK_PAGES];
+        &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
+    }
+
+    fn kept(&self, page: u64) -> Option<Arc<[u8]>> {
+        lock(self.place(page)?).kept.clone()
+    }
+
+    /// Reads a page. O(1).
+    pub(crate) fn read(&self, page: u64, target: &mut [u8; PAGE_BYTES]) -> Result<(), Damaged> {
+        match self.kept(page) {
+            Some(kept) => unpack(&kept, target),
+            None => {
+                target.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a page, compressed. O(1).
+    pub(crate) fn write(&self, page: u64, source: &[u8; PAGE_BYTES]) {
+        match packed(source, self.level) {
+            None => self.zero(page, 1),
+            packed => self.put(&mut lock(self.made_place(page)), packed),
+        }
+    }
+
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which whoever calls this has to begin afterwards; if too much
+    /// is left to it already, like [`write`](Self::write). O(1).
+    pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) {
+        let Some(plain) = plain(source) else { return self.zero(page, 1) };
+        let mut place = lock(self.made_place(page));
+        if !place.is_in_backlog {
+            if self.backlog.pays() || !self.backlog.put(page) {
+                drop(place);
+                return self.write(page, source);
+            }
+            place.is_in_backlog = true;
+        }
+        self.put(&mut place, Some(plain));
+    }
+
+    /// Compresses the page that is in the backlog for longest; says whether there was any.
+    fn compress_one(&self) -> bool {
+        let Some(page) = self.backlog.take() else { return false };
+        let snapshot = self.leave_backlog(page);
+        if let Some(snapshot) = snapshot
+            && let Some(smaller) = smaller(&snapshot, self.level)
+        {
+            self.put_instead(page, &snapshot, smaller);
+        }
+        true
+    }
+
+    /// What is kept of a page now; whoever writes it from now on puts it into the backlog again.
+    fn leave_backlog(&self, page: u64) -> Option<Arc<[u8]>> {
+        let mut place = lock(self.place(page)?);
+        place.is_in_backlog = false;
+        place.kept.clone()
+    }
+
+    /// Puts `smaller` where `snapshot` was, unless the page was written since.
+    fn put_instead(&self, page: u64, snapshot: &Arc<[u8]>, smaller: Arc<[u8]>) {
+        let mut place = lock(self.made_place(page));
+        if place.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, snapshot)) {
+            self.put(&mut place, Some(smaller));
+        }
+    }
+
+    /// Makes pages zero. O(pages).
+    pub(crate) fn zero(&self, first: u64, pages: u64) {
+        (first..first + pages).filter_map(|page| self.place(page)).for_each(|place| self.put(&mut lock(place), None));
+    }
+
+    fn put(&self, place: &mut Page, kept: Option<Arc<[u8]>>) {
+        let bytes = |kept: &Option<Arc<[u8]>>| kept.as_ref().map_or(0, |kept| kept.len() as u64);
+        let new = bytes(&kept);
+        let old = std::mem::replace(&mut place.kept, kept);
+        self.stored_bytes.fetch_add(new.wrapping_sub(bytes(&old)), Relaxed);
+    }
+
+    /// Bytes that its pages take, with their checksums. O(1).
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.stored_bytes.load(Relaxed)
+    }
+
+    /// Bytes of the volume whose pages are in the backlog. O(1).
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        (self.backlog.pages() * PAGE_BYTES) as u64
+    }
+}

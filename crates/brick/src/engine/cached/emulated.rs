@@ -1,0 +1,73 @@
+//! A cache whose fast device is emulated: a file in memory, and a model that says when a real device would be done.
+//!
+//! **The rule.** As on an emulated store, bytes are moved at once, by the engine's thread, and what is answered waits for the model.
+//! What comes of an operation is not looked at before, so nobody can tell the bytes came early.
+
+use super::super::core::Core;
+use super::super::emulation::Emulation;
+use super::VolumeCache;
+use crate::cache::FoundCache;
+use plimsoll_cache::store::{Action, Operation};
+use plimsoll_core::{Operation as Asked, Span, Time};
+use plimsoll_devices::{DeviceModel, DeviceRequest};
+
+impl FoundCache {
+    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's thread waits for
+    /// it. Replies that are later than `lateness_bound` are counted as late ([`CacheStatus::emulation`](super::CacheStatus::emulation)).
+    pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
+        FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
+    }
+}
+
+impl VolumeCache {
+    /// Begins an operation if the device is emulated. Says whether it is.
+    pub(super) fn begin_emulated(&mut self, now: Time, operation: &Operation) -> bool {
+        let Some(emulation) = &mut self.emulation else { return false };
+        let data: &mut [u8] = match operation.action {
+            Action::Read | Action::Write => self.machine.buffer(operation),
+            Action::Flush | Action::Trim => &mut [],
+        };
+        match self.device.perform(operation, data) {
+            Ok(()) => emulation.submit(now, request_of(operation)),
+            Err(error) => {
+                tracing::error!(cache = self.settings.name, action = ?operation.action, %error, "the cache's device failed");
+                self.ended.push((operation.id, Err(rustix::io::Errno::IO)));
+            }
+        }
+        true
+    }
+}
+
+fn request_of(operation: &Operation) -> DeviceRequest {
+    let asked = match operation.action {
+        Action::Read => Asked::Read,
+        Action::Write => Asked::Write,
+        Action::Flush => Asked::Flush,
+        Action::Trim => Asked::Trim,
+    };
+    let Operation { id, offset_bytes: offset, length_bytes: length, .. } = *operation;
+    DeviceRequest { token: u64::from(id), operation: asked, offset, length, is_forced: false }
+}
+
+impl Core {
+    /// Hears of what emulated devices of caches have done by now. O(caches with one) where nothing is done.
+    pub(in super::super) fn complete_emulated_caches(&mut self) {
+        for at in 0..self.emulated_caches.len() {
+            let (volume, now) = (self.emulated_caches[at], self.now);
+            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
+            let ended = cache.ended.len();
+            while let Some(token) = cache.emulation.as_mut().and_then(|emulation| emulation.complete(now)) {
+                cache.ended.push((token as u32, Ok(())));
+            }
+            if cache.ended.len() > ended {
+                self.cache_has_work(volume);
+            }
+        }
+    }
+
+    /// When the next of them is done.
+    pub(in super::super) fn emulated_caches_wake_at(&self) -> Option<Time> {
+        let caches = self.emulated_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
+        caches.filter_map(|cache| cache.emulation.as_ref()?.next_completion()).min()
+    }
+}

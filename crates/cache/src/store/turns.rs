@@ -1,0 +1,148 @@
+//! Whose turn it is to take a unit: new blocks come in only as fast as others leave ([`Pace`](super::pace::Pace)).
+//!
+//! A write that has to wait is not taken at all: it has no slot, so it stands in nobody's way, least of all in that of
+//! reads of what is in the cache. A read never waits for a unit: it goes past the cache.
+//!
+//! **The complication.** Who waited for another request on his block may find that his unit went to somebody else
+//! meanwhile. He has a slot, and waits in it.
+//!
+//! **Who waits, waits for something.** A write is told to come again only if units leave, or are free and the journal
+//! is about to say so; in both cases an operation is under way, and when it has ended the host asks again. If nothing
+//! leaves, because the store fails, the write goes past the cache and hears of it.
+
+use super::cleaner::ready_units;
+use super::layout::BLOCK_BYTES;
+use super::machine::{Action, CacheStore, Request, RequestKind};
+use super::pace::Pace;
+use super::slots::Step;
+use crate::cache::{Access, Cache, Outcome};
+
+/// What a block that is not in the cache may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A unit.
+    Now,
+    /// A unit later.
+    Later,
+    /// None: nothing is about to leave.
+    Never,
+}
+
+/// The pace of a cache that has so many requests at once. Units are kept for them, but no more than half of those that
+/// are always ready, and of those with which the syncer wakes up.
+pub(super) fn pace_of(cache: &Cache, requests: u32) -> Pace {
+    let (low, ready) = (cache.watermark_low, ready_units(cache.units.count()));
+    Pace::new(low, requests.min(low / 2).min(ready / 2).max(1))
+}
+
+impl CacheStore {
+    fn turn(&mut self) -> Turn {
+        let (free, unused) = (self.cache.free_units(), self.cache.unused_units());
+        // What has left the order and is dirty is being copied, unless the store failed.
+        let is_leaving = self.cache.leaving_units() > 0 && !self.cleaner.is_paused() && !self.is_closing;
+        if unused <= self.pace.kept() {
+            // What is free is being made ready.
+            return if is_leaving || free > unused { Turn::Later } else { Turn::Never };
+        }
+        let left = self.cache.given_up_clean + self.cleaner.copied_victims;
+        if is_leaving && !self.pace.may_take(free, left) {
+            return Turn::Later;
+        }
+        if self.cache.empty_units() > 0 { Turn::Now } else { Turn::Later }
+    }
+
+    /// Whether a request is going to take a unit, and has to come again for it.
+    pub(super) fn must_wait(&mut self, request: &Request) -> bool {
+        let Request { kind, block, from, to, class, pool, .. } = *request;
+        let is_whole = from == 0 && usize::from(to) == BLOCK_BYTES;
+        let is_refused = self.has_failed || self.is_closing || block >= self.superblock.store_blocks;
+        if kind != RequestKind::Write || !is_whole || is_refused || self.cache.find(block).is_some() {
+            return false;
+        }
+        if self.cache.turned_away(&Access { block, class, pool, is_write: true }).is_some() {
+            return false;
+        }
+        if self.turn() == Turn::Later && !std::mem::replace(&mut self.is_turn_awaited, true) {
+            // What was copied is flushed sooner now.
+            self.drive();
+        }
+        self.is_turn_awaited = self.turn() == Turn::Later;
+        self.is_turn_awaited
+    }
+
+    /// Reads or writes a block in the cache, or takes it in if there is a unit for it.
+    pub(super) fn access_in_turn(&mut self, access: &Access) -> Outcome {
+        let free = self.cache.free_units();
+        if self.cache.find(access.block).is_none() {
+            if let Some(outcome) = self.cache.turned_away(access) {
+                return outcome;
+            }
+            let may_take = match access.is_write {
+                // It waited for its turn before it was taken.
+                true => self.cache.unused_units() > self.pace.kept(),
+                false => {
+                    let is_pressed = self.is_turn_awaited && free < self.cache.watermark_low;
+                    !self.journal.is_crowded() && !is_pressed && self.turn() == Turn::Now
+                }
+            };
+            if !may_take {
+                return Outcome::Full;
+            }
+        }
+        let outcome = self.cache.enter(access);
+        if matches!(outcome, Outcome::Taken(_)) {
+            self.pace.take(free);
+        }
+        outcome
+    }
+
+    /// Writes a block that is not in the cache into a unit of its own, or past the cache.
+    pub(super) fn write_new(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
+        if is_whole && slot.block < self.superblock.store_blocks {
+            match self.access_in_turn(&self.access(at, true)) {
+                Outcome::Taken(unit) => {
+                    self.counters.writes_taken += 1;
+                    return self.unit_operation(at, Step::WriteUnit, Action::Write, unit);
+                }
+                Outcome::Full if !self.is_closing && self.turn() == Turn::Later => return self.wait_for_unit(at),
+                _ => {}
+            }
+        }
+        self.counters.writes_around += 1;
+        self.around(at);
+    }
+
+    /// The request goes on when there is a unit for it.
+    pub(super) fn wait_for_unit(&mut self, at: usize) {
+        if self.has_failed {
+            return self.refuse(at);
+        }
+        self.slots.slots[at].step = Step::Unit;
+        self.is_unit_wanted = true;
+        self.journal.want_all();
+    }
+
+    /// Lets go on who waits for a unit, if there is one for him: another for a block that has one, or a block's first.
+    pub(super) fn give_units(&mut self) {
+        if !self.is_unit_wanted {
+            return;
+        }
+        let has_empty = self.cache.empty_units() > 0;
+        let may_come = self.is_closing || (has_empty && self.cache.unused_units() > self.pace.kept());
+        self.is_unit_wanted = false;
+        for (at, slot) in self.slots.slots.iter().enumerate().filter(|(_, slot)| slot.step == Step::Unit) {
+            match if slot.is_relocated { has_empty } else { may_come } {
+                true => self.runnable.push_back(at as u32),
+                false => self.is_unit_wanted = true,
+            }
+        }
+    }
+
+    /// How far writes of new blocks are paced, per cent: 0 as long as there is room for all of them, 100 when as many
+    /// come in as the store takes.
+    pub fn paced_percent(&self) -> u32 {
+        self.pace.percent(self.cache.free_units())
+    }
+}

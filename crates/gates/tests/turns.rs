@@ -2,7 +2,7 @@
 
 mod support;
 
-use plimsoll_core::{AccountId, CallDecision, CallKind, FileId, Span, Time};
+use plimsoll_core::{AccountId, CallDecision, CallId, CallKind, FileId, Span, Time};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::listener::FileKey;
 use plimsoll_gates::oci::Arrival;
@@ -64,6 +64,19 @@ impl Hand {
         self.words.renew();
         self.listeners.turn(now, self.words.lease(), BUDGET, decide).unwrap().notifications
     }
+
+    /// Waits until a call comes, and holds it.
+    fn hold_one(&mut self) -> CallId {
+        let mut held = None;
+        wait_until("a call is held", || {
+            self.turn(monotonic_now(), |_, call| {
+                held = Some(call.call.id);
+                CallDecision::Hold
+            });
+            held.is_some()
+        });
+        held.expect("it was waited for")
+    }
 }
 
 #[test]
@@ -113,16 +126,9 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
     let rig = Rig::new();
     let mut hand = Hand::new(&rig);
     let (tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
-    let mut held = Vec::new();
-    wait_until("a call is held", || {
-        hand.turn(monotonic_now(), |_, call| {
-            held.push(call.call.id);
-            CallDecision::Hold
-        });
-        !held.is_empty()
-    });
+    let held = hand.hold_one();
     let due = monotonic_now() + Span::from_secs(1000);
-    hand.listeners.resume_at(id, held[0], due);
+    hand.listeners.resume_at(id, held, due);
     assert_eq!(hand.listeners.next_due(), Some(due));
     let before = tenant.counts();
     for _ in 0..20 {
@@ -130,7 +136,7 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
         support::pause(10);
     }
     assert_eq!(tenant.counts(), before);
-    assert!(hand.listeners.get(id).unwrap().is_waiting(held[0]));
+    assert!(hand.listeners.get(id).unwrap().is_waiting(held));
     // The lease has run out by then, so that nothing is received: what is due is let go all the same.
     hand.turn(due, |_, _| CallDecision::Hold);
     wait_until("it went on", || tenant.counts() > before);
@@ -145,20 +151,13 @@ fn a_call_after_a_silence_is_heard_in_the_next_turn() {
     let rig = Rig::new();
     let mut hand = Hand::new(&rig);
     let (_tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
-    let mut held = Vec::new();
-    wait_until("a call is held", || {
-        hand.turn(monotonic_now(), |_, call| {
-            held.push(call.call.id);
-            CallDecision::Hold
-        });
-        !held.is_empty()
-    });
+    let held = hand.hold_one();
     let until = hand.words.lease().until;
     while monotonic_now() <= until {
         hand.words.renew();
         support::pause(10);
     }
-    hand.listeners.resume(id, held[0]).unwrap();
+    hand.listeners.resume(id, held).unwrap();
     wait_until("it makes another call", || {
         hand.words.renew();
         let mut polled = [PollFd::new(hand.listeners.get(id).unwrap(), PollFlags::IN)];

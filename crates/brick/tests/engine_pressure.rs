@@ -4,6 +4,7 @@ mod engine_support;
 
 use engine_support::{Random, Served, file_config, memory, pause, raw_connection};
 use plimsoll_brick::backend::Volume;
+use plimsoll_brick::engine::EngineConfig;
 use plimsoll_brick::nbd::driver::REQUESTS_MAX;
 use plimsoll_brick::nbd::wire::Request;
 use plimsoll_brick::nbd::{Command, CommandFlags};
@@ -95,6 +96,30 @@ fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
         sending.join().unwrap();
     }
     served.wait_until_all_have_gone();
+    served.engine.shutdown(engine_support::PATIENCE).unwrap();
+}
+
+/// Broken on purpose and seen red: buffers for 64 requests of 64 KiB, and for 17 of 256 KiB.
+#[test]
+fn large_requests_of_one_connection_are_under_way_beside_each_other() {
+    let disk = EngineConfig::emulated(plimsoll_devices::build("hdd.wd-aakx", 1).unwrap(), "noop");
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // In a file: what is read from memory needs no buffer.
+    let volume = Volume::open(file_config("v", &directory.path().join("disk"), Some(VOLUME_BYTES))).unwrap();
+    let served = Served::new(disk, vec![volume]);
+    for (length, together) in [(64 << 10, REQUESTS_MAX), (256 << 10, 64)] {
+        let mut client = served.connect("v", 2 * REQUESTS_MAX as u32, true);
+        for tag in 0..2 * REQUESTS_MAX as u32 {
+            let offset = u64::from(tag) * 7 % (VOLUME_BYTES / u64::from(length)) * u64::from(length);
+            client.submit(tag, Command::Read, CommandFlags::NONE, offset, length).unwrap();
+        }
+        client.send_submitted().unwrap();
+        served.wait_until("all that it may have", |status| status.requests_under_way >= together);
+        while client.under_way_count() > 0 {
+            assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Ok(()));
+        }
+        client.disconnect().unwrap();
+    }
     served.engine.shutdown(engine_support::PATIENCE).unwrap();
 }
 

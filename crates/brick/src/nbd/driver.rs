@@ -38,10 +38,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
-/// Buffers of a connection: as many small ones as it may have requests, one of the largest size that the protocol allows.
+/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol allows; 81 MiB
+/// in all. Who has fewer outstanding than its share of the device holds does not get its share, so each size has enough
+/// to keep a drive busy.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
-    BufferClass { bytes: 64 << 10, count: 64 },
+    BufferClass { bytes: 64 << 10, count: REQUESTS_MAX as u16 },
+    BufferClass { bytes: 256 << 10, count: 64 },
     BufferClass { bytes: 1 << 20, count: 16 },
     BufferClass { bytes: PAYLOAD_BYTES_MAX, count: 1 },
 ];

@@ -145,7 +145,7 @@ fn work(unit: &mut LogicalUnit, job: Job, sent: &[u8], volume: &mut [u8]) -> boo
     let job = progress.job().clone();
     let ticket = unit.begin(&job).expect("nobody else is at work");
     let result = run(progress, &mut data, volume);
-    unit.end(&job, ticket, result.is_ok());
+    unit.end(ticket, result.is_ok());
     result.is_ok()
 }
 

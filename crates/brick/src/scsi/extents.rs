@@ -25,33 +25,60 @@ impl Extent {
     }
 }
 
+/// What a command does to its extent.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// It writes, and others may, too.
+    Writes,
+    /// It writes what it has compared: nobody else may.
+    Compares,
+    /// It gives these places back.
+    Releases(Released),
+}
+
 /// What commands of all sessions are changing now.
 ///
 /// COMPARE AND WRITE promises that nobody writes between its comparison and its write. So whoever changes blocks says so
 /// first, and is told to come again if somebody is comparing there.
+///
+/// Of a block that is written and given back at the same time nobody knows which the store did last. So what a write touches
+/// that begins before the release has ended, or that had not ended when it began, does not count as given back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork {
-    list: Vec<(u64, Extent, bool)>,
+    list: Vec<(u64, Extent, Change)>,
     next: u64,
 }
 
 impl AtWork {
-    /// Begins to change `extent`; `is_exclusive` allows nobody else there. `None` if somebody is in the way. O(commands
-    /// that write now).
-    pub(super) fn begin(&mut self, extent: Extent, is_exclusive: bool) -> Option<u64> {
-        let is_in_the_way = |&(_, other, others_exclusive): &(u64, Extent, bool)| {
-            (is_exclusive || others_exclusive) && other.overlaps(&extent)
+    /// Begins to change `extent`. `None` if somebody is in the way. O(commands that change something now).
+    pub(super) fn begin(&mut self, extent: Extent, mut change: Change) -> Option<u64> {
+        let is_alone = |change: &Change| matches!(change, Change::Compares);
+        let is_in_the_way = |(_, other, others): &(u64, Extent, Change)| {
+            (is_alone(&change) || is_alone(others)) && other.overlaps(&extent)
         };
         if self.list.iter().any(is_in_the_way) {
             return None;
         }
+        for (_, other, others) in &mut self.list {
+            match (&mut change, others) {
+                (Change::Releases(_), Change::Releases(_)) => {}
+                (Change::Releases(released), _) => released.remove(*other),
+                (_, Change::Releases(released)) => released.remove(extent),
+                _ => {}
+            }
+        }
         self.next += 1;
-        self.list.push((self.next, extent, is_exclusive));
+        self.list.push((self.next, extent, change));
         Some(self.next)
     }
 
-    pub(super) fn end(&mut self, number: u64) {
-        self.list.retain(|&(other, ..)| other != number);
+    /// A change is over: what it gave back and nobody wrote meanwhile.
+    pub(super) fn end(&mut self, number: u64) -> Released {
+        let place = self.list.iter().position(|&(other, ..)| other == number);
+        match place.map(|place| self.list.swap_remove(place)) {
+            Some((.., Change::Releases(released))) => released,
+            _ => Released::default(),
+        }
     }
 }
 
@@ -61,7 +88,20 @@ pub(super) struct Released {
     ends: BTreeMap<u64, u64>,
 }
 
+impl FromIterator<Extent> for Released {
+    fn from_iter<I: IntoIterator<Item = Extent>>(extents: I) -> Released {
+        let mut released = Released::default();
+        extents.into_iter().for_each(|extent| released.add(extent));
+        released
+    }
+}
+
 impl Released {
+    /// The places, in their order.
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.ends.iter().map(|(&offset, &end)| Extent { offset, length: end - offset })
+    }
+
     /// `extent` was given back. O(log n) and what it joins.
     pub(super) fn add(&mut self, extent: Extent) {
         if extent.length == 0 {
@@ -141,18 +181,64 @@ mod tests {
         }
     }
 
+    /// What one of two sessions does: when it begins, when the store does it, when it ends, whether it gives back, where.
+    type Command = ([u8; 3], bool, u64, u64);
+
+    fn commands() -> impl Strategy<Value = Vec<Command>> {
+        let times = any::<[u8; 3]>().prop_map(|mut times| {
+            times.sort_unstable();
+            times
+        });
+        prop::collection::vec((times, any::<bool>(), 0..SIZE - 20, 1..20u64), 1..12)
+    }
+
+    proptest! {
+        /// Planted break that was seen red: what is written while it is being given back counts as given back.
+        #[test]
+        fn what_counts_as_given_back_reads_as_zero_whatever_came_first(commands in commands()) {
+            let mut events: Vec<(u8, usize, usize)> = Vec::new();
+            for (number, (times, ..)) in commands.iter().enumerate() {
+                events.extend(times.iter().enumerate().map(|(stage, &time)| (time, number, stage)));
+            }
+            events.sort_unstable();
+            let (mut at_work, mut released) = (AtWork::default(), Released::default());
+            let mut store = [1u8; SIZE as usize];
+            let mut tickets = vec![0; commands.len()];
+            for (_, number, stage) in events {
+                let (_, gives_back, offset, length) = commands[number];
+                let extent = Extent { offset, length };
+                match stage {
+                    0 if gives_back => {
+                        tickets[number] = at_work.begin(extent, Change::Releases([extent].into_iter().collect())).unwrap();
+                    }
+                    0 => {
+                        tickets[number] = at_work.begin(extent, Change::Writes).unwrap();
+                        released.remove(extent);
+                    }
+                    1 => store[offset as usize..extent.end() as usize].fill(u8::from(!gives_back)),
+                    _ => at_work.end(tickets[number]).extents().for_each(|extent| released.add(extent)),
+                }
+                let is_zero = |extent: Extent| {
+                    store[extent.offset as usize..extent.end() as usize].iter().all(|&byte| byte == 0)
+                };
+                prop_assert!(released.extents().all(is_zero));
+            }
+        }
+    }
+
     #[test]
     fn nobody_writes_where_somebody_compares() {
         let mut at_work = AtWork::default();
         let extent = |offset| Extent { offset, length: 10 };
-        let write = at_work.begin(extent(0), false).unwrap();
-        assert!(at_work.begin(extent(5), false).is_some(), "writers do not exclude each other");
-        assert!(at_work.begin(extent(9), true).is_none());
-        let compare = at_work.begin(extent(20), true).unwrap();
-        assert!(at_work.begin(extent(29), false).is_none());
-        assert!(at_work.begin(extent(30), false).is_some());
+        let write = at_work.begin(extent(0), Change::Writes).unwrap();
+        assert!(at_work.begin(extent(5), Change::Writes).is_some(), "writers do not exclude each other");
+        assert!(at_work.begin(extent(9), Change::Compares).is_none());
+        let compare = at_work.begin(extent(20), Change::Compares).unwrap();
+        assert!(at_work.begin(extent(29), Change::Writes).is_none());
+        assert!(at_work.begin(extent(29), Change::Releases(Released::default())).is_none());
+        assert!(at_work.begin(extent(30), Change::Writes).is_some());
         at_work.end(compare);
         at_work.end(write);
-        assert!(at_work.begin(extent(29), false).is_some());
+        assert!(at_work.begin(extent(29), Change::Writes).is_some());
     }
 }

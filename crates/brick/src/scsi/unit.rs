@@ -5,7 +5,7 @@
 //! [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
 
 use super::command::{CDB_BYTES, Command};
-use super::extents::{AtWork, Extent, Released};
+use super::extents::{AtWork, Change, Extent, Released};
 use super::inquiry::{self, Identity};
 use super::job::{Job, Work};
 use super::mode::{Asked, Mode};
@@ -353,29 +353,84 @@ impl LogicalUnit {
 
     /// A job begins to change blocks. `None` where another one compares them: the answer is then [`Status::Busy`].
     pub fn begin(&mut self, job: &Job) -> Option<u64> {
-        match &job.work {
+        let change = match &job.work {
             Work::Read | Work::Verify(_) | Work::Flush => return Some(0),
             Work::Release(extents) => {
                 // They may be many: the stretch that holds them all.
                 let start = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
                 let end = extents.iter().map(Extent::end).max().unwrap_or(0);
-                return self.at_work.begin(Extent { offset: start, length: end - start }, false);
+                let released = extents.iter().copied().collect();
+                return self.at_work.begin(Extent { offset: start, length: end - start }, Change::Releases(released));
             }
-            _ => {}
-        }
+            Work::CompareAndWrite | Work::OrWrite => Change::Compares,
+            Work::Write | Work::WriteAndVerify(_) | Work::Repeat { .. } | Work::Zero => Change::Writes,
+        };
         self.released.remove(job.extent);
-        self.at_work.begin(job.extent, matches!(job.work, Work::CompareAndWrite | Work::OrWrite))
+        self.at_work.begin(job.extent, change)
     }
 
     /// A job that [`begin`](Self::begin) gave `number` is over.
-    pub fn end(&mut self, job: &Job, number: u64, succeeded: bool) {
-        self.at_work.end(number);
-        if let (Work::Release(extents), true) = (&job.work, succeeded) {
-            extents.iter().for_each(|&extent| self.released.add(extent));
+    pub fn end(&mut self, number: u64, succeeded: bool) {
+        let released = self.at_work.end(number);
+        if succeeded {
+            released.extents().for_each(|extent| self.released.add(extent));
         }
     }
 
     pub(super) fn writes_are_refused(&self) -> bool {
         self.is_write_protected()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::Class;
+
+    const BLOCK: u64 = 512;
+
+    fn job(work: Work, lba: u64, blocks: u64) -> Job {
+        let extent = Extent { offset: lba * BLOCK, length: blocks * BLOCK };
+        Job { work, extent, data_out_bytes: 0, class: Class::UNCLASSIFIED, is_forced: false }
+    }
+
+    fn release(lba: u64, blocks: u64) -> Job {
+        let of = job(Work::Zero, lba, blocks);
+        Job { work: Work::Release(vec![of.extent]), ..of }
+    }
+
+    /// Whether GET LBA STATUS says of each block that it is deallocated.
+    fn deallocated(unit: &LogicalUnit) -> Vec<bool> {
+        let answer = unit.lba_status(0, 4096);
+        let mut blocks = Vec::new();
+        for descriptor in answer.data[8..].chunks_exact(16) {
+            let count = u32::from_be_bytes(descriptor[8..12].try_into().unwrap());
+            blocks.extend(vec![descriptor[12] == 1; count as usize]);
+        }
+        blocks
+    }
+
+    #[test]
+    fn what_was_written_while_it_was_unmapped_is_mapped() {
+        let geometry = Geometry { block_bytes: BLOCK as u32, blocks: 8, is_read_only: false, is_rotational: false };
+        let mut unit = LogicalUnit::new(geometry, Identity::new("target", "volume"));
+        let is_there = |there: [u8; 8]| there.map(|is_there| is_there == 0).to_vec();
+        // A write that is under way all the time, and one that comes and goes in the middle.
+        let long = unit.begin(&job(Work::Write, 0, 1)).unwrap();
+        let unmap = unit.begin(&release(0, 6)).unwrap();
+        let short = unit.begin(&job(Work::Write, 2, 2)).unwrap();
+        unit.end(short, true);
+        unit.end(unmap, true);
+        unit.end(long, true);
+        assert_eq!(deallocated(&unit), is_there([1, 0, 1, 1, 0, 0, 1, 1]));
+        // What comes one after the other is as the last one left it.
+        let unmap = unit.begin(&release(0, 3)).unwrap();
+        unit.end(unmap, true);
+        let write = unit.begin(&job(Work::Write, 1, 1)).unwrap();
+        assert_eq!(deallocated(&unit), is_there([0, 1, 0, 1, 0, 0, 1, 1]));
+        unit.end(write, true);
+        let failed = unit.begin(&release(6, 2)).unwrap();
+        unit.end(failed, false);
+        assert_eq!(deallocated(&unit), is_there([0, 1, 0, 1, 0, 0, 1, 1]));
     }
 }

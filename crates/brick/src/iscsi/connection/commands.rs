@@ -275,9 +275,7 @@ impl IscsiConnection {
         if let Some(buffer) = task.data.take() {
             port.give_buffer(buffer);
         }
-        if let Stage::Volume(progress) = &task.stage {
-            self.target.unit().end(progress.job(), task.ticket, succeeded);
-        }
+        self.target.unit().end(task.ticket, succeeded);
         self.task_ended(place);
         Some(task)
     }

@@ -2,16 +2,18 @@
 
 mod engine_support;
 
-use engine_support::{Random, Served, file_config, memory, profile};
+use engine_support::{Random, Served, file_config, memory, profile, raw_connection};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::{self, CacheSettings, FoundCache};
 use plimsoll_brick::engine::{CacheStatus, EngineConfig, ServiceRequest};
+use plimsoll_brick::nbd::wire::{Request, SIMPLE_REPLY_BYTES, simple_reply};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::Scheme;
 use plimsoll_executor::{Executor, ExecutorConfig, Policy, Rules};
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -382,4 +384,37 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
         assert!(ahead.is_none_or(|ahead| ahead.used_bytes > 0), "{ahead:?}");
         served.engine.shutdown(engine_support::PATIENCE).unwrap();
     }
+}
+
+/// A volume in memory answers without buffers, so these answers are all ready at once: 2.2 GiB, of which Linux takes 2 GiB in a call.
+///
+/// Planted break that was seen red: a send is one operation.
+#[test]
+fn answers_that_are_too_much_for_one_send_come_whole() {
+    const READS: usize = 70;
+    const READ_BYTES: usize = VOLUME_BYTES as usize;
+    let volume = memory("v", VOLUME_BYTES, 0);
+    let info = volume.info().clone();
+    let served = Served::plain(vec![volume]);
+    let content: Vec<u8> = (0..VOLUME_BYTES / 8).flat_map(|word| (word * 0x9e37_79b9).to_ne_bytes()).collect();
+    served.connect("v", 1, true).write(0, &content, false).unwrap();
+    let mut client = raw_connection(&served.engine, &info);
+    let read = |cookie| Request {
+        flags: CommandFlags::NONE,
+        command: Command::Read,
+        cookie,
+        offset: 0,
+        length: READ_BYTES as u32,
+    };
+    let requests: Vec<u8> = (0..READS as u64).flat_map(|cookie| read(cookie).encode()).collect();
+    client.write_all(&requests).unwrap();
+    let mut reply = vec![0; SIMPLE_REPLY_BYTES + READ_BYTES];
+    for cookie in 0..READS as u64 {
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..SIMPLE_REPLY_BYTES], simple_reply(cookie, Ok(())));
+        assert!(reply[SIMPLE_REPLY_BYTES..] == content, "answer {cookie}");
+    }
+    drop(client);
+    served.wait_until_all_have_gone();
+    served.engine.shutdown(engine_support::PATIENCE).unwrap();
 }

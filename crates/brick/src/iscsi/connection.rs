@@ -248,7 +248,11 @@ impl FrontEnd for IscsiConnection {
         if tag == TAG_RECEIVE {
             return self.received(port, result);
         }
-        if let Err(error) = self.outbox.sent(port, result) {
+        // Of a connection that is closed nothing more is sent.
+        let result = if self.phase == Phase::Broken { Err(Errno::PIPE) } else { result };
+        if let Err(error) = self.outbox.sent(port, result)
+            && self.phase != Phase::Broken
+        {
             tracing::debug!(volume = port.volume().name, %error, "an iSCSI connection failed");
             self.break_off(port);
         }

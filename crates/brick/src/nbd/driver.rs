@@ -249,6 +249,8 @@ impl NbdConnection {
     }
 
     fn sent(&mut self, port: &mut Port<'_>, result: Result<u32, SystemErrno>) {
+        // Of a connection that is closed nothing more is sent.
+        let result = if self.phase == Phase::Broken { Err(SystemErrno::PIPE) } else { result };
         if let Err(error) = self.outbox.sent(port, result)
             && self.phase != Phase::Broken
         {

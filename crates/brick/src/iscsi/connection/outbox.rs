@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// Parts of one send: with the bytes between them, at most 1023 vectors, and the kernel takes 1024.
+/// Parts of one send: with the bytes between them, at most 1023 vectors, and one call takes 1024.
 const PARTS_MAX: usize = 511;
 
 /// PDUs that go out together.
@@ -118,18 +118,21 @@ impl Outbox {
         let Some(batch) = self.waiting.pop_front() else { return };
         self.sending = batch;
         let Batch { bytes, parts, .. } = &self.sending;
-        // SAFETY: all of it belongs to the front end, which the engine keeps until the operation has completed; nothing touches it
-        // before `sent`.
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
+        // before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), bytes, parts.iter().copied()) }
     }
 
-    /// The send that was under way has ended.
+    /// The ring has sent something.
     ///
     /// # Errors
-    /// The socket failed, or took less than everything, which it does only when it fails.
+    /// The socket failed.
     pub(super) fn sent(&mut self, port: &mut Port<'_>, result: Result<u32, Errno>) -> Result<(), Errno> {
-        self.sending.clear(port);
-        self.send.ended(result)
+        let has_ended = self.send.went_on(port, result);
+        if has_ended != Ok(false) {
+            self.sending.clear(port);
+        }
+        has_ended.map(drop)
     }
 
     /// Forgets the PDUs that wait. One that is being sent keeps its bytes until it is sent.

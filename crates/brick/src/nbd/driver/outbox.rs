@@ -61,7 +61,7 @@ impl Outbox {
     /// So much waits for a client that does not read that no more should be asked.
     ///
     /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that are
-    /// under way may still add theirs: with those, a batch has at most 1023 vectors, and the kernel takes 1024.
+    /// under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.headers.len() >= REFUSALS_BYTES_MAX || self.waiting.parts.len() >= REQUESTS_MAX
     }
@@ -86,18 +86,21 @@ impl Outbox {
             let start = data.payload.as_ptr()?;
             Some(Part { after: data.after, start, length: data.length as usize })
         });
-        // SAFETY: all of it belongs to the front end, which the engine keeps until the operation has completed; nothing touches it
-        // before `sent`.
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
+        // before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), headers, parts) }
     }
 
-    /// The send that was under way has ended.
+    /// The ring has sent something.
     ///
     /// # Errors
-    /// The socket failed, or took less than everything, which it does only when it fails.
+    /// The socket failed.
     pub(super) fn sent(&mut self, port: &mut Port<'_>, result: Result<u32, Errno>) -> Result<(), Errno> {
-        self.sending.clear(port);
-        self.send.ended(result)
+        let has_ended = self.send.went_on(port, result);
+        if has_ended != Ok(false) {
+            self.sending.clear(port);
+        }
+        has_ended.map(drop)
     }
 
     /// Forgets the replies that wait. One that is being sent keeps its bytes until it is sent.

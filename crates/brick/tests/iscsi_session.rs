@@ -9,7 +9,7 @@ use iscsi_support::initiator::Initiator;
 use plimsoll_brick::engine::RECORDER_EVENTS_DEFAULT;
 use plimsoll_brick::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_brick::iscsi::pdu::{Header, NO_TAG, encode, opcode};
-use plimsoll_core::Operation;
+use plimsoll_core::{DeviceProfile, Operation};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -175,4 +175,33 @@ fn an_initiator_may_have_room_for_as_much_as_it_can_say() {
     for room in [u32::MAX, u32::MAX - 510] {
         assert_eq!(initiator.command(&transfer(0x28, 0, 0, 1), room, &[]), (0, vec![7; 512]), "{room}");
     }
+}
+
+/// Planted break that was seen red: a turn of the engine ends when nothing more comes of it.
+#[test]
+fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
+    // What was never written takes no memory, and is verified in some ten seconds.
+    const LARGE_BYTES: u64 = 1 << 40;
+    let device = DeviceProfile { capacity_bytes: LARGE_BYTES, ..profile() };
+    let portal = Portal::new(device, vec![(memory("large", LARGE_BYTES, 0), None)]);
+    let mut greedy = Initiator::log_in(&portal, "large", 1, &[]);
+    let mut other = Initiator::log_in(&portal, "large", 2, &[]);
+    let mut verify = [0; 16];
+    verify[0] = 0x8f;
+    verify[10..14].copy_from_slice(&((LARGE_BYTES / 512) as u32).to_be_bytes());
+    greedy.request(&verify, 0, &[]);
+    for _ in 0..100 {
+        assert_eq!(other.command(&transfer(0x28, 0, 0, 1), 512, &[]), (0, vec![0; 512]));
+    }
+    assert!(portal.engine.status().unwrap().requests_under_way <= 1);
+    let mut abort = Header::new(opcode::TASK_MANAGEMENT | 0x40, 78);
+    abort.0[1] = 0x80 | 2;
+    greedy.send(abort, &[]);
+    let (answer, _) = greedy.receive();
+    assert_eq!(
+        (answer.opcode(), answer.0[2]),
+        (opcode::TASK_MANAGEMENT_RESPONSE, 0),
+        "before the verification is over"
+    );
+    assert_eq!(greedy.command(&[0; 6], 0, &[]).0, 0);
 }

@@ -32,6 +32,10 @@ use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, Requ
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
+/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard: two requests of
+/// the largest size, or four pieces of a trim. To copy them takes some ten milliseconds.
+pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
+
 /// A volume at work.
 pub(super) struct VolumeSeat {
     pub(super) volume: Volume,
@@ -70,6 +74,8 @@ pub(crate) struct Core {
     pub(super) scheduler_number: u32,
     /// When the scheduler wants to be asked again.
     pub(super) ask_again: Option<Time>,
+    /// Bytes that it may still work on in this turn.
+    pub(super) bytes_left: u64,
     pub(super) emulation: Option<Emulation>,
     pub(super) tree: AccountTree,
     /// How many sessions there were.
@@ -175,9 +181,14 @@ impl Core {
         }
     }
 
-    /// Gives the devices everything that the scheduler lets go now.
+    /// Gives the devices everything that the scheduler lets go now, or as much of it as this turn has time for.
     pub(super) fn pump(&mut self) {
         self.ask_again = loop {
+            if self.bytes_left == 0 {
+                // What waits because of that is not held back, and goes in the next turn.
+                self.ask_again = Some(self.now);
+                return;
+            }
             match self.scheduler.next(self.now) {
                 Dispatch::Now(block) if is_observed(block.id) => {
                     let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
@@ -228,6 +239,9 @@ impl Core {
                 },
             );
             piece.waits.for_model = true;
+        }
+        if !matches!(volume.backend, Backend::File(_)) && !matches!(request.payload, Payload::Volume(_)) {
+            self.bytes_left = self.bytes_left.saturating_sub(piece.length.into());
         }
         match &mut volume.backend {
             Backend::Memory(memory) => {

@@ -5,7 +5,8 @@
 //!
 //! 1. hands out what the ring completed ([`FrontEnd::ring_completed`]),
 //! 2. asks the scheduler what may go to the backends,
-//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they bear fruit,
+//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they bear fruit, but not
+//!    so often that one front end which asks again each time keeps the others waiting,
 //! 4. calls [`FrontEnd::turn_ended`] once on every front end that heard anything: now send the replies that came together,
 //!    and receive again if there is room,
 //! 5. gives all new ring operations to the kernel and waits, in one system call.

@@ -347,7 +347,8 @@ impl Core {
     pub(super) fn read_ahead(&mut self) -> bool {
         for _ in 0..self.wishes.wishing.len().min(LOOKS_MAX) {
             // What waits although the scheduler has named a time is held back by a rule, and not for the device.
-            if self.reads.sum().waiting > 0 && self.ask_again.is_none() {
+            let waits_for_device = self.ask_again.is_none() || self.bytes_left == 0;
+            if self.reads.sum().waiting > 0 && waits_for_device {
                 return false;
             }
             let Some((volume, number)) = self.wishes.wishing.pop_front() else { return false };

@@ -4,7 +4,7 @@ use super::administration::build_scheduler;
 use super::alarm::Alarm;
 use super::buffer::Arena;
 use super::clock::Clock;
-use super::core::{Core, VolumeSeat};
+use super::core::{Core, TURN_BYTES_MAX, VolumeSeat};
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
 use super::error::EngineError;
@@ -29,6 +29,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests and pieces that fit before the tables grow.
 const REQUESTS_EXPECTED: usize = 1024;
+/// Requests that are handed out in a turn before others are heard. Who verifies a volume in memory asks for the next 64 KiB as soon as
+/// he has some: 64 times that is compared in about a millisecond.
+const HANDED_OUT_MAX: usize = 64;
 /// The scheduler that lets everything go at once, for the end.
 const SCHEDULER_OF_THE_END: &str = "noop";
 
@@ -53,6 +56,8 @@ pub(super) struct Engine {
     completed: Vec<Completed>,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
+    /// The turn was over before all was done: the next one follows at once.
+    goes_on: bool,
     is_ending: bool,
     ended: Vec<Sender<Result<(), EngineError>>>,
 }
@@ -102,6 +107,7 @@ impl Engine {
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
             caches_with_work: Vec::new(),
             emulated_caches: Vec::new(),
+            bytes_left: TURN_BYTES_MAX,
             work: Work::new(executor)?,
             wishes: Wishes::default(),
         };
@@ -114,6 +120,7 @@ impl Engine {
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
             wake,
+            goes_on: false,
             is_ending: false,
             ended: Vec::new(),
         })
@@ -166,6 +173,7 @@ impl Engine {
 
     fn turn(&mut self) {
         self.core.now = self.core.clock.now();
+        self.core.bytes_left = TURN_BYTES_MAX;
         let mut completed = std::mem::take(&mut self.completed);
         self.core.ring.drain(&mut completed);
         for completed in completed.drain(..) {
@@ -194,19 +202,38 @@ impl Engine {
         self.core.look_once_a_second();
         self.core.compress_again();
         self.cut_overdue();
+        self.go_round();
+        self.core.tell_of_reads();
+        self.leaving.append(&mut self.core.wishes.through);
+        self.dismiss_finished();
+    }
+
+    /// Decides, hands out and hears what comes of that, as long as something does; but whoever asks again as soon as he was answered
+    /// does not keep the thread.
+    fn go_round(&mut self) {
+        self.goes_on = false;
+        let mut handed_out = 0;
         loop {
             self.core.drive_caches();
             self.core.pump();
             while self.core.read_ahead() {
                 self.core.pump();
             }
-            if !self.hand_out() && !self.end_turn() && !self.core.has_cache_work() {
-                break;
+            if handed_out >= HANDED_OUT_MAX {
+                self.goes_on = !self.core.finished.is_empty() || self.core.has_cache_work();
+                return;
+            }
+            let count = self.hand_out();
+            if count == 0 && !self.end_turn() && !self.core.has_cache_work() {
+                return;
+            }
+            // A round that only a cache has got something of is one, too.
+            handed_out += count.max(1);
+            if handed_out >= HANDED_OUT_MAX {
+                // Who has heard something must be able to answer it, and to receive, before anybody goes on.
+                self.end_turn();
             }
         }
-        self.core.tell_of_reads();
-        self.leaving.append(&mut self.core.wishes.through);
-        self.dismiss_finished();
     }
 
     /// Calls a front end, if it is still there, and remembers that it heard something.
@@ -220,10 +247,10 @@ impl Engine {
         call(&mut **front_end, &mut Port { core: &mut self.core, seat });
     }
 
-    /// Hands out the requests that are done; says whether there were any.
-    fn hand_out(&mut self) -> bool {
+    /// Hands out the requests that are done; says how many there were.
+    fn hand_out(&mut self) -> usize {
         let mut finished = std::mem::take(&mut self.core.finished);
-        let has_any = !finished.is_empty();
+        let count = finished.len();
         for (index, finished) in finished.drain(..) {
             self.with(index, |front_end, port| {
                 port.seat.requests -= 1;
@@ -233,7 +260,7 @@ impl Engine {
         // Requests that were refused meanwhile have come into a new list.
         finished.append(&mut self.core.finished);
         self.core.finished = finished;
-        has_any
+        count
     }
 
     /// Tells everybody who heard something that the turn is over; says whether new work came of it.
@@ -395,6 +422,7 @@ impl Engine {
 
     /// When the engine must wake up even if nothing happens.
     fn wake_at(&self) -> Option<Time> {
-        [self.core.wake_at(), self.next_cut].into_iter().flatten().min()
+        let at_once = self.goes_on.then_some(self.core.now);
+        [at_once, self.core.wake_at(), self.next_cut].into_iter().flatten().min()
     }
 }

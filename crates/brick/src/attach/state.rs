@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_ours_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.json");
         let other_version = r#"{"version": 2, "boot_id": "", "volumes": {}}"#;
         let other_name = r#"{"version": 1, "boot_id": "", "volumes": {"../a": {}}}"#;
         for text in ["", "{", "[]", other_version, other_name, r#"{"version": 1, "boot_id": "", "more": 0}"#] {
-            std::fs::write(&path, text).unwrap();
+            // Each its own: a child that another test forks just now has the lock of the one before until it runs its program.
+            let directory = tempfile::tempdir().unwrap();
+            std::fs::write(directory.path().join("state.json"), text).unwrap();
             let error = StateDirectory::open(directory.path()).unwrap_err();
             assert!(matches!(error, AttachError::StateFile { .. }), "{text}: {error}");
         }

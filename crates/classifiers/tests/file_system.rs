@@ -1,6 +1,6 @@
 //! What is read from real file systems is what their own tools say of them.
 
-use plimsoll_classifiers::file_system::{FileSystem, Layout};
+use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
 use plimsoll_core::Class;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -182,6 +182,82 @@ fn what_is_no_file_system_has_no_layout_and_what_cannot_be_is_told() {
     }
     let error = Layout::read(&mut &image[..], image.len() as u64 / 2).unwrap_err().to_string();
     assert!(error.starts_with("the number of blocks is"), "a volume that is too small: {error}");
+}
+
+/// The superblock of an XFS, and nothing behind it, on a volume of any size.
+struct XfsHead([u8; 512]);
+
+impl XfsHead {
+    /// With blocks of 4 KiB, sectors of 512 bytes and a log of 64 blocks at block 8 of the first group.
+    fn new(blocks: u64, group_blocks: u32, groups: u32) -> XfsHead {
+        let mut head = XfsHead([0; 512]);
+        head.0[..4].copy_from_slice(b"XFSB");
+        head.put(4, &4096u32.to_be_bytes()).put(8, &blocks.to_be_bytes()).put(102, &512u16.to_be_bytes());
+        head.put(84, &group_blocks.to_be_bytes()).put(88, &groups.to_be_bytes());
+        head.put(48, &8u64.to_be_bytes()).put(96, &64u32.to_be_bytes());
+        head.put(124, &[group_blocks.next_power_of_two().trailing_zeros() as u8]);
+        head
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) -> &mut XfsHead {
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        self
+    }
+
+    fn read(&self, blocks: u64) -> Result<Option<Layout>, String> {
+        Layout::read(&mut XfsHead(self.0), blocks * 4096).map_err(|error| error.to_string())
+    }
+}
+
+impl Bytes for XfsHead {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        let there = self.0.get(offset as usize..).unwrap_or_default();
+        let count = there.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&there[..count]);
+        buffer[count..].fill(0);
+        Ok(())
+    }
+}
+
+/// Groups of one block made each block the head of a group, and were gone through however many there were.
+///
+/// Broken on purpose and seen red: groups of any size; any number of groups; any logarithm; a log across groups; sectors larger
+/// than a block.
+#[test]
+fn an_xfs_whose_groups_contradict_each_other_has_no_classes() {
+    const BLOCKS: u64 = 1 << 20;
+    let class = |layout: &Layout, block: u64| layout.class(block * 4096).number();
+    let fine = XfsHead::new(BLOCKS, 1 << 18, 4).read(BLOCKS).unwrap().unwrap();
+    assert_eq!([0, 8, 71, 72, 1 << 18].map(|block| class(&fine, block)), [1, 7, 7, 0, 2]);
+    let odd = XfsHead::new(BLOCKS, 300_000, 4).read(BLOCKS).unwrap().unwrap();
+    assert_eq!([299_999, 300_000, 900_000].map(|block| class(&odd, block)), [0, 2, 2]);
+
+    let refusal = |head: &XfsHead| head.read(BLOCKS).unwrap_err();
+    assert_eq!(refusal(&XfsHead::new(BLOCKS, 1, BLOCKS as u32)), "blocks of a group is 1, allowed is 64..=1048576");
+    for groups in [0, 1, 3, 5, u32::MAX] {
+        let expected = format!("the number of groups is {groups}, allowed is 4..=4");
+        assert_eq!(refusal(&XfsHead::new(BLOCKS, 1 << 18, groups)), expected);
+    }
+    assert_eq!(
+        refusal(XfsHead::new(BLOCKS, 1 << 18, 4).put(124, &[17])),
+        "the logarithm of a group's blocks is 17, allowed is 18..=18"
+    );
+    assert_eq!(
+        refusal(XfsHead::new(BLOCKS, 1 << 18, 4).put(102, &8192u16.to_be_bytes())),
+        "the sector size is 8192, allowed is a power of two in 512..=4096"
+    );
+    let of_log = |start: u64, blocks: u32| {
+        let mut head = XfsHead::new(BLOCKS, 300_000, 4);
+        refusal(head.put(48, &start.to_be_bytes()).put(96, &blocks.to_be_bytes()))
+    };
+    assert_eq!(of_log(8, 299_993), "blocks of the log is 299993, allowed is 1..=299992");
+    assert_eq!(of_log(4 << 19, 64), "the log's group is 4, allowed is 0..4");
+    assert_eq!(of_log(300_000, 64), "the log's block is 300000, allowed is 1..300000");
+    // The last group is shorter than the others.
+    assert_eq!(of_log(3 << 19 | 148_576, 64), "the log's block is 148576, allowed is 1..148576");
+    // More groups than are remembered.
+    let many = XfsHead::new(1 << 30, 64, 1 << 24).read(1 << 30).unwrap_err();
+    assert_eq!(many, "ranges of a layout: more than 655360 are not looked at");
 }
 
 /// An ext4 of 4 MiB with blocks of 1 KiB, whose superblock, descriptors and inodes are in its first 64 KiB.

@@ -25,4 +25,4 @@ pub mod syntax;
 
 pub use allocation::allocation;
 pub use problem::{ConfigurationError, Place, Problem, quoted};
-pub use reader::{LineIndex, Section, name_problem};
+pub use reader::{LineIndex, Section, name_like, name_problem};

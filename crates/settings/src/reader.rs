@@ -278,6 +278,14 @@ pub fn name_problem(name: &str) -> Option<String> {
         .then(|| format!("1 to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\", not starting with \".\""))
 }
 
+/// `text` as a name: `-` stands for what a name cannot have, and what is too long is cut off. Of nothing comes nothing.
+pub fn name_like(text: &str) -> String {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let name: String =
+        text.chars().map(|letter| if allowed(letter) { letter } else { '-' }).take(NAME_BYTES_MAX).collect();
+    name.strip_prefix('.').map(|rest| format!("-{rest}")).unwrap_or(name)
+}
+
 fn whole_number(value: &DeValue<'_>) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()

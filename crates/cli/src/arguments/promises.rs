@@ -74,7 +74,7 @@ The path is the volume's (plimsoll volume list) and what comes behind the export
 pub struct SessionOpenArguments {
     /// The volume, which is exported
     pub volume: String,
-    /// What the session is called; a number makes it unique
+    /// What the session is called, in 1 to 64 letters, digits, "-", "_" and "."; a number makes it unique
     pub name: String,
     /// What it is promised.
     #[command(flatten)]
@@ -109,7 +109,7 @@ pub struct RunArguments {
     /// The path of the pool that the session opens in [default: the volume's own account]
     #[arg(long, value_name = "PATH")]
     pub pool: Option<String>,
-    /// What the session is called [default: the command's name]
+    /// What the session is called, in 1 to 64 letters, digits, "-", "_" and "." [default: the command's name]
     #[arg(long)]
     pub name: Option<String>,
     /// What it is promised.

@@ -22,7 +22,7 @@ mod volume;
 mod why;
 
 use crate::arguments::{Arguments, Command, DaemonArguments};
-use crate::config::Defaults;
+use crate::config::{Defaults, name_refusal};
 use crate::control::client::Client;
 use crate::outcome::{Failure, Outcome, exit};
 use clap::Parser;
@@ -79,6 +79,11 @@ fn start_log(level: &str) -> Outcome {
 fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
     let default = || Defaults::of_this_user().control_socket();
     Client::connect(&daemon.socket.clone().unwrap_or_else(default))
+}
+
+/// Refuses a name that somebody chose as the daemon would, whatever its length.
+fn check_name(name: &str) -> Outcome {
+    name_refusal(name).map_or(Ok(()), |refusal| Err(Failure::BadInput(refusal)))
 }
 
 /// The daemon answered something else than was asked: it is of another version.

@@ -3,8 +3,9 @@
 //! This process joins, and then becomes the command: nothing stays between the command and whoever started it, so signals,
 //! terminal, job control and exit code are its own.
 
-use super::{connect, unexpected};
+use super::{check_name, connect, unexpected};
 use crate::arguments::RunArguments;
+use crate::config::name_like;
 use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
 use plimsoll_gates::Filter;
@@ -15,7 +16,8 @@ use std::process::Command;
 pub(super) fn run(arguments: &RunArguments) -> Outcome {
     let (program, rest) = arguments.command.split_first().expect("clap asks for one");
     let base = Path::new(program).file_name().unwrap_or(program.as_ref()).to_string_lossy();
-    let name = arguments.name.clone().unwrap_or_else(|| base.into_owned());
+    let name = arguments.name.clone().unwrap_or_else(|| name_like(&base));
+    check_name(&name)?;
     let request = Request::Join {
         volume: arguments.volume.clone(),
         pool: arguments.pool.clone(),

@@ -3,7 +3,7 @@
 //! A session that is opened for a command ends with the connection that asked for it. This process keeps that connection and
 //! becomes the command, as `plimsoll run` does: whatever ends the command, the kernel then closes the connection.
 
-use super::{connect, print, print_json, unexpected};
+use super::{check_name, connect, print, print_json, unexpected};
 use crate::arguments::{SessionCommand, SessionOpenArguments};
 use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
@@ -26,6 +26,7 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
 
 fn open(arguments: &SessionOpenArguments) -> Outcome {
     let (volume, name, change) = (arguments.volume.clone(), arguments.name.clone(), arguments.change.change());
+    check_name(&name)?;
     let command = arguments.command.split_first();
     let mut client = connect(&arguments.daemon)?;
     let answer = client.ask(&Request::SessionOpen { volume, name, change, tied: command.is_some() })?;

@@ -20,7 +20,7 @@ mod sections;
 pub use caches::named_scheme;
 pub use executor::ExecutorSection;
 pub use model::*;
-pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_problem, quoted};
+pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
 pub use profile::MeasuredProfile;
 
 use plimsoll_brick::nbd::Address;
@@ -40,6 +40,11 @@ pub const TAGS_OF_SUBMITTERS: &str = "submitters";
 const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Why nothing may be called `name`, in a line; `None` if it may.
+pub fn name_refusal(name: &str) -> Option<String> {
+    name_problem(name).map(|allowed| format!("got the name {}, allowed {allowed}", quoted(name)))
+}
 
 /// What a configuration need not say, because it follows from who runs it.
 #[derive(Clone, Debug)]

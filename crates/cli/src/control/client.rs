@@ -2,6 +2,7 @@
 
 use super::protocol::{ErrorKind, Request, Response};
 use super::read_line;
+use super::server::REQUEST_BYTES_MAX;
 use crate::outcome::Failure;
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -42,8 +43,9 @@ impl Client {
     /// # Errors
     /// The daemon refused or is gone.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Failure> {
-        let line = self.send(request).and_then(|()| self.receive());
-        self.understand(line)
+        let line = encoded(request)?;
+        let answer = self.stream.get_mut().write_all(&line).and_then(|()| self.receive());
+        self.understand(answer)
     }
 
     /// Asks for something that takes as long as it takes, and waits for the answer.
@@ -89,14 +91,19 @@ impl Client {
         }
     }
 
-    fn send(&mut self, request: &Request) -> io::Result<()> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        self.stream.get_mut().write_all(&line)
-    }
-
     fn receive(&mut self) -> io::Result<Vec<u8>> {
         let answer = read_line(&mut self.stream, RESPONSE_BYTES_MAX)?;
         answer.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
     }
+}
+
+/// A request's line. The daemon reads no longer one to its end: it would hang up in the middle of it.
+fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
+    let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
+    if line.len() as u64 > REQUEST_BYTES_MAX {
+        let got = line.len();
+        return Err(Failure::BadInput(format!("got a request of {got} bytes, allowed are {REQUEST_BYTES_MAX}")));
+    }
+    line.push(b'\n');
+    Ok(line)
 }

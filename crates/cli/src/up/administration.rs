@@ -143,11 +143,11 @@ impl Administration {
                 Ok(recording) => return Answer::Recording(recording),
                 Err(refusal) => Err(refusal),
             },
-            Request::Join { volume, pool, name, change, process } => {
+            Request::Join { volume, pool, name, change, process } => check_name(&name).and_then(|()| {
                 let allocation = change.apply(Allocation::default());
                 let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
                 joined.map(|entrance| Response::Joined(Box::new(entrance))).map_err(Refusal::Failed)
-            }
+            }),
             Request::CacheList
             | Request::CacheFlush { .. }
             | Request::CacheAttach { .. }
@@ -242,9 +242,7 @@ impl Administration {
 
     fn pool_add(&self, path: &str, device: Option<&str>, change: Change) -> Result<Response, Refusal> {
         let name = path.rsplit('/').next().unwrap_or_default();
-        if let Some(allowed) = crate::config::name_problem(name) {
-            return Err(Refusal::Invalid(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
-        }
+        check_name(name)?;
         let owner = match path.rsplit_once('/') {
             Some((parent, _)) => self.find(parent)?.0,
             None => self.device(device)?,
@@ -285,9 +283,7 @@ impl Administration {
     }
 
     fn session_open(&self, volume: &str, name: &str, change: Change) -> Result<SessionEntry, Refusal> {
-        if let Some(allowed) = crate::config::name_problem(name) {
-            return Err(Refusal::Invalid(format!("got the name {}, allowed {allowed}", crate::config::quoted(name))));
-        }
+        check_name(name)?;
         let found = self.configuration.volumes.iter().find(|section| section.name == volume);
         let section = found.ok_or_else(|| {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
@@ -330,6 +326,11 @@ impl Administration {
         device.engine.close_pool(path)?;
         Ok(Response::Done(format!("pool {path} removed")))
     }
+}
+
+/// Names stand in tables, paths and messages.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    crate::config::name_refusal(name).map_or(Ok(()), |refusal| Err(Refusal::Invalid(refusal)))
 }
 
 /// Percentages and reserves mean nothing where nobody knows what the device can do.

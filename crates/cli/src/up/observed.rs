@@ -4,7 +4,7 @@
 //! from the station.
 
 use super::tenants::StationedVolume;
-use crate::config::{Configuration, Device};
+use crate::config::{Configuration, Device, name_like};
 use plimsoll_agent::mounts::{self, MountedDisk};
 use plimsoll_agent::{AgentError, Disk};
 use plimsoll_brick::engine::EngineHandle;
@@ -59,10 +59,7 @@ pub(super) fn observe(
 
 /// A name for the disk of what is mounted at `mount_point`: the end of its path, in letters that names may have.
 pub(super) fn name_of(mount_point: &Path) -> String {
-    let end = mount_point.file_name().map_or("root".into(), |name| name.to_string_lossy());
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let name: String = end.chars().map(|letter| if allowed(letter) { letter } else { '-' }).take(64).collect();
-    name.strip_prefix('.').map(|rest| format!("-{rest}")).unwrap_or(name)
+    name_like(&mount_point.file_name().map_or("root".into(), |name| name.to_string_lossy()))
 }
 
 #[cfg(test)]

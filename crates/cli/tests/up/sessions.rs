@@ -109,6 +109,44 @@ fn what_cannot_have_a_session_is_told() {
     daemon.stop();
 }
 
+/// Names stand in tables. Longer ones than a request may be are refused as such, and not as a request that is too long.
+///
+/// Broken on purpose and seen red: whatever a tenant is called is taken; only the daemon looks at names.
+#[test]
+fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
+    let site = Site::of_normal_user(ONE_VOLUME);
+    let daemon = site.up();
+    let allowed = "allowed 1 to 64 letters, digits, \"-\", \"_\" and \".\", not starting with \".\"";
+    for (name, shown) in [
+        ("a".repeat(64 << 10), format!("\"{}\"...", "a".repeat(80))),
+        ("a".repeat(65), format!("\"{}\"", "a".repeat(65))),
+        ("two\nlines\x1b[2J".to_owned(), r#""two\nlines\u{1b}[2J""#.to_owned()),
+        (String::new(), "\"\"".to_owned()),
+    ] {
+        let expected = (format!("got the name {shown}, {allowed}"), Some(2));
+        assert_eq!(asked(&site, &["session", "open", "db", &name]), expected);
+        let arguments = ["run", "--socket", "state/control.sock", "--name", &name, "--", "true"];
+        let output = site.command(&arguments).output().unwrap();
+        assert_eq!((text(&output.stderr).trim().to_owned(), output.status.code()), expected);
+    }
+    // Who speaks to the daemon himself is told, too.
+    let stream = UnixStream::connect(site.path("state/control.sock")).unwrap();
+    for request in [
+        r#"{"command":"join","name":"two\nlines","process":1}"#,
+        r#"{"command":"session_open","volume":"db","name":"two\nlines"}"#,
+    ] {
+        let error = say(&stream, request)["error"].clone();
+        assert_eq!(
+            (&error["kind"], &error["message"]),
+            (&"invalid".into(), &format!("got the name {:?}, {allowed}", "two\nlines").into())
+        );
+    }
+    let (message, code) = asked(&site, &["session", "close", &"a".repeat(64 << 10)]);
+    assert!(message.starts_with("got a request of 655") && message.ends_with(", allowed are 16384"), "{message}");
+    assert_eq!((code, sessions(&site).len()), (Some(2), 0));
+    daemon.stop();
+}
+
 #[test]
 fn a_volume_without_an_nbd_export_has_no_sessions() {
     if let Some(why) = why_no_mounts() {

@@ -240,10 +240,23 @@ impl Administration {
         Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
     }
 
+    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or tenant's.
+    fn is_session(&self, path: &str) -> Result<bool, Refusal> {
+        for device in &self.devices {
+            if device.engine.account(path)?.is_some_and(|account| account.kind == AccountKind::Session) {
+                return Ok(true);
+            }
+        }
+        Ok(self.exports.has_session(path))
+    }
+
     fn pool_add(&self, path: &str, device: Option<&str>, change: Change) -> Result<Response, Refusal> {
         let name = path.rsplit('/').next().unwrap_or_default();
         check_name(name)?;
         let owner = match path.rsplit_once('/') {
+            Some((parent, _)) if self.is_session(parent)? => {
+                return Err(Refusal::Failed(format!("{parent} is a session, which holds no pools")));
+            }
             Some((parent, _)) => self.find(parent)?.0,
             None => self.device(device)?,
         };

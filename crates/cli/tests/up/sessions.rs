@@ -147,6 +147,27 @@ fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
     daemon.stop();
 }
 
+/// Broken on purpose and seen red: what a session is opened with counts as a pool.
+#[test]
+fn a_session_holds_no_pools() {
+    let site = Site::of_normal_user(ONE_VOLUME);
+    let daemon = site.up();
+    assert_eq!(asked(&site, &["session", "open", "db", "loader"]).1, Some(0));
+    let mut client = connect(&site, "db/loader#1").unwrap();
+    client.flush().unwrap();
+    for session in ["web/db/loader#1", "web/db/loader#1/nbd#1"] {
+        let expected = format!("{session} is a session, which holds no pools");
+        assert_eq!(asked(&site, &["pool", "add", &format!("{session}/batch")]), (expected, Some(1)));
+    }
+    let missing = asked(&site, &["pool", "add", "web/db/loader#2/batch"]);
+    assert_eq!(missing.1, Some(2), "{}", missing.0);
+    client.disconnect().unwrap();
+    wait_until("the end of the connection", || sessions(&site).len() == 1);
+    let closed = ("session web/db/loader#1 closed".into(), Some(0));
+    assert_eq!(asked(&site, &["session", "close", "web/db/loader#1"]), closed);
+    daemon.stop();
+}
+
 #[test]
 fn a_volume_without_an_nbd_export_has_no_sessions() {
     if let Some(why) = why_no_mounts() {

@@ -12,6 +12,8 @@
 //! | [`up`] | the daemon |
 //! | [`why`] | who caused the I/O of disks |
 
+#![deny(clippy::print_stdout, reason = "it panics when nobody reads any more, as behind `| head`: see commands::print")]
+
 pub mod arguments;
 pub mod commands;
 pub mod config;

@@ -1,5 +1,6 @@
 //! `plimsoll demo`.
 
+use super::print;
 use crate::arguments::DemoArguments;
 use crate::demo::{self, DemoOptions};
 use crate::outcome::{Failure, Outcome};
@@ -14,10 +15,9 @@ pub(super) fn run(arguments: &DemoArguments) -> Outcome {
     let report = demo::run(&options)?;
     if arguments.json {
         let text = serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?;
-        println!("{text}");
+        print(text)?;
     } else {
-        print!("{report}");
-        println!("picture: {}", options.picture.display());
+        print(format!("{report}picture: {}", options.picture.display()))?;
     }
     report.verdict()
 }

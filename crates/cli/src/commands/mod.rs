@@ -104,11 +104,17 @@ fn allocation_cells(allocation: &Allocation) -> [String; 4] {
 
 /// Prints on stdout; a reader that went away, as `| head` does, is no failure.
 fn print(text: impl std::fmt::Display) -> Outcome {
+    show(text).map(drop)
+}
+
+/// The same for what prints again and again; answers whether anybody reads on.
+fn show(text: impl std::fmt::Display) -> Result<bool, Failure> {
     let text = text.to_string();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(std::io::stdout().lock(), "{text}{end}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

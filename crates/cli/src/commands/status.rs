@@ -1,6 +1,6 @@
 //! `plimsoll status`: what the daemon does, once or every second.
 
-use super::{CLEAR, connect, print, print_json, unexpected};
+use super::{CLEAR, connect, print, print_json, show, unexpected};
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{DaemonStatus, Request, Response};
 use crate::outcome::{Failure, Outcome};
@@ -18,15 +18,16 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     loop {
         let Response::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
-        match (arguments.json, arguments.watch) {
-            (true, true) => print(serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?,
-            (true, false) => print_json(&status)?,
-            (false, watch) => {
-                let clear = if watch && std::io::stdout().is_terminal() { CLEAR } else { "" };
-                print(format!("{clear}{}", as_text(&status)))?;
-            }
-        }
         if !arguments.watch {
+            return if arguments.json { print_json(&status) } else { print(as_text(&status)) };
+        }
+        let is_read = if arguments.json {
+            show(serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?
+        } else {
+            let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+            show(format!("{clear}{}", as_text(&status)))?
+        };
+        if !is_read {
             return Ok(());
         }
         std::thread::park_timeout(PERIOD);

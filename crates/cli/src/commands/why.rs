@@ -1,6 +1,6 @@
 //! `plimsoll why`: who caused the I/O of each disk, live.
 
-use super::{CLEAR, connect, print};
+use super::{CLEAR, connect, show};
 use crate::arguments::{DaemonArguments, WhyArguments};
 use crate::control::protocol::{Request, Response, TenantEntry};
 use crate::outcome::{Failure, Outcome};
@@ -41,13 +41,16 @@ pub(super) fn run(arguments: &WhyArguments) -> Outcome {
         let samples = watched.iter_mut().map(|disk| disk.sample(&tenants)).collect::<Result<Vec<_>, _>>()?;
         let shown = watched.iter_mut().zip(samples);
         let elapsed = now.since(before);
-        if arguments.json {
+        let is_read = if arguments.json {
             let disks: Vec<Value> = shown.map(|(disk, sample)| as_json(disk, &sample, now, elapsed)).collect();
-            print(json!({ "seconds": elapsed.as_secs_f64(), "disks": disks }))?;
+            show(json!({ "seconds": elapsed.as_secs_f64(), "disks": disks }))?
         } else {
             let texts = shown.map(|(disk, sample)| as_text(disk, &sample, now, elapsed));
             let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
-            print(format!("{clear}{}", texts.collect::<Vec<_>>().join("\n")))?;
+            show(format!("{clear}{}", texts.collect::<Vec<_>>().join("\n")))?
+        };
+        if !is_read {
+            break;
         }
         before = now;
     }

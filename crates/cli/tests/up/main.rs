@@ -17,4 +17,5 @@ mod steer;
 mod support;
 mod tenants;
 mod versions;
+mod watch;
 mod why;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-/// How often it is looked whether a daemon has found that it cannot serve, and what lies between two looks: a minute in all.
-const REFUSAL_LOOKS: u32 = 6000;
-const REFUSAL_LOOK: Duration = Duration::from_millis(10);
+/// How often it is looked whether a process has ended, and what lies between two looks: a minute in all.
+const END_LOOKS: u32 = 6000;
+const END_LOOK: Duration = Duration::from_millis(10);
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 
@@ -73,10 +73,7 @@ impl Site {
     pub fn up_fails(&self) -> Output {
         let mut child =
             self.command(&["up", "plimsoll.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let has_ended = (0..REFUSAL_LOOKS).any(|_| {
-            std::thread::park_timeout(REFUSAL_LOOK);
-            child.try_wait().unwrap().is_some()
-        });
+        let has_ended = ends_by_itself(&mut child);
         // Of a child that has ended this does nothing.
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -179,6 +176,14 @@ impl Drop for Daemon<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a process ends within a minute.
+pub fn ends_by_itself(child: &mut Child) -> bool {
+    (0..END_LOOKS).any(|_| {
+        std::thread::park_timeout(END_LOOK);
+        child.try_wait().unwrap().is_some()
+    })
 }
 
 pub fn text(bytes: &[u8]) -> String {

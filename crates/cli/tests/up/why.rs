@@ -7,6 +7,7 @@
 use crate::agent::{Disk, do_it, site, start};
 use crate::support::{Site, text};
 use crate::tenants::run;
+use crate::watch::ends_with_its_reader;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -133,6 +134,16 @@ fn tables_are_for_people() {
     let heads = printed.lines().filter(|line| line.starts_with("/dev/loop") && line.contains("disk (ext4): "));
     assert_eq!(heads.count(), 2, "{printed}");
     assert!(text(&output.stderr).contains("causes are known of data, metadata and journal of Ext4"));
+    drop(disk);
+}
+
+#[test]
+fn what_nobody_reads_any_more_ends() {
+    let Some(site) = site() else { return };
+    let disk = Disk::new(&site, "ext4");
+    for form in [&[][..], &["--json"]] {
+        ends_with_its_reader(site.command(&[&["why", "disk", "--interval", "200ms"], form].concat()));
+    }
     drop(disk);
 }
 

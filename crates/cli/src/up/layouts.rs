@@ -13,11 +13,12 @@ use plimsoll_brick::nbd::handshake::Negotiated;
 use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
 use plimsoll_core::{Allocation, Operation};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -55,9 +56,53 @@ struct Watched {
     looks: u32,
 }
 
+/// What ends the thread, also in the middle of a layout: with a limit, or on a slow device, to read one may take minutes.
+#[derive(Default)]
+struct Ending {
+    is_near: AtomicBool,
+    /// Over which the thread reads now.
+    connection: Mutex<Option<UnixStream>>,
+}
+
+impl Ending {
+    fn connection(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Acquire)
+    }
+
+    /// Takes note of the connection over which is read from now on; it is cut off at once if the end has come before.
+    fn watch(&self, socket: &UnixStream) -> io::Result<()> {
+        let socket = socket.try_clone()?;
+        let mut connection = self.connection();
+        if self.is_near() {
+            socket.shutdown(Shutdown::Both)?;
+        }
+        *connection = Some(socket);
+        Ok(())
+    }
+
+    /// Nothing is read now. What is noted would keep the connection open.
+    fn forget(&self) {
+        *self.connection() = None;
+    }
+
+    fn come(&self) {
+        let connection = self.connection();
+        self.is_near.store(true, Ordering::Release);
+        if let Some(socket) = &*connection {
+            // One that the engine has closed reads nothing more.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 /// The thread that reads layouts. Dropping it ends it; the classes stay as they are.
 pub(super) struct Layouts {
     stop: Option<Sender<()>>,
+    ending: Arc<Ending>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,21 +121,24 @@ impl Layouts {
         // Before any client comes, so that no write of a superblock is missed.
         watched.iter().for_each(Watched::tell);
         let (stop, stopped) = channel::<()>();
+        let ending = Arc::new(Ending::default());
+        let seen = ending.clone();
         let work = move || {
             let mut pause = Duration::ZERO;
             while !watched.is_empty() && stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                watched.iter_mut().for_each(Watched::look);
+                watched.iter_mut().for_each(|volume| volume.look(&seen));
                 pause = LOOK;
             }
         };
         let thread = std::thread::Builder::new().name("layouts".to_owned()).spawn(work)?;
-        Ok(Layouts { stop: Some(stop), thread: Some(thread) })
+        Ok(Layouts { stop: Some(stop), ending, thread: Some(thread) })
     }
 }
 
 impl Drop for Layouts {
     fn drop(&mut self) {
         self.stop = None;
+        self.ending.come();
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -102,7 +150,7 @@ impl Watched {
         Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written, looks: 0 }
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, ending: &Ending) {
         if self.is_superblock_written.swap(false, Ordering::Acquire) {
             self.looks = LOOKS_AFTER_WRITE;
         }
@@ -110,7 +158,12 @@ impl Watched {
             return;
         }
         self.looks -= 1;
-        match self.read() {
+        let found = self.read(ending);
+        ending.forget();
+        if ending.is_near() {
+            return;
+        }
+        match found {
             Ok(layout) => {
                 if layout.as_ref() != self.layout.as_deref() {
                     let found = layout.as_ref().map_or("none that is known", |layout| match layout.file_system {
@@ -139,8 +192,9 @@ impl Watched {
         }
     }
 
-    fn read(&self) -> Result<Option<Layout>, String> {
+    fn read(&self, ending: &Ending) -> Result<Option<Layout>, String> {
         let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+        ending.watch(&ours).map_err(|error| error.to_string())?;
         let export = export_info(&self.info, false);
         let negotiated = Negotiated { export: export.clone(), structured_replies: false, block_size_known: true };
         let session = SessionConfig { name: "layout".to_owned(), allocation: Allocation::default() };

@@ -78,3 +78,42 @@ fn blocks_have_their_class_by_place_once_a_file_system_is_there() {
     });
     daemon.stop();
 }
+
+/// An ext4 of one block a group: its descriptors are 2,048 reads.
+fn many_groups() -> Vec<u8> {
+    let mut image = vec![0; 4096];
+    let mut put = |at: usize, number: u32| image[1024 + at..1024 + at + 4].copy_from_slice(&number.to_le_bytes());
+    put(0x04, VOLUME_MIB as u32 * 1024);
+    put(0x14, 1);
+    put(0x20, 1);
+    put(0x28, 1);
+    put(0x38, 0xEF53);
+    image
+}
+
+/// At its limit the volume takes minutes to be read.
+///
+/// Broken on purpose and seen red: the reading goes on to its end.
+#[test]
+fn a_daemon_that_is_told_to_end_while_it_reads_a_layout_ends() {
+    let site = Site::of_normal_user(
+        "[device.disk0]\n[pool.web]\ndevice = \"disk0\"\n[volume.db]\npool = \"web\"\nsize = \"64MiB\"\n\
+         file = \"slow.img\"\nlimit = \"16kB/s\"\nnbd = {}\nstatic_classes = true\n",
+    );
+    std::fs::write(site.path("slow.img"), many_groups()).unwrap();
+    let prepare = ["-c", "truncate -s 64M slow.img && chmod 666 slow.img"];
+    assert!(Command::new("sh").args(prepare).current_dir(site.folder.path()).status().unwrap().success());
+    let mut daemon = site.up();
+    wait_until("the descriptors", || {
+        let accounts = site.json(&["status"])["devices"][0]["accounts"].clone();
+        let layout = |account: &serde_json::Value| {
+            account["path"] == "web/db/layout#1" && account["requests"].as_u64().is_some_and(|requests| requests > 2)
+        };
+        accounts.as_array().unwrap().iter().any(layout)
+    });
+    daemon.signal(rustix::process::Signal::TERM);
+    assert!(daemon.ends_by_itself());
+    let (status, log) = daemon.wait();
+    assert!(status.success(), "{status}:\n{log}");
+    assert!(!log.contains("no classes by place"), "{log}");
+}

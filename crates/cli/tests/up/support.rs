@@ -160,6 +160,11 @@ impl Daemon<'_> {
         (self.child.wait().unwrap(), log)
     }
 
+    /// Whether it ends within a minute.
+    pub fn ends_by_itself(&mut self) -> bool {
+        ends_by_itself(&mut self.child)
+    }
+
     /// Ends it as systemd does; it must end well.
     pub fn stop(self) -> String {
         self.signal(rustix::process::Signal::TERM);

@@ -53,6 +53,14 @@ pub enum GateError {
         /// What is wrong with it.
         problem: String,
     },
+    /// Somebody else was there before.
+    #[error("{path} is not ours: {problem}; delete it if nothing needs it", path = path.display())]
+    Foreign {
+        /// What should be a directory of ours.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// An account beyond those that have words.
     #[error("account {got} has no gate, allowed are 0 to {max}")]
     Account {

@@ -23,6 +23,7 @@
 
 pub mod class;
 pub mod clock;
+pub mod directory;
 pub mod error;
 pub mod filter;
 pub mod keeper;

@@ -13,9 +13,9 @@ use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
 use plimsoll_gates::Filter;
+use plimsoll_gates::directory::make_own;
 use plimsoll_gates::words::is_in_memory;
 use rustix::fs::{StatVfsMountFlags, statvfs};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,8 +25,6 @@ const MEMORY: &str = "/dev/shm";
 const PROGRAMS: &str = "/var/lib/plimsoll";
 /// Where applications say the classes of their files, in the state directory.
 const CLASSES_SOCKET: &str = "classes.sock";
-/// Everybody may enter, the daemon alone may write.
-const DIRECTORY_MODE: u32 = 0o755;
 
 /// A volume that takes tenants, or a disk that is observed.
 pub(super) struct StationedVolume {
@@ -193,13 +191,6 @@ pub(super) fn mount_with_station(
     Ok(station)
 }
 
-fn make_directory(path: PathBuf) -> Result<PathBuf, AgentError> {
-    let made = std::fs::create_dir_all(&path)
-        .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(DIRECTORY_MODE)));
-    made.map_err(|source| AgentError::System { action: "make a directory for gates", source })?;
-    Ok(path)
-}
-
 /// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.
 fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
     let path = if is_in_memory(state).unwrap_or(false) {
@@ -208,13 +199,17 @@ fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError>
         let of_state = state.to_string_lossy().replace('/', "-");
         Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}"))
     };
-    if path.exists() {
+    let is_left = path.exists();
+    make_own(&path)?;
+    if is_left {
         tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());
     }
-    Ok(RunDirectory(make_directory(path)?))
+    Ok(RunDirectory(path))
 }
 
 fn program_directory(state: &Path) -> Result<PathBuf, AgentError> {
     let is_executable = statvfs(state).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
-    make_directory(if is_executable { state.join("programs") } else { PathBuf::from(PROGRAMS) })
+    let path = if is_executable { state.join("programs") } else { PathBuf::from(PROGRAMS) };
+    make_own(&path)?;
+    Ok(path)
 }

@@ -8,6 +8,7 @@ use crate::tenants::{accounts, run, wait_until};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -123,6 +124,24 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
         assert!(!log.contains("ERROR"), "{log}");
         assert_eq!(std::fs::metadata(disk.path("b")).unwrap().len(), 64 << 20);
     }
+}
+
+/// Everybody may make files where the words are.
+#[test]
+fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
+    let Some(site) = site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let [directory] = <[PathBuf; 1]>::try_from(site.memory_directories()).unwrap();
+    daemon.stop();
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
+    let said = text(&site.start_fails(&AGENT).stderr);
+    let expected = format!("{} is not ours: others may write to it (mode 1777)", directory.display());
+    assert!(said.contains(&expected), "{said}");
+    assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o7777, 0o1777, "left as it is");
+    std::fs::remove_dir(&directory).unwrap();
+    start(&site).stop();
 }
 
 /// Nothing was dirty before the tags were there.

@@ -71,8 +71,12 @@ impl Site {
 
     /// Runs `plimsoll up` to its end: for configurations that cannot be served. A daemon that comes up all the same is ended.
     pub fn up_fails(&self) -> Output {
-        let mut child =
-            self.command(&["up", "plimsoll.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.start_fails(&["up", "plimsoll.toml"])
+    }
+
+    /// The same with other arguments.
+    pub fn start_fails(&self, arguments: &[&str]) -> Output {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let has_ended = ends_by_itself(&mut child);
         // Of a child that has ended this does nothing.
         child.kill().unwrap();

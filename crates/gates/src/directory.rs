@@ -1,0 +1,114 @@
+//! Directories that are an agent's own.
+//!
+//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says whose calls wait (words,
+//! sockets). Their names are known beforehand, and lie where everybody may make files, below `/dev/shm` for example. So whoever came
+//! first may have made a directory or a link there, to change what lies in it later.
+
+use crate::error::GateError;
+use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// Everybody may enter, the agent alone may write.
+const MODE: u32 = 0o755;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const PERMISSIONS: u32 = 0o7777;
+
+/// Makes the directory `path`, which everybody may enter and nobody but this user may write to, or takes over one that is so: a
+/// predecessor's. What it lies in exists.
+///
+/// # Errors
+/// What is there is no directory, somebody else's, or somebody else may write to it; nothing of it is changed then. The
+/// system refuses.
+pub fn make_own(path: &Path) -> Result<(), GateError> {
+    let at = |action| move |errno: Errno| GateError::file(action, path)(errno.into());
+    let foreign = |problem| GateError::Foreign { path: path.to_owned(), problem };
+    let is_new = match mkdir(path, Mode::from_raw_mode(MODE)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(at("make")(errno)),
+    };
+    let user = rustix::process::geteuid().as_raw();
+    // A link of our own leads where we want to be.
+    let is_ours = lstat(path).is_ok_and(|found| found.st_uid == user);
+    let follows = if is_ours { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let directory = match open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follows, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(foreign("it is no directory".to_owned())),
+        opened => opened.map_err(at("open"))?,
+    };
+    let found = fstat(&directory).map_err(at("look at"))?;
+    let mode = found.st_mode & PERMISSIONS;
+    if found.st_uid != user {
+        return Err(foreign(format!("it belongs to user {}, and this is user {user}", found.st_uid)));
+    }
+    if !is_new && mode & WRITABLE_BY_OTHERS != 0 {
+        return Err(foreign(format!("others may write to it (mode {mode:04o})")));
+    }
+    // Whatever the mask of this process is.
+    fchmod(&directory, Mode::from_raw_mode(MODE)).map_err(at("set the mode of"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & PERMISSIONS
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    fn problem(path: &Path) -> String {
+        let message = make_own(path).unwrap_err().to_string();
+        message.split_once(" is not ours: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
+    }
+
+    #[test]
+    fn what_is_missing_is_made_and_what_is_ours_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own");
+        make_own(&path).unwrap();
+        assert_eq!(mode(&path), MODE);
+        std::fs::write(path.join("left"), "").unwrap();
+        set_mode(&path, 0o700);
+        make_own(&path).unwrap();
+        assert!(mode(&path) == MODE && path.join("left").exists());
+        let link = folder.path().join("link");
+        symlink(&path, &link).unwrap();
+        make_own(&link).unwrap();
+        let nowhere = make_own(&folder.path().join("no/where")).unwrap_err().to_string();
+        assert!(nowhere.starts_with("cannot make "), "{nowhere}");
+    }
+
+    /// Broken on purpose and seen red: links are followed; anybody's directory does; any mode does.
+    #[test]
+    fn what_somebody_else_has_prepared_is_refused_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link, file] = ["prepared", "link", "file"].map(|name| folder.path().join(name));
+        std::fs::create_dir(&path).unwrap();
+        for (prepared, shown) in [(0o777, "0777"), (0o1777, "1777"), (0o775, "0775")] {
+            set_mode(&path, prepared);
+            let expected = format!("others may write to it (mode {shown}); delete it if nothing needs it");
+            assert_eq!((problem(&path), mode(&path)), (expected, prepared));
+        }
+        symlink(&path, &link).unwrap();
+        assert!(problem(&link).starts_with("others may write to it "));
+        set_mode(&path, 0o700);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(problem(&file), "it is no directory; delete it if nothing needs it");
+        if !rustix::process::geteuid().is_root() {
+            return println!("not run: what is another user's needs root");
+        }
+        lchown(&link, Some(65534), None).unwrap();
+        assert_eq!(
+            (problem(&link).as_str(), mode(&path)),
+            ("it is no directory; delete it if nothing needs it", 0o700)
+        );
+        chown(&path, Some(65534), None).unwrap();
+        let expected = "it belongs to user 65534, and this is user 0; delete it if nothing needs it";
+        assert_eq!((problem(&path).as_str(), mode(&path)), (expected, 0o700));
+    }
+}

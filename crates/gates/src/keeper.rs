@@ -19,6 +19,7 @@ use crate::programs::Programs;
 use crate::words::GateWords;
 use plimsoll_core::AccountId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send};
 use serde::{Deserialize, Serialize};
@@ -169,19 +170,36 @@ impl Keepers {
 
     /// A listener that an earlier agent left, if a keeper offers one. The keeper stands back from now on.
     pub(crate) fn accept(&self) -> Result<Option<(Registration, Listener, Keeper)>, GateError> {
-        let flags = SocketFlags::CLOEXEC;
-        let socket = match rustix::net::accept_with(&self.socket, flags) {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
-            Err(errno) => return Err(GateError::step("accept a keeper")(errno)),
-        };
-        // Anything but a keeper of ours is sent away: the connection is closed when this returns.
-        let Some((registration, listener, ledger)) = offer(&socket).ok().flatten() else { return Ok(None) };
-        let listener = Listener::adopt(listener, ledger, registration.account)?;
-        let keeper = Keeper { socket };
-        // Who is gone meanwhile is found to be so, and replaced.
-        let _ = keeper.acknowledge();
-        Ok(Some((registration, listener, keeper)))
+        // As many as can wait at once: those that are sent away come again.
+        for _ in 0..BACKLOG {
+            let socket = match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
+                Err(errno) => return Err(GateError::step("accept a keeper")(errno)),
+            };
+            // Anything but a keeper of ours is sent away: the connection is closed.
+            let Some((registration, listener, ledger)) = self.offer(&socket).ok().flatten() else { continue };
+            let listener = Listener::adopt(listener, ledger, registration.account)?;
+            let keeper = Keeper { socket };
+            // Who is gone meanwhile is found to be so, and replaced.
+            let _ = keeper.acknowledge();
+            return Ok(Some((registration, listener, keeper)));
+        }
+        Ok(None)
+    }
+
+    /// What a keeper sends when it has connected: everything in one message, which is there already.
+    ///
+    /// One that looks at other words, because an agent took its own away when it ended, never sees our lease: it would go on
+    /// receiving beside us. So it keeps its listener, and lets every call go on.
+    fn offer(&self, socket: &OwnedFd) -> io::Result<Option<(Registration, OwnedFd, OwnedFd)>> {
+        let mut payload = vec![0; REGISTRATION_MAX];
+        let (bytes, descriptors) = passing::receive(socket.as_fd(), &mut payload)?;
+        let Ok(registration) = serde_json::from_slice(&payload[..bytes]) else { return Ok(None) };
+        let Ok([listener, ledger, words]) = <[OwnedFd; 3]>::try_from(descriptors) else { return Ok(None) };
+        let (theirs, ours) = (fstat(&words)?, fstat(&self.starter.0.words)?);
+        let looks_at_ours = (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino);
+        Ok(looks_at_ours.then_some((registration, listener, ledger)))
     }
 }
 
@@ -205,13 +223,4 @@ impl Registration {
         let short = Registration { name: self.name.chars().take(Registration::NAME_MAX).collect(), ..*self };
         serde_json::to_vec(&short).expect("numbers and a text")
     }
-}
-
-/// What a keeper sends when it has connected: everything in one message, which is there already.
-fn offer(socket: &OwnedFd) -> io::Result<Option<(Registration, OwnedFd, OwnedFd)>> {
-    let mut payload = vec![0; REGISTRATION_MAX];
-    let (bytes, descriptors) = passing::receive(socket.as_fd(), &mut payload)?;
-    let Ok(registration) = serde_json::from_slice(&payload[..bytes]) else { return Ok(None) };
-    let Ok([listener, ledger, _words]) = <[OwnedFd; 3]>::try_from(descriptors) else { return Ok(None) };
-    Ok(Some((registration, listener, ledger)))
 }

@@ -104,6 +104,44 @@ fn the_next_agent_is_given_every_listener_under_load() {
     }
 }
 
+/// A daemon that ends takes its words away. Keeper and agent would both hear the listener, and the agent wait in it for the
+/// tenant's next call, and with it everybody who is heard by it.
+///
+/// Broken on purpose and seen red: whatever keeper comes is taken.
+#[test]
+fn a_keeper_that_looks_at_other_words_keeps_its_listener() {
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let mut left = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
+    left.goes_on();
+    agent.hold(&[ACCOUNT]);
+    left.waits_in(libc::SYS_pwrite64, WRITERS);
+    agent.kill();
+    std::fs::remove_file(rig.run.path().join(plimsoll_gates::words::FILE_NAME)).unwrap();
+    left.goes_on();
+    let agent = Agent::start(&rig);
+    let mut tenant = rig.tenant(&rig.filtered(OTHER, all()), "write", WRITERS);
+    for _ in 0..3 {
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT, OTHER]);
+        tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+        left.goes_on();
+        // Whoever is left comes ten times a second, and is sent away.
+        assert_eq!(agent.listeners_and_held(), (1, WRITERS as u64));
+        agent.hold(&[]);
+    }
+    // Who comes back to an agent with the same words is still taken over.
+    agent.kill();
+    tenant.goes_on();
+    let agent = Agent::start(&rig);
+    agent.has_listeners(1);
+    agent.hold(&[OTHER]);
+    tenant.waits_in(libc::SYS_pwrite64, WRITERS);
+    left.goes_on();
+    left.end();
+    wait_until("its keeper ends with it", || keepers(&rig).len() == 1);
+}
+
 #[test]
 fn a_keeper_that_is_killed_is_replaced() {
     let rig = Rig::new();

@@ -9,6 +9,7 @@ use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
 use std::process::Child;
+use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
@@ -57,59 +58,65 @@ fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
 
 #[test]
 fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
-    for kind in KINDS {
-        let Some(rig) = Rig::observing(kind, "split_token") else { return };
-        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
-        let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
-        go(&mut writer);
-        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        let syncer = rig.start_flushing(&a, "a");
-        ends_well(syncer);
-        // At its limit the rest would take two hours.
-        assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
-        rig.sync();
-        let written = rig.bytes("b");
-        assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
-        rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
-        ends_well(writer);
-        rig.sync();
-        rig.wait_until("the rest", || rig.bytes("b") >= LONG_MIB * MIB);
-    }
+    unless_a_lease_runs_out(|| {
+        for kind in KINDS {
+            let Some(rig) = Rig::observing(kind, "split_token") else { return };
+            let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
+            let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
+            go(&mut writer);
+            rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+            let syncer = rig.start_flushing(&a, "a");
+            ends_well(syncer);
+            // At its limit the rest would take two hours.
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            rig.sync();
+            let written = rig.bytes("b");
+            assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
+            rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
+            ends_well(writer);
+            rig.sync();
+            rig.wait_until("the rest", || rig.bytes("b") >= LONG_MIB * MIB);
+        }
+    });
 }
 
 /// What goes past the page cache dirties no page.
 #[test]
 fn a_direct_writer_beyond_its_limit_waits_too() {
-    for kind in KINDS {
-        let Some(rig) = Rig::observing(kind, "split_token") else { return };
-        let b = rig.join("b", limited());
-        let mut writer = rig.start(&b, &format!("{} oflag=direct", write(&rig, "b", LONG_MIB)));
-        go(&mut writer);
-        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        assert!(rig.bytes("b") < LONG_MIB / 2 * MIB, "{kind:?}");
-        rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
-        ends_well(writer);
-    }
+    unless_a_lease_runs_out(|| {
+        for kind in KINDS {
+            let Some(rig) = Rig::observing(kind, "split_token") else { return };
+            let b = rig.join("b", limited());
+            let mut writer = rig.start(&b, &format!("{} oflag=direct", write(&rig, "b", LONG_MIB)));
+            go(&mut writer);
+            rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+            assert!(rig.bytes("b") < LONG_MIB / 2 * MIB, "{kind:?}");
+            rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
+            ends_well(writer);
+        }
+    });
 }
 
 /// Reads are not held back on the disk, which is not ours: who has had too much waits before the next one.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
-    for kind in KINDS {
-        let Some(rig) = Rig::observing(kind, "split_token") else { return };
-        rig.cold_file("cold", LONG_MIB);
-        let b = rig.join("b", limited());
-        let script = format!("exec dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display());
-        let mut reader = rig.start(&b, &script);
-        go(&mut reader);
-        rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
-        let read = rig.bytes("b");
-        assert!(read < LONG_MIB / 2 * MIB, "{kind:?}: {read} bytes went through");
-        assert!(reader.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
-        rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
-        ends_well(reader);
-        rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
-    }
+    unless_a_lease_runs_out(|| {
+        for kind in KINDS {
+            let Some(rig) = Rig::observing(kind, "split_token") else { return };
+            rig.cold_file("cold", LONG_MIB);
+            let b = rig.join("b", limited());
+            let script = format!("exec dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display());
+            let mut reader = rig.start(&b, &script);
+            go(&mut reader);
+            rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
+            let read = rig.bytes("b");
+            assert!(read < LONG_MIB / 2 * MIB, "{kind:?}: {read} bytes went through");
+            assert!(reader.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
+            ends_well(reader);
+            rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
+        }
+    });
 }
 
 #[test]

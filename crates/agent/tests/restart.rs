@@ -4,6 +4,7 @@ mod support;
 
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
+use support::lease::unless_a_lease_runs_out;
 use support::{Rig, go};
 
 /// Tenants of an agent before this one are nobody's: a number that one of them had is another's now.
@@ -11,35 +12,40 @@ use support::{Rig, go};
 /// Broken on purpose and seen red: listeners that come back keep their numbers.
 #[test]
 fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has_its_number_now() {
-    let limited = Allocation { limit: Some(Rate::BytesPerSecond(4_096.0)), ..Allocation::default() };
-    let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
-    let before = rig.join("before", Allocation::default());
-    let mut child = rig.start(&before, &format!("exec dd if=/dev/null of={} status=none", rig.path("new").display()));
-    rig.close_station();
-    assert_eq!(listeners(), 0);
-    rig.open_station();
-    rig.wait_until("its listener", || listeners() == 1);
-    let now = rig.join("now", limited);
-    assert_eq!(now.bit, before.bit);
-    let path = rig.path("now");
-    let script = format!("exec dd if=/dev/zero of={} bs=64k count=1024 status=none", path.display());
-    let mut writer = rig.start(&now, &script);
-    go(&mut writer);
-    rig.wait_until("the gate of who has written too much", || rig.is_closed(&now));
-    let written = || std::fs::metadata(&path).unwrap().len();
-    // The write that had passed the gate before it closed ends first; what is owed takes minutes to pay.
-    let last = std::cell::Cell::new(0);
-    let a_while = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
-    rig.wait_until("the end of its last write", || {
-        let _ = rustix::thread::nanosleep(&a_while);
-        last.replace(written()) == written()
+    unless_a_lease_runs_out(|| {
+        let limited = Allocation { limit: Some(Rate::BytesPerSecond(4_096.0)), ..Allocation::default() };
+        let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
+        let before = rig.join("before", Allocation::default());
+        let mut child =
+            rig.start(&before, &format!("exec dd if=/dev/null of={} status=none", rig.path("new").display()));
+        rig.close_station();
+        assert_eq!(listeners(), 0);
+        rig.open_station();
+        rig.wait_until("its listener", || listeners() == 1);
+        let now = rig.join("now", limited);
+        assert_eq!(now.bit, before.bit);
+        let path = rig.path("now");
+        let script = format!("exec dd if=/dev/zero of={} bs=64k count=1024 status=none", path.display());
+        let mut writer = rig.start(&now, &script);
+        go(&mut writer);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&now));
+        let written = || std::fs::metadata(&path).unwrap().len();
+        // The write that had passed the gate before it closed ends first; what is owed takes minutes to pay.
+        let last = std::cell::Cell::new(0);
+        let a_while = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+        rig.wait_until("the end of its last write", || {
+            let _ = rustix::thread::nanosleep(&a_while);
+            last.replace(written()) == written()
+        });
+        let before = written();
+        go(&mut child);
+        rig.wait_until("the end of who is nobody now", || {
+            child.try_wait().unwrap().is_some_and(|status| status.success())
+        });
+        assert_eq!(written(), before, "nobody waited for who is beyond its limit");
+        writer.kill().unwrap();
+        writer.wait().unwrap();
     });
-    let before = written();
-    go(&mut child);
-    rig.wait_until("the end of who is nobody now", || child.try_wait().unwrap().is_some_and(|status| status.success()));
-    assert_eq!(written(), before, "nobody waited for who is beyond its limit");
-    writer.kill().unwrap();
-    writer.wait().unwrap();
 }
 
 /// Listeners that this process holds.

@@ -5,6 +5,7 @@ mod support;
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
+use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
@@ -46,63 +47,67 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
 
 #[test]
 fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
-    for kind in KINDS {
-        let Some(rig) = Rig::new(kind, "split_token") else { return };
-        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(LIMIT)));
-        let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
-        go(&mut writer);
-        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        let mut syncer = rig.start_flushing(&a, "a");
-        assert!(syncer.wait().unwrap().success());
-        // At its limit the rest would take two hours.
-        assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
-        rig.sync();
-        let written = rig.bytes("b");
-        assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
-        rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
-        assert!(writer.wait().unwrap().success());
-        rig.sync();
-        assert!(rig.bytes("b") >= LONG_MIB * MIB, "{kind:?}: without a limit it goes on");
-    }
+    unless_a_lease_runs_out(|| {
+        for kind in KINDS {
+            let Some(rig) = Rig::new(kind, "split_token") else { return };
+            let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(LIMIT)));
+            let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
+            go(&mut writer);
+            rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+            let mut syncer = rig.start_flushing(&a, "a");
+            assert!(syncer.wait().unwrap().success());
+            // At its limit the rest would take two hours.
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            rig.sync();
+            let written = rig.bytes("b");
+            assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
+            rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
+            assert!(writer.wait().unwrap().success());
+            rig.sync();
+            assert!(rig.bytes("b") >= LONG_MIB * MIB, "{kind:?}: without a limit it goes on");
+        }
+    });
 }
 
 /// More threads than the loop device has places, each of which would wait for seconds with its read.
 #[test]
 fn hundreds_of_held_readers_stall_nobody() {
-    const READERS: usize = 200;
-    for (kind, flags) in [(FileSystemKind::Ext4, ""), (FileSystemKind::Xfs, "iflag=direct")] {
-        let Some(rig) = Rig::new(kind, "split_token") else { return };
-        rig.cold_file("of b", READERS as u64);
-        rig.cold_file("of a", 1);
-        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(1000.0)));
-        let read = |name: &str, skip: &str, count: u32| {
-            let path = rig.path(name);
-            format!("dd if='{}' bs=4k skip={skip} count={count} status=none {flags}", path.display())
-        };
-        let each = read("of b", "$((i * 256))", 64);
-        // Opened once: an open that may create waits at its gate.
-        let crowd = format!("exec > /dev/null; for i in $(seq 0 {}); do {each} & done; wait", READERS - 1);
-        let mut readers = rig.start(&b, &crowd);
-        go(&mut readers);
-        rig.wait_until("the gate of who has too many reads waiting", || rig.word(&b, GateClass::Read) != 0);
-        let mut others =
-            [rig.start_flushing(&a, "flushed"), rig.start(&a, &format!("{} > /dev/null", read("of a", "0", 256)))];
-        go(&mut others[1]);
-        for child in &mut others {
-            rig.wait_until("the others' calls", || child.try_wait().unwrap().is_some());
+    unless_a_lease_runs_out(|| {
+        const READERS: usize = 200;
+        for (kind, flags) in [(FileSystemKind::Ext4, ""), (FileSystemKind::Xfs, "iflag=direct")] {
+            let Some(rig) = Rig::new(kind, "split_token") else { return };
+            rig.cold_file("of b", READERS as u64);
+            rig.cold_file("of a", 1);
+            let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited(1000.0)));
+            let read = |name: &str, skip: &str, count: u32| {
+                let path = rig.path(name);
+                format!("dd if='{}' bs=4k skip={skip} count={count} status=none {flags}", path.display())
+            };
+            let each = read("of b", "$((i * 256))", 64);
+            // Opened once: an open that may create waits at its gate.
+            let crowd = format!("exec > /dev/null; for i in $(seq 0 {}); do {each} & done; wait", READERS - 1);
+            let mut readers = rig.start(&b, &crowd);
+            go(&mut readers);
+            rig.wait_until("the gate of who has too many reads waiting", || rig.word(&b, GateClass::Read) != 0);
+            let mut others =
+                [rig.start_flushing(&a, "flushed"), rig.start(&a, &format!("{} > /dev/null", read("of a", "0", 256)))];
+            go(&mut others[1]);
+            for child in &mut others {
+                rig.wait_until("the others' calls", || child.try_wait().unwrap().is_some());
+            }
+            assert!(readers.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
+            assert!(readers.wait().unwrap().success());
+            let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);
+            // What is read into the cache is read ahead.
+            let most = if flags.is_empty() { READERS as u64 * MIB } else { wanted + MIB };
+            assert!(
+                (wanted..most).contains(&bytes),
+                "{kind:?}: without a limit all is read, and once: {bytes} of {wanted}"
+            );
+            rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
         }
-        assert!(readers.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
-        rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
-        assert!(readers.wait().unwrap().success());
-        let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);
-        // What is read into the cache is read ahead.
-        let most = if flags.is_empty() { READERS as u64 * MIB } else { wanted + MIB };
-        assert!(
-            (wanted..most).contains(&bytes),
-            "{kind:?}: without a limit all is read, and once: {bytes} of {wanted}"
-        );
-        rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
-    }
+    });
 }
 
 /// What was forked before anybody knew of it is in no table of processes, and behind the gate all the same.
@@ -140,26 +145,32 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
 /// A listener has places for 1,024 calls that are held. Without them nobody behind it is heard any more, whatever it owes.
 #[test]
 fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
-    const CROWD: usize = 1100;
-    let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
-    let b = rig.join("b", limited(LIMIT));
-    let (owing, new, end) = (write(&rig, "b", LONG_MIB), rig.path("new"), rig.path("end"));
-    let crowd = format!("for i in $(seq {CROWD}); do (: > {}-$i) & all=\"$all $!\"; done", new.display());
-    let script =
-        format!("{{ {owing} & all=$!; read crowd; {crowd}; read killed; kill -9 $all; wait; : > {}; }}", end.display());
-    let mut child = rig.start(&b, &script);
-    go(&mut child);
-    rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-    go(&mut child);
-    rig.wait_until("a crowd at the gate", || children_in(libc::SYS_openat, child.id()) >= CROWD);
-    go(&mut child);
-    rig.wait_until("the end of the crowd", || children_in(libc::SYS_openat, child.id()) == 0);
-    // Before somebody has looked for those who have gone, they would be found to be so when they are let go on.
-    let visit = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
-    let _ = rustix::thread::nanosleep(&visit);
-    rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
-    rig.wait_until("the end of who owes nothing", || child.try_wait().unwrap().is_some_and(|status| status.success()));
-    assert!(end.exists());
+    unless_a_lease_runs_out(|| {
+        const CROWD: usize = 1100;
+        let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
+        let b = rig.join("b", limited(LIMIT));
+        let (owing, new, end) = (write(&rig, "b", LONG_MIB), rig.path("new"), rig.path("end"));
+        let crowd = format!("for i in $(seq {CROWD}); do (: > {}-$i) & all=\"$all $!\"; done", new.display());
+        let script = format!(
+            "{{ {owing} & all=$!; read crowd; {crowd}; read killed; kill -9 $all; wait; : > {}; }}",
+            end.display()
+        );
+        let mut child = rig.start(&b, &script);
+        go(&mut child);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+        go(&mut child);
+        rig.wait_until("a crowd at the gate", || children_in(libc::SYS_openat, child.id()) >= CROWD);
+        go(&mut child);
+        rig.wait_until("the end of the crowd", || children_in(libc::SYS_openat, child.id()) == 0);
+        // Before somebody has looked for those who have gone, they would be found to be so when they are let go on.
+        let visit = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
+        let _ = rustix::thread::nanosleep(&visit);
+        rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
+        rig.wait_until("the end of who owes nothing", || {
+            child.try_wait().unwrap().is_some_and(|status| status.success())
+        });
+        assert!(end.exists());
+    });
 }
 
 /// How many children of a process are in a system call.

@@ -8,6 +8,7 @@ mod support;
 use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
+use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
@@ -53,34 +54,39 @@ fn what_children_move_is_charged_to_the_tenant_once_and_what_others_move_is_not(
 
 #[test]
 fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
-    for (kind, how) in KINDS.into_iter().flat_map(|kind| [(kind, ""), (kind, " oflag=direct")]) {
-        let Some(rig) = Rig::observing_submitters(kind, "split_token") else { return };
-        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
-        let mut writer = rig.start(&b, &until_told(&format!("{}{how}", write(&rig, "b", LONG_MIB))));
-        go(&mut writer);
-        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        assert!(rig.start_flushing(&a, "a").wait().unwrap().success());
-        // At its limit the rest would take two hours.
-        assert!(writer.try_wait().unwrap().is_none(), "{kind:?}{how}: who is beyond its limit still waits");
-        rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
-        rig.wait_until("the rest", || rig.bytes("b") >= LONG_MIB * MIB);
-        go(&mut writer);
-        assert!(writer.wait().unwrap().success());
-        let moved = rig.bytes("b");
-        assert!(moved <= LONG_MIB * MIB + PROGRAMS_BYTES, "{kind:?}{how}: {moved} bytes");
-    }
+    unless_a_lease_runs_out(|| {
+        for (kind, how) in KINDS.into_iter().flat_map(|kind| [(kind, ""), (kind, " oflag=direct")]) {
+            let Some(rig) = Rig::observing_submitters(kind, "split_token") else { return };
+            let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
+            let mut writer = rig.start(&b, &until_told(&format!("{}{how}", write(&rig, "b", LONG_MIB))));
+            go(&mut writer);
+            rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+            assert!(rig.start_flushing(&a, "a").wait().unwrap().success());
+            // At its limit the rest would take two hours.
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}{how}: who is beyond its limit still waits");
+            rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
+            rig.wait_until("the rest", || rig.bytes("b") >= LONG_MIB * MIB);
+            go(&mut writer);
+            assert!(writer.wait().unwrap().success());
+            let moved = rig.bytes("b");
+            assert!(moved <= LONG_MIB * MIB + PROGRAMS_BYTES, "{kind:?}{how}: {moved} bytes");
+        }
+    });
 }
 
 #[test]
 fn who_reads_beyond_its_limit_waits_until_it_has_paid() {
-    let Some(rig) = Rig::observing_submitters(FileSystemKind::Ext4, "split_token") else { return };
-    rig.cold_file("cold", LONG_MIB);
-    let b = rig.join("b", limited());
-    let mut reader = rig.start(&b, &format!("dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display()));
-    go(&mut reader);
-    rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
-    assert!(reader.try_wait().unwrap().is_none(), "who is beyond its limit still waits");
-    rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
-    assert!(reader.wait().unwrap().success());
-    rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
+    unless_a_lease_runs_out(|| {
+        let Some(rig) = Rig::observing_submitters(FileSystemKind::Ext4, "split_token") else { return };
+        rig.cold_file("cold", LONG_MIB);
+        let b = rig.join("b", limited());
+        let mut reader =
+            rig.start(&b, &format!("dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display()));
+        go(&mut reader);
+        rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
+        assert!(reader.try_wait().unwrap().is_none(), "who is beyond its limit still waits");
+        rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
+        assert!(reader.wait().unwrap().success());
+        rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
+    });
 }

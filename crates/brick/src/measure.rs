@@ -423,8 +423,9 @@ mod tests {
         let mut target = Target::open(&path, 0, false).unwrap();
         assert_eq!((target.is_writable(), target.is_made()), (false, false));
         for &load in Load::of(target.is_writable()) {
-            let measured = target.measure(load, 8, span, &mut |_| {}).unwrap();
-            assert!(measured.per_second > 0.0, "{load:?}");
+            // A disk that others use may do nothing for as long.
+            let mut rates = (0..100).map(|_| target.measure(load, 8, span, &mut |_| {}).unwrap().per_second);
+            assert!(rates.any(|rate| rate > 0.0), "{load:?}");
         }
         drop(target);
         assert!(std::fs::read(&path).unwrap() == content, "reading changed the file");

@@ -10,7 +10,6 @@ use attach_support::{
 };
 use plimsoll_brick::attach::{AttachError, FileSystemKind, Format, isolated, recover};
 use plimsoll_brick::backend::Backing;
-use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::{Allocation, Rate};
 use rustix::process::{Pid, Signal};
 use std::fs::{File, OpenOptions};
@@ -25,7 +24,7 @@ const PROGRAMS: &[&str] = &["mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fi
 /// Names the directory to serve in, and with it makes a child of this binary the serving process.
 const DIRECTORY_VARIABLE: &str = "PLIMSOLL_TEST_SERVE_IN";
 const FILE_SYSTEM_VARIABLE: &str = "PLIMSOLL_TEST_FILE_SYSTEM";
-/// If set, the serving process makes its volume so slow that it never gets through mounting it.
+/// If set, the serving process makes its volume so slow, once it is a block device, that it never gets through mounting it.
 const STALL_VARIABLE: &str = "PLIMSOLL_TEST_STALL";
 /// Records that must be synced before the server is killed.
 const RECORDS_MIN: u64 = 50;
@@ -46,24 +45,15 @@ fn serving_child() {
     let (engine, info) = serve_with("zygaria", backing);
     let plan = Some((kind, Format::IfEmpty));
     let mut attachment = mount_disk(&engine, &state, &info, plan, directory.join("mounted"));
+    attachment.make_device().unwrap();
     if std::env::var_os(STALL_VARIABLE).is_some() {
-        let state_file = state.path().join("state.json");
-        let engine = engine.clone();
-        std::thread::spawn(move || stall_at_loop_device(&engine, &state_file));
+        let limit = Some(Rate::RunsPerSecond(0.01));
+        engine.change_account(POOL, Allocation { limit, ..Allocation::default() }).unwrap();
     }
-    attachment.build().unwrap();
+    attachment.mount().unwrap();
     println!("serving");
     // Until it is killed, or the test is gone.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-}
-
-/// Lets next to nothing through once the loop device is noted, so that the mount that follows waits for its blocks.
-fn stall_at_loop_device(engine: &EngineHandle, state_file: &Path) {
-    while !std::fs::read_to_string(state_file).is_ok_and(|notes| notes.contains("backing_file")) {
-        std::thread::yield_now();
-    }
-    let limit = Some(Rate::RunsPerSecond(0.01));
-    engine.change_account(POOL, Allocation { limit, ..Allocation::default() }).unwrap();
 }
 
 /// A serving process, killed at the latest when it is dropped.
@@ -126,7 +116,7 @@ fn load_until_killed(server: &mut Server, target: &Path) -> (u64, File) {
     File::open(target).unwrap().sync_all().unwrap();
     let mut fio = Command::new("fio")
         .args(["--name=load", "--rw=randwrite", "--size=64m", "--bsrange=4k-128k", "--ioengine=libaio", "--direct=1"])
-        .args(["--iodepth=16", "--fsync=32", "--time_based", "--runtime=60", "--verify=crc32c", "--do_verify=0"])
+        .args(["--iodepth=16", "--fsync=32", "--time_based", "--runtime=3600", "--verify=crc32c", "--do_verify=0"])
         .args(["--verify_state_save=0"])
         .arg(format!("--directory={}", target.display()))
         .stdin(Stdio::null())

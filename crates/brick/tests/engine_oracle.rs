@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const VOLUME_BYTES: u64 = 32 << 20;
 const DEPTH: u32 = 24;
@@ -353,11 +353,10 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
     for (number, (volume, read_ahead)) in volumes.into_iter().enumerate() {
         let served = Served::plain(vec![volume]);
         served.engine.set_read_ahead("v", read_ahead).unwrap();
-        let is_over = AtomicBool::new(false);
-        let rounds = std::thread::scope(|scope| {
-            let (engine, fast, is_over) = (served.engine.clone(), &fast, &is_over);
+        let (is_over, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let (engine, fast, is_over, rounds) = (served.engine.clone(), &fast, &is_over, &rounds);
             let administrator = scope.spawn(move || {
-                let mut rounds = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let (config, bytes) = engine.volume_config("v").unwrap();
                     let settings = cache_settings(fast.clone(), "lru");
@@ -368,15 +367,16 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
                         engine.change_cache("v", cache_settings(fast.clone(), policy)).unwrap();
                     }
                     engine.detach_cache("v").unwrap();
-                    rounds += 1;
+                    rounds.fetch_add(1, Ordering::Relaxed);
                 }
-                rounds
             });
-            compare(&served, "v", 30 + number as u64, STEPS, read_ahead.is_some());
+            // Until it has come and gone twice: who does it may be without a processor or its disk for a while.
+            while rounds.load(Ordering::Relaxed) < 2 && !administrator.is_finished() {
+                served.connect("v", 1, true).trim(0, VOLUME_BYTES as u32).unwrap();
+                compare(&served, "v", 30 + number as u64, STEPS, read_ahead.is_some());
+            }
             is_over.store(true, Ordering::Relaxed);
-            administrator.join().unwrap()
         });
-        assert!(rounds > 1, "{rounds} rounds");
         // A stream may have found a cache there all the time; now there is none.
         let mut client = served.connect("v", 1, true);
         (0..64).for_each(|block| client.read(block * 4096, &mut [0; 4096]).unwrap());

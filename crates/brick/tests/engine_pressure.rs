@@ -4,12 +4,13 @@ mod engine_support;
 
 use engine_support::{Random, Served, file_config, memory, pause, raw_connection};
 use plimsoll_brick::backend::Volume;
-use plimsoll_brick::engine::EngineConfig;
+use plimsoll_brick::engine::{EngineConfig, EngineHandle};
 use plimsoll_brick::nbd::driver::REQUESTS_MAX;
 use plimsoll_brick::nbd::wire::Request;
 use plimsoll_brick::nbd::{Command, CommandFlags};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const VOLUME_BYTES: u64 = 64 << 20;
 const READ_BYTES: u32 = 64 * 1024;
@@ -21,9 +22,16 @@ fn read_request(cookie: u64, length: u32) -> [u8; 28] {
     Request { flags: CommandFlags::NONE, command: Command::Read, cookie, offset, length }.encode()
 }
 
-/// Sends requests until the server takes no more for a while; says how many were sent whole and the bytes sent of the
-/// next one.
-fn send_until_stuck(client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) -> (u64, usize) {
+/// Bytes of memory are the whole process's, so there is one test at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends requests until the server takes no more for a while, in which the engine has had turns; says how many were sent whole
+/// and the bytes sent of the next one.
+fn send_until_stuck(engine: &EngineHandle, client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) -> (u64, usize) {
     client.set_nonblocking(true).unwrap();
     let (mut sent, mut stuck) = (0, 0);
     let mut part = 0;
@@ -39,6 +47,7 @@ fn send_until_stuck(client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) 
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 stuck += 1;
+                engine.status().unwrap();
                 pause();
             }
             Err(error) => panic!("{error}"),
@@ -56,6 +65,7 @@ fn resident_bytes() -> u64 {
 
 #[test]
 fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
+    let _turn = turn();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("disk");
     let file = Volume::open(file_config("file", &path, Some(VOLUME_BYTES))).unwrap();
@@ -64,7 +74,7 @@ fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
     let before = resident_bytes();
     for info in &infos {
         let mut greedy = raw_connection(&served.engine, info);
-        let (sent, part) = send_until_stuck(&mut greedy, |cookie| read_request(cookie, READ_BYTES));
+        let (sent, part) = send_until_stuck(&served.engine, &mut greedy, |cookie| read_request(cookie, READ_BYTES));
         let status = served.engine.status().unwrap();
         assert!(status.requests_under_way <= REQUESTS_MAX);
         assert!(sent > 0 && resident_bytes().saturating_sub(before) < GROWTH_BYTES_MAX);
@@ -102,6 +112,7 @@ fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
 /// Broken on purpose and seen red: buffers for 64 requests of 64 KiB, and for 17 of 256 KiB.
 #[test]
 fn large_requests_of_one_connection_are_under_way_beside_each_other() {
+    let _turn = turn();
     let disk = EngineConfig::emulated(plimsoll_devices::build("hdd.wd-aakx", 1).unwrap(), "noop");
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     // In a file: what is read from memory needs no buffer.
@@ -125,12 +136,13 @@ fn large_requests_of_one_connection_are_under_way_beside_each_other() {
 
 #[test]
 fn refusals_that_nobody_reads_are_bounded_too() {
+    let _turn = turn();
     let volume = memory("v", VOLUME_BYTES, 0);
     let info = volume.info().clone();
     let served = Served::plain(vec![volume]);
     let before = resident_bytes();
     let mut rude = raw_connection(&served.engine, &info);
-    let (sent, part) = send_until_stuck(&mut rude, |cookie| read_request(cookie, 1));
+    let (sent, part) = send_until_stuck(&served.engine, &mut rude, |cookie| read_request(cookie, 1));
     assert!(sent > 4096 && resident_bytes().saturating_sub(before) < GROWTH_BYTES_MAX);
     let rest = read_request(sent, 1)[part..].to_vec();
     let mut reader = rude.try_clone().unwrap();
@@ -147,6 +159,7 @@ fn refusals_that_nobody_reads_are_bounded_too() {
 
 #[test]
 fn a_payload_that_does_not_come_holds_up_nobody() {
+    let _turn = turn();
     let volume = memory("v", VOLUME_BYTES, 0);
     let info = volume.info().clone();
     let served = Served::plain(vec![volume]);
@@ -177,6 +190,7 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
     const LARGE_BYTES: u32 = 8 << 20;
     const SMALL_BYTES: u32 = 4096;
     const LATE: u64 = 10;
+    let _turn = turn();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = Volume::open(file_config("file", &directory.path().join("disk"), Some(VOLUME_BYTES))).unwrap();
     let info = file.info().clone();

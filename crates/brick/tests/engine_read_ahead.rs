@@ -296,7 +296,7 @@ fn a_tenant_with_many_connections_leaves_places_to_others() {
 #[test]
 fn while_somebody_waits_for_the_device_nothing_is_read_that_nobody_asked_for() {
     // Many times as many as the disk does while the reader is served.
-    const DEPTH: u32 = 512;
+    const DEPTH: u32 = 4096;
     let model = plimsoll_devices::build("hdd.wd-aakx", 1).expect("the model is in the registry");
     let mut config = EngineConfig::emulated(model, "zygaria");
     config.profile.outstanding_max = 1;

@@ -412,12 +412,12 @@ fn talk_to_a_rival(program: &str, arguments: impl Fn(&Path, &Path) -> Vec<String
     let mut content = std::fs::read(&image).unwrap();
     let server = Command::new(program).args(arguments(&image, &socket)).spawn().unwrap();
     let _server = Peer(server);
-    while !socket.exists() {
-        pause();
-    }
     for structured_replies in [true, false] {
         let options = ClientOptions { structured_replies, depth_max: 16, ..ClientOptions::default() };
-        let mut client = Client::connect(&Address::Unix(socket.clone()), &options).unwrap();
+        // A socket has a name before somebody listens there.
+        let connect = || Client::connect(&Address::Unix(socket.clone()), &options);
+        let mut tries = (0..PATIENCE.as_nanos() / 5_000_000).map(|_| connect().inspect_err(|_| pause()));
+        let mut client = tries.find_map(Result::ok).expect("it listens");
         assert_eq!(client.export().size_bytes, 8 * MIB);
         let mut read = vec![9; content.len()];
         for tag in 0..16u32 {

@@ -11,28 +11,28 @@ use plimsoll_cache::{Access, Cache, CacheConfig, Pool, policies, store};
 use plimsoll_core::Class;
 use plimsoll_core::class::{ClassEntry, Scheme};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
 /// Counts what is allocated and not yet freed.
 struct Counting;
 
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-/// What one test counts is not to be another's.
-static TURN: Mutex<()> = Mutex::new(());
+thread_local! {
+    /// Bytes that this thread has, and how often it has asked for some: the test harness has threads of its own.
+    static COUNTED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
 
 // SAFETY: everything is left to the system's allocator; counting changes nothing of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        let (bytes, allocations) = COUNTED.get();
+        COUNTED.set((bytes + layout.size(), allocations + 1));
         // SAFETY: the caller's promise is the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        let (bytes, allocations) = COUNTED.get();
+        COUNTED.set((bytes.saturating_sub(layout.size()), allocations));
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -71,14 +71,13 @@ fn request(token: u64, kind: RequestKind, block: u64) -> Request {
 #[test]
 fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
     const UNITS: u32 = 1_000_003;
-    let _turn = TURN.lock().unwrap();
     let layout = store::Layout { units: UNITS, journal_blocks: 64 };
     let identity = Identity { store: [0; 16], store_blocks: 1 << 30 };
     // The policy that takes most.
     for policy in policies().iter().filter(|policy| policy.name == "credit") {
         let mut device = Metadata::new(&layout);
         format(&mut device, identity, [1; 16], layout).unwrap();
-        let before = BYTES.load(Ordering::Relaxed);
+        let (before, _) = COUNTED.get();
         let config = CacheConfig::new(UNITS, scheme());
         let opened = open(&mut device, identity, &config, policy, false).unwrap();
         // The buffers of requests are of a fixed number.
@@ -95,9 +94,9 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
             }
         };
         run(&mut store, 0..u64::from(UNITS) * 9 / 8);
-        let (warm, allocations) = (BYTES.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
+        let (warm, allocations) = COUNTED.get();
         run(&mut store, u64::from(UNITS) * 9 / 8..u64::from(UNITS) * 5 / 4);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), allocations, "{}", policy.name);
+        assert_eq!(COUNTED.get().1, allocations, "{}", policy.name);
         assert!(store.counters().snapshots > 3 && store.counters().cleaned > 1000, "{:?}", store.counters());
         let a_unit = (warm - before) as f64 / f64::from(UNITS);
         println!("{}: {a_unit:.2} bytes a unit on a device", policy.name);
@@ -108,9 +107,8 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_and_work_allocates_nothing() {
 #[test]
 fn a_cached_unit_takes_24_bytes_at_the_most() {
     const UNITS: u32 = 1_000_003;
-    let _turn = TURN.lock().unwrap();
     for policy in policies() {
-        let before = BYTES.load(Ordering::Relaxed);
+        let (before, _) = COUNTED.get();
         let mut cache = Cache::new(&CacheConfig::new(UNITS, scheme()), policy).unwrap();
         // Full, all of it dirty, with units on their way to the store.
         for block in 0..u64::from(UNITS) * 2 {
@@ -120,7 +118,7 @@ fn a_cached_unit_takes_24_bytes_at_the_most() {
                 cache.cleaned(job.unit);
             }
         }
-        let allocated = BYTES.load(Ordering::Relaxed) - before;
+        let allocated = COUNTED.get().0 - before;
         let a_unit = allocated as f64 / f64::from(UNITS);
         println!("{}: {a_unit:.2} bytes a unit", policy.name);
         assert!(a_unit <= 24.0, "{}: {a_unit:.2} bytes a unit", policy.name);

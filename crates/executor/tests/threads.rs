@@ -165,6 +165,23 @@ fn whoever_comes_to_sleeping_threads_is_served() {
     }
 }
 
+/// Planted break: who is alive is counted last, and may have ended since the others were.
+#[test]
+fn whoever_is_not_alive_any_more_is_done() {
+    let executor = executor(2, 4);
+    for spawned in 1..=50_000_u64 {
+        executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+        loop {
+            let figures = executor.figures();
+            let done: u64 = figures.threads.iter().map(|thread| thread.done).sum();
+            assert!(done + figures.alive as u64 >= spawned, "of {spawned}: {figures:?}");
+            if figures.alive == 0 {
+                break;
+            }
+        }
+    }
+}
+
 /// The first goes on until the second has run; there is one thread. Planted break: checkpoints that always go on.
 #[test]
 fn a_spent_slice_lets_others_go_first() {
@@ -299,6 +316,7 @@ fn what_is_not_done_is_dropped_with_the_executor() {
 /// breaks: what was run is not counted; what was chosen is not shared.
 #[test]
 fn adaptive_threads_learn_which_requests_take_long() {
+    const BATCHES: u32 = 30;
     for threads in [1, 2] {
         let executor = ruled(Rules::Adaptive, threads, 100_000);
         let read = || -> Request {
@@ -316,11 +334,16 @@ fn adaptive_threads_learn_which_requests_take_long() {
             }
             all_done(&executor).queues.map(|queue| queue.served)
         };
-        // Enough that every thread has chosen: each needs 4096 runs.
-        let before = batch(6000);
-        let after = batch(1000);
-        let more = Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]);
-        assert_eq!(more, [3000, 1000, 0], "{threads} threads");
+        // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a second has
+        // taken longer than all reads, and is forgotten after some thousand others.
+        let (mut before, mut seen) = (batch(6000), Vec::new());
+        let has_learned = (0..BATCHES).any(|_| {
+            let after = batch(1000);
+            seen.push(Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]));
+            before = after;
+            seen.last() == Some(&[3000, 1000, 0])
+        });
+        assert!(has_learned, "{threads} threads: {seen:?}");
     }
 }
 

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 /// Where keepers find the next agent, in the run directory.
 const SOCKET_NAME: &str = "keepers.sock";
@@ -37,6 +38,10 @@ const SOCKET_NAME: &str = "keepers.sock";
 const BACKLOG: i32 = 128;
 /// What it takes from the agent to stand back.
 const ACKNOWLEDGED: &[u8] = b"A";
+/// How often a program is tried that is busy, and what lies between: what we wrote is open for writing still in a process that
+/// another of our threads has forked, until that executes.
+const BUSY_TRIES: u32 = 500;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a registration (`REGISTRATION_MAX` of keeper.c).
 const REGISTRATION_MAX: usize = 4096;
 /// Bytes of `sun_path`, the end included.
@@ -119,7 +124,16 @@ impl KeeperStarter {
         let mut command = Command::new(program);
         command.arg(path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
-        let status = command.env_clear().status().map_err(GateError::file("run", program))?;
+        command.env_clear();
+        let mut tries = 0..BUSY_TRIES;
+        let status = loop {
+            match command.status() {
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries.next().is_some() => {
+                    std::thread::park_timeout(BUSY_PAUSE);
+                }
+                status => break status.map_err(GateError::file("run", program))?,
+            }
+        };
         if status.success() { Ok(()) } else { Err(GateError::Keeper { outcome: status.to_string() }) }
     }
 }

@@ -41,7 +41,8 @@ pub const FILE_NAME: &str = "gate-words";
 const MAGIC: u32 = u32::from_le_bytes(*b"PLGW");
 const VERSION: u32 = 1;
 const VERSION_OFFSET: usize = 4;
-const LEASE_OFFSET: usize = 64;
+/// Where in the file the end of the lease is: 8 bytes, nanoseconds of the monotonic clock.
+pub const LEASE_OFFSET: usize = 64;
 const WORDS_OFFSET: usize = 4096;
 /// A cache line: whoever closes one word slows no other's readers down.
 const WORD_STRIDE: usize = 64;

@@ -4,6 +4,7 @@ mod support;
 
 use plimsoll_core::AccountId;
 use plimsoll_gates::{GateClass, Launch};
+use support::lease::unless_a_lease_runs_out;
 use support::{Plan, Rig, alive};
 
 const ACCOUNT: u32 = 7;
@@ -12,19 +13,22 @@ const WRITERS: usize = 8;
 /// Broken on purpose and seen red: a shim whose `pwrite` does not ask the word.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
-    let rig = Rig::new();
-    let words = rig.words();
-    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
-    alive(&words, || {
-        for _ in 0..3 {
+    unless_a_lease_runs_out(|| {
+        let rig = Rig::new();
+        let words = rig.words();
+        let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
+        alive(&words, || {
+            for _ in 0..3 {
+                tenant.goes_on();
+                let _lease = rig.watch_lease();
+                words.close(AccountId(ACCOUNT), GateClass::Write);
+                let closed = tenant.returned();
+                tenant.waits();
+                tenant.passed_once_at_most(&closed);
+                words.open(AccountId(ACCOUNT), GateClass::Write);
+            }
             tenant.goes_on();
-            words.close(AccountId(ACCOUNT), GateClass::Write);
-            let closed = tenant.returned();
-            tenant.waits();
-            tenant.passed_once_at_most(&closed);
-            words.open(AccountId(ACCOUNT), GateClass::Write);
-        }
-        tenant.goes_on();
+        });
     });
 }
 
@@ -73,22 +77,26 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
 /// Broken on purpose and seen red: a shim that goes on only when the word is open.
 #[test]
 fn as_many_go_on_as_are_admitted() {
-    let rig = Rig::new();
-    let words = rig.words();
-    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
-    alive(&words, || {
-        words.close(AccountId(ACCOUNT), GateClass::Write);
-        tenant.waits();
-        for admitted in [3, 1] {
-            let closed: u64 = tenant.returned().iter().sum();
-            assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, admitted), admitted);
+    unless_a_lease_runs_out(|| {
+        let rig = Rig::new();
+        let words = rig.words();
+        let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
+        alive(&words, || {
+            words.close(AccountId(ACCOUNT), GateClass::Write);
             tenant.waits();
-            assert_eq!(tenant.returned().iter().sum::<u64>(), closed + u64::from(admitted), "one call each");
-        }
-        let all = WRITERS as u32;
-        assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, all + 2), all, "nobody is behind them");
-        words.open(AccountId(ACCOUNT), GateClass::Write);
-        tenant.goes_on();
+            let lease = rig.watch_lease();
+            for admitted in [3, 1] {
+                let closed: u64 = tenant.returned().iter().sum();
+                assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, admitted), admitted);
+                tenant.waits();
+                assert_eq!(tenant.returned().iter().sum::<u64>(), closed + u64::from(admitted), "one call each");
+            }
+            let all = WRITERS as u32;
+            assert_eq!(words.admit(AccountId(ACCOUNT), GateClass::Write, all + 2), all, "nobody is behind them");
+            drop(lease);
+            words.open(AccountId(ACCOUNT), GateClass::Write);
+            tenant.goes_on();
+        });
     });
 }
 

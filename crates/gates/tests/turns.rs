@@ -15,10 +15,12 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, connect, sendmsg,
     socket,
 };
-use std::io::IoSlice;
+use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use support::lease::unless_a_lease_runs_out;
 use support::{PROGRESS, Rig, Tenant, wait_until};
 
 const BUDGET: usize = 16;
@@ -123,24 +125,28 @@ fn what_is_no_listener_is_refused() {
 /// Broken on purpose and seen red: `resume_due` that takes whatever is first.
 #[test]
 fn a_call_goes_on_when_it_is_due_and_not_before() {
-    let rig = Rig::new();
-    let mut hand = Hand::new(&rig);
-    let (tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
-    let held = hand.hold_one();
-    let due = monotonic_now() + Span::from_secs(1000);
-    hand.listeners.resume_at(id, held, due);
-    assert_eq!(hand.listeners.next_due(), Some(due));
-    let before = tenant.counts();
-    for _ in 0..20 {
-        assert_eq!(hand.turn(due.saturating_sub(Span::from_nanos(1)), |_, _| CallDecision::Hold), 0);
-        support::pause(10);
-    }
-    assert_eq!(tenant.counts(), before);
-    assert!(hand.listeners.get(id).unwrap().is_waiting(held));
-    // The lease has run out by then, so that nothing is received: what is due is let go all the same.
-    hand.turn(due, |_, _| CallDecision::Hold);
-    wait_until("it went on", || tenant.counts() > before);
-    assert_eq!(hand.listeners.next_due(), None);
+    unless_a_lease_runs_out(|| {
+        let rig = Rig::new();
+        let mut hand = Hand::new(&rig);
+        let (tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
+        let held = hand.hold_one();
+        let lease = rig.watch_lease();
+        let due = monotonic_now() + Span::from_secs(1000);
+        hand.listeners.resume_at(id, held, due);
+        assert_eq!(hand.listeners.next_due(), Some(due));
+        let before = tenant.counts();
+        for _ in 0..20 {
+            assert_eq!(hand.turn(due.saturating_sub(Span::from_nanos(1)), |_, _| CallDecision::Hold), 0);
+            support::pause(10);
+        }
+        assert_eq!(tenant.counts(), before);
+        assert!(hand.listeners.get(id).unwrap().is_waiting(held));
+        drop(lease);
+        // The lease has run out by then, so that nothing is received: what is due is let go all the same.
+        hand.turn(due, |_, _| CallDecision::Hold);
+        wait_until("it went on", || tenant.counts() > before);
+        assert_eq!(hand.listeners.next_due(), None);
+    });
 }
 
 /// An agent in which nothing happens renews its lease and takes no turns.
@@ -148,22 +154,25 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
 /// Broken on purpose and seen red: a lease that counts as renewed late if the turn before saw its end.
 #[test]
 fn a_call_after_a_silence_is_heard_in_the_next_turn() {
-    let rig = Rig::new();
-    let mut hand = Hand::new(&rig);
-    let (_tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
-    let held = hand.hold_one();
-    let until = hand.words.lease().until;
-    while monotonic_now() <= until {
-        hand.words.renew();
-        support::pause(10);
-    }
-    hand.listeners.resume(id, held).unwrap();
-    wait_until("it makes another call", || {
-        hand.words.renew();
-        let mut polled = [PollFd::new(hand.listeners.get(id).unwrap(), PollFlags::IN)];
-        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    unless_a_lease_runs_out(|| {
+        let rig = Rig::new();
+        let mut hand = Hand::new(&rig);
+        let (_tenant, id) = hand.start(&rig, 9, Filter::default(), "range", 1);
+        let held = hand.hold_one();
+        let _lease = rig.watch_lease();
+        let until = hand.words.lease().until;
+        while monotonic_now() <= until {
+            hand.words.renew();
+            support::pause(10);
+        }
+        hand.listeners.resume(id, held).unwrap();
+        wait_until("it makes another call", || {
+            hand.words.renew();
+            let mut polled = [PollFd::new(hand.listeners.get(id).unwrap(), PollFlags::IN)];
+            poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        });
+        assert_eq!(hand.turn(monotonic_now(), |_, _| CallDecision::Hold), 1);
     });
-    assert_eq!(hand.turn(monotonic_now(), |_, _| CallDecision::Hold), 1);
 }
 
 /// Broken on purpose and seen red: a listener that is heard as soon as the lease is renewed; one that is not said to be heard
@@ -216,6 +225,25 @@ fn a_turn_hears_each_listener_and_none_beyond_its_budget() {
         hand.words.renew();
         turn.ended.iter().any(|(id, registration)| *id == flooding && registration.process == flood.child.id())
     });
+}
+
+/// Whoever forks while we write a program has it open for writing until it executes, and nobody can run it meanwhile.
+///
+/// Red with one try.
+#[test]
+fn a_keeper_whose_program_is_busy_is_started_when_it_is_not() {
+    let rig = Rig::new();
+    let mut hand = Hand::new(&rig);
+    let program = rig.disk.path().join("plimsoll-keeper");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut writer = Command::new("sh");
+    let mut writer =
+        writer.args(["-c", "exec 3<> \"$0\"; echo; sleep 0.2"]).arg(program).stdout(Stdio::piped()).spawn().unwrap();
+    // It has it open once it says something.
+    writer.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let (_tenant, _) = hand.start(&rig, 9, Filter::default(), "range", 1);
+    assert_eq!(support::agent::keepers(&rig).len(), 1);
+    writer.wait().unwrap();
 }
 
 /// An offer that cannot be taken, for example because there are no descriptors left, is its keeper's business.

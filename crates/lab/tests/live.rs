@@ -25,6 +25,11 @@ fn setup(machine: &str, rest: &str) -> Setup {
     scenario.variants[0].setup.clone()
 }
 
+/// For runs that are ended before: however long whoever ends them takes, they do not end by themselves.
+const LONG: Span = Span::from_secs(120);
+/// How often it is looked whether something holds that a machine spoils whose processors are taken away for a second.
+const TRIES: u32 = 5;
+
 const EXT4: &str = "scheduler = \"noop\"\nfile_system = \"ext4\"\nvolume = \"512MiB\"";
 const APPEND: &str = "[process.p]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
 
@@ -121,16 +126,17 @@ fn it_measures_real_calls_and_puts_everything_back() {
     assert_eq!((knobs(), mounts()), (before.clone(), 0), "after a run");
 
     // Ctrl-C, as soon as the knobs are turned.
-    let stop = Arc::new(AtomicBool::new(false));
-    let watched = stop.clone();
+    let (stop, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (watched, is_over_seen) = (stop.clone(), is_over.clone());
     let unturned = before.clone();
     let watcher = std::thread::spawn(move || {
-        while knobs() == unturned {
+        while knobs() == unturned && !is_over_seen.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
         watched.store(true, Ordering::Relaxed);
     });
-    let result = host(stop).run(&setup(EXT4, APPEND), 1);
+    let result = host(stop).run(&Setup { duration: LONG, ..setup(EXT4, APPEND) }, 1);
+    is_over.store(true, Ordering::Relaxed);
     watcher.join().unwrap();
     assert_eq!(result.err(), Some(HostError::Failed("interrupted".to_owned())));
     assert_eq!((knobs(), mounts()), (before.clone(), 0), "after Ctrl-C");
@@ -158,7 +164,8 @@ fn tenants_use_this_machines_own_disk_and_nothing_is_left_of_it() {
     let own = "scheduler = \"wdt\"\nown_disk = \"256MiB\"";
     let tenant = "[tenant.t]\npattern = \"random\"\nlength = \"4KiB\"\nread_percent = 50\ndepth = 4";
     let host = host(Arc::default());
-    match host.run(&setup(own, tenant), 1) {
+    // A disk that others use may do nothing at all for seconds.
+    match host.run(&Setup { duration: Span::from_secs(8), ..setup(own, tenant) }, 1) {
         Ok(result) => {
             let bytes = |kind: &str| -> u64 {
                 result.sources["t"].series(kind).unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
@@ -183,20 +190,24 @@ fn two_schedulers_take_turns() {
     let machine = "scheduler = \"zygaria\"\nalternate = \"noop\"\nturn_seconds = 2";
     let tenants = "[account]\nlimited = { limit = \"10 runs/s\" }\n\
                    [tenant]\nlimited = { pattern = \"random\", length = \"4KiB\", depth = 4, account = \"limited\" }";
-    let mut setup = setup(machine, tenants);
-    setup.duration = Span::from_secs(8);
-    match host(Arc::default()).run(&setup, 1) {
-        Ok(result) => {
-            let seconds = result.sources["limited"].series("read").unwrap().window(0, 8);
-            let counts: Vec<u64> = seconds.iter().map(|second| second.count).collect();
-            // A turn begins with what the other one has let through.
-            for (limited, free) in [(1, 3), (5, 7)] {
-                assert!(counts[limited] <= 2 * 10 && counts[free] > 4 * 10, "{counts:?}");
+    let setup = Setup { duration: Span::from_secs(8), ..setup(machine, tenants) };
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        match host(Arc::default()).run(&setup, 1) {
+            Ok(result) => {
+                let seconds = result.sources["limited"].series("read").unwrap().window(0, 8);
+                let counts: Vec<u64> = seconds.iter().map(|second| second.count).collect();
+                // A turn begins with what the other one has let through.
+                if [(1, 3), (5, 7)].iter().all(|&(limited, free)| counts[limited] <= 2 * 10 && counts[free] > 4 * 10) {
+                    return;
+                }
+                seen.push(counts);
             }
+            Err(HostError::NotRun(reason)) => return println!("not run: {reason}"),
+            Err(error) => panic!("{error}"),
         }
-        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
-        Err(error) => panic!("{error}"),
     }
+    panic!("reads in each second: {seen:?}");
 }
 
 /// A process with a limit beside one without, told apart by who caused what.
@@ -213,14 +224,23 @@ fn there_is_one_live_run_at_a_time() {
     if !can_mount() {
         return;
     }
-    let first = std::thread::spawn(|| run(&setup(EXT4, APPEND)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let first = host(stop.clone());
+    let first = std::thread::spawn(move || first.run(&Setup { duration: LONG, ..setup(EXT4, APPEND) }, 1));
     while mounts() == 0 && !first.is_finished() {
         std::thread::yield_now();
     }
     let second = run(&setup(EXT4, APPEND));
+    let goes_on = !first.is_finished();
+    stop.store(true, Ordering::Relaxed);
+    let first = first.join().unwrap();
     let expected = "another live run is under way on this machine; run one after the other";
     assert_eq!(second.err(), Some(HostError::Failed(expected.to_owned())));
-    assert!(!matches!(first.join().unwrap(), Err(HostError::Failed(_))), "the first one goes on");
+    assert_eq!(
+        (goes_on, first.err()),
+        (true, Some(HostError::Failed("interrupted".to_owned()))),
+        "the first one goes on"
+    );
 }
 
 /// Red if the processes are not enrolled, if they start behind no gates, and if limits are not told.
@@ -230,19 +250,27 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     if !can_mount() {
         return;
     }
-    match run(&tenants()) {
-        Ok(result) => {
-            let written = |process: &str| -> u64 {
-                result.sources[process].series("write").unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
-            };
-            // In memory both would write alike; what b has written before its gate closed takes it minutes to pay.
-            assert!(written("b") < written("a") / 10, "{} beside {}", written("b"), written("a"));
-        }
-        Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
-        Err(error) => panic!("{error}"),
-    }
+    let mut seen = Vec::new();
+    let is_held = (0..TRIES).any(|_| {
+        let result = match run(&tenants()) {
+            Err(HostError::NotRun(reason)) => {
+                println!("not run: {reason}");
+                return true;
+            }
+            result => result.unwrap(),
+        };
+        assert_eq!(mounts(), 0);
+        assert!(!Path::new("/dev/shm/plimsoll-live").exists(), "the station's words");
+        let written = |process: &str| -> u64 {
+            result.sources[process].series("write").unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
+        };
+        // In memory both would write alike; what b has written before its gate closed takes it minutes to pay. A station that gets
+        // no processor for longer than its lease holds nobody.
+        seen.push((written("b"), written("a")));
+        written("b") < written("a") / 10
+    });
+    assert!(is_held, "bytes of b beside a: {seen:?}");
     assert_eq!(mounts(), 0);
-    assert!(!Path::new("/dev/shm/plimsoll-live").exists(), "the station's words");
 }
 
 /// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are promised,
@@ -283,19 +311,19 @@ fn tenants_are_clients_in_the_sessions_of_their_accounts() {
 }
 
 /// Two processes in groups of their own under BFQ, with everything turned that a run can turn.
-fn rivals() -> Setup {
+fn rivals(duration: Span) -> Setup {
     let machine = format!("{EXT4}\nkernel_scheduler = \"bfq\"\nkernel_limits = true");
     let processes = "[account.a]\npriority = \"idle\"\nlimit = \"1MB/s\"\n[account.b]\nweight = 300\n\
                      [process.a]\nworkload = \"append 4KiB to log 16MiB\"\n\
                      [process.b]\nworkload = \"append 4KiB to log 16MiB, fsync\"";
-    setup(&machine, processes)
+    Setup { duration, ..setup(&machine, processes) }
 }
 
 /// Not a test by itself: the host that is killed.
 #[test]
 fn host_that_is_killed() {
     if std::env::var_os(HOST_VARIABLE).is_some() {
-        let _ = run(&rivals());
+        let _ = run(&rivals(LONG));
     }
 }
 
@@ -316,7 +344,7 @@ fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_ba
     }
     let before = knobs_before();
     // The whole of it once, undisturbed.
-    match run(&rivals()) {
+    match run(&rivals(Span::from_secs(2))) {
         Ok(result) => assert!(result.sources.values().all(|source| source.series("write").is_some())),
         Err(HostError::NotRun(reason)) if reason.contains("blkio") => return println!("not run: {reason}"),
         Err(HostError::NotRun(reason)) => println!("not run: {reason}"),
@@ -327,7 +355,7 @@ fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_ba
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "host_that_is_killed"]).env(HOST_VARIABLE, "1");
     let mut host = command.spawn().unwrap();
-    while members().len() < 2 {
+    while members().len() < 2 || noted_settings().is_empty() {
         assert!(host.try_wait().unwrap().is_none(), "the host ended before it ran anything");
         std::thread::yield_now();
     }

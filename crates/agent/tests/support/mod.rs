@@ -1,6 +1,10 @@
 //! A file system, mounted, and a station above it: on a volume in memory, or on a disk that is not ours.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+#[path = "../../../gates/tests/support/lease.rs"]
+pub mod lease;
+
+use lease::LeaseWatch;
 use plimsoll_agent::mounts::MountedDisk;
 use plimsoll_agent::{AgentError, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
@@ -23,6 +27,8 @@ pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 /// Everything is taken down in the order of its parts when it is dropped.
 pub struct Rig {
+    /// As long as the station is open: see [`lease`].
+    lease: Option<LeaseWatch>,
     station: Option<Station>,
     mounted: Mounted,
     pub engine: EngineHandle,
@@ -152,10 +158,11 @@ impl Rig {
         let device = MountedDisk::of(&target)?.device;
         let disk = Disk::Observed { pool: POOL.to_owned(), is_by_submitter };
         let config = Rig::config(disk, device, &directory, &run_directory);
-        let mut rig = Rig { station: None, mounted, engine, config, directory, run_directory };
+        let mut rig = Rig { lease: None, station: None, mounted, engine, config, directory, run_directory };
         rig.engine.open_pool(POOL, Allocation::default()).unwrap();
         let station = Station::open(&rig.engine, rig.config.clone())?;
         rig.station = Some(station);
+        rig.watch_lease();
         Ok(rig)
     }
 
@@ -194,8 +201,18 @@ impl Rig {
         let station = Station::open(&engine, config.clone())?;
         attachment.mount().unwrap();
         station.mounted(&target)?;
-        let mounted = Mounted::Volume(Box::new(attachment));
-        Ok(Rig { station: Some(station), mounted, engine, config, directory, run_directory })
+        let (mounted, station) = (Mounted::Volume(Box::new(attachment)), Some(station));
+        let mut rig = Rig { lease: None, station, mounted, engine, config, directory, run_directory };
+        rig.watch_lease();
+        Ok(rig)
+    }
+
+    fn words(&self) -> PathBuf {
+        self.run_directory.path().join(words::FILE_NAME)
+    }
+
+    fn watch_lease(&mut self) {
+        self.lease = Some(LeaseWatch::of(&self.words()));
     }
 
     pub fn station(&self) -> &Station {
@@ -203,6 +220,7 @@ impl Rig {
     }
 
     pub fn close_station(&mut self) {
+        self.lease = None;
         self.station = None;
     }
 
@@ -211,6 +229,7 @@ impl Rig {
         let station = Station::open(&self.engine, self.config.clone()).unwrap();
         station.mounted(&self.path("")).unwrap();
         self.station = Some(station);
+        self.watch_lease();
     }
 
     /// Keepers that are started from now on wait before they begin.
@@ -234,7 +253,7 @@ impl Rig {
 
     /// The word of a class of a tenant's calls; 0 is open.
     pub fn word(&self, tenant: &Tenant, class: GateClass) -> u8 {
-        let words = std::fs::read(self.run_directory.path().join(words::FILE_NAME)).unwrap();
+        let words = std::fs::read(self.words()).unwrap();
         words[words::place_of(AccountId(tenant.bit), class)]
     }
 
@@ -323,7 +342,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.station = None;
+        self.close_station();
         self.mounted.detach();
         let _ = self.engine.shutdown(GRACE_DEFAULT);
     }

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Long enough for a machine that is busy with something else.
-pub const PATIENCE: Span = Span::from_secs(60);
+pub const PATIENCE: Span = Span::from_secs(300);
 
 pub const BLOCK: u64 = 4096;
 /// Of a cache that is too small for most volumes: some 1000 units.

@@ -26,14 +26,14 @@ struct Tally {
 pub(super) fn run(arguments: &RecordArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     let request = Request::Record { device: arguments.device.clone() };
-    // The file is made once the daemon has agreed, so that a mistyped device costs nobody a file.
+    // The file is made once the daemon has agreed, so that a mistyped device costs nobody a file. Who sees it may end the recording.
     let Response::Recording(start) = client.ask(&request)? else { return Err(unexpected()) };
+    end_when_told(&client, arguments.seconds)?;
     let file = arguments.out.display();
     let wrong = |error: WriteError| Failure::Failed(format!("{file}: {error}"));
     let created = File::create(&arguments.out).map_err(|error| Failure::BadInput(format!("--out {file}: {error}")))?;
     let mut writer = Writer::new(arguments.format, BufWriter::new(created)).map_err(wrong)?;
     name_volumes(&mut writer, &start).map_err(wrong)?;
-    end_when_told(&client, arguments.seconds)?;
 
     let (mut tally, base) = (Tally::default(), Span::from_nanos(base_ns(arguments.format, &start)));
     let end = loop {

@@ -33,7 +33,7 @@ pub const CLIENTS_MAX: usize = 16;
 /// Clients at once that something is tied to: a thread and a descriptor each.
 pub const HOLDERS_MAX: usize = 256;
 /// A client that says nothing, or does not take its answer, for so long is sent away.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(60) };
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait before what was tied to a connection is asked again to end.
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after the system had no descriptor or memory for a client.
@@ -84,6 +84,8 @@ pub enum Answer {
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
+    /// [`PATIENCE`], but for tests.
+    patience: Duration,
 }
 
 impl ControlSocket {
@@ -102,7 +104,7 @@ impl ControlSocket {
             Err(_) => {}
         }
         let listener = bind_for_owner(path).map_err(system)?;
-        Ok(ControlSocket { listener, path: path.to_owned() })
+        Ok(ControlSocket { listener, path: path.to_owned(), patience: PATIENCE })
     }
 
     /// Answers with `handler` from now on, on threads of its own, until the answer is dropped.
@@ -117,7 +119,10 @@ impl ControlSocket {
             std::thread::scope(|scope| {
                 while let Ok(true) = wait(&self.listener, PollFlags::IN, &stop_seen, None) {
                     match self.listener.accept() {
-                        Ok((stream, _)) => admit(scope, stream, &clients, &handler, &stop_seen),
+                        Ok((stream, _)) => {
+                            let patience = Some(self.patience);
+                            admit(scope, Conversation { stream, stop: &stop_seen, patience }, &clients, &handler);
+                        }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) => {
                             warn!("control socket {}: {error}", self.path.display());
@@ -225,12 +230,11 @@ impl Conversation<'_> {
 /// Gives a client a thread, if there is one left for it.
 fn admit<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
-    stream: UnixStream,
+    mut conversation: Conversation<'scope>,
     clients: &'scope Clients,
     handler: &'scope (impl Fn(Request) -> Answer + Sync),
-    stop: &'scope OwnedFd,
 ) {
-    let mut conversation = Conversation { stream, stop, patience: Some(PATIENCE) };
+    let stop = conversation.stop;
     let Some(place) = Place::take(&clients.asking, CLIENTS_MAX) else {
         // The line fits the socket's buffer; a client that is gone need not hear it.
         let _ = conversation.send(&Response::error(ErrorKind::Busy, format!("{CLIENTS_MAX} clients are connected")));
@@ -351,7 +355,7 @@ mod tests {
 
     /// A server that ties something to whoever asks for a session; and how often each was asked to end, of which the first
     /// time it is not done.
-    fn serve(folder: &Path) -> (ControlServer, Arc<Mutex<Vec<u32>>>) {
+    fn serve(folder: &Path, patience: Duration) -> (ControlServer, Arc<Mutex<Vec<u32>>>) {
         let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
         let seen = asked.clone();
         let handler = move |request| match request {
@@ -367,7 +371,9 @@ mod tests {
             }
             _ => Answer::Line(Response::Done("answered".into())),
         };
-        (ControlSocket::bind(&folder.join("socket")).unwrap().serve(handler).unwrap(), asked)
+        let mut socket = ControlSocket::bind(&folder.join("socket")).unwrap();
+        socket.patience = patience;
+        (socket.serve(handler).unwrap(), asked)
     }
 
     fn ask(stream: &UnixStream, request: &str) -> String {
@@ -388,7 +394,7 @@ mod tests {
     #[test]
     fn whoever_holds_something_may_be_silent_and_is_answered() {
         let folder = tempfile::tempdir().unwrap();
-        let (_server, asked) = serve(folder.path());
+        let (_server, asked) = serve(folder.path(), Duration::from_millis(200));
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
         let holder = connect();
         assert_eq!(ask(&holder, OPEN), TIED);
@@ -403,7 +409,7 @@ mod tests {
     #[test]
     fn holders_are_bounded_and_take_no_place_from_those_who_ask() {
         let folder = tempfile::tempdir().unwrap();
-        let (server, asked) = serve(folder.path());
+        let (server, asked) = serve(folder.path(), PATIENCE);
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
         let wait_until = |ended: &dyn Fn(&[u32]) -> bool| {
             let has_come = (0..LOOKS).any(|_| {

@@ -138,6 +138,14 @@ const DATABASE: &str = "scheduler = \"noop\"\n[cache]\ndevice = \"ssd.x25-e\"\ns
 /// More than the volume has room for.
 const FAILING: &str = "scheduler = \"noop\"\n[process.a]\nworkload = \"write sequential 1MiB in big 600MiB\"\n";
 
+/// What a scenario ends with that cannot be run on this machine.
+const NOT_RUN: i32 = 3;
+
+/// More arguments, for a run that is ended before: so long that it does not end by itself.
+fn long(name: &str) -> [&'static str; 2] {
+    if name == "database.toml" { ["--set", "database.a.scale=0.05"] } else { ["--set", "duration=120s"] }
+}
+
 fn scenario(site: &Site, name: &str) -> Command {
     let mut command = site.command(&["scenario", "run", name, "--host", "live", "--no-progress"]);
     command.env("TMPDIR", site.folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -170,20 +178,25 @@ fn of_a_live_scenario() {
     for name in ["ours.toml", "kernels.toml", "cached.toml", "database.toml"] {
         for end in [End::ByItself, End::Interrupted, End::Killed] {
             println!("{name}, {end:?}");
-            let mut run = scenario(&site, name).spawn().unwrap();
-            let knobs_before = knobs();
+            let (knobs_before, mut run) = (knobs(), scenario(&site, name));
+            let mut run = if end == End::ByItself { run.spawn() } else { run.args(long(name)).spawn() }.unwrap();
             if end != End::ByItself {
                 let is_begun =
                     || if name == "database.toml" { Path::new(SERVER).exists() } else { knobs() != knobs_before };
                 wait_until("the middle of it", || is_begun() || run.try_wait().unwrap().is_some());
             }
+            let ended = if end == End::ByItself { None } else { run.try_wait().unwrap() };
             match end {
+                _ if ended.is_some() => {}
                 End::ByItself => {}
                 End::Interrupted | End::Terminated => kill(&run, Signal::INT),
                 End::Killed => kill(&run, Signal::KILL),
             }
             run.wait().unwrap();
-            if end == End::Killed {
+            if let Some(status) = ended {
+                assert_eq!(status.code(), Some(NOT_RUN), "{name} has ended before anybody ended it");
+                println!("not run: {name} cannot be here");
+            } else if end == End::Killed {
                 assert!(Traces::of_machine(&site) != before, "a kill leaves something");
                 // Whatever the next one does, it begins with what this one left.
                 scenario(&site, "failing.toml").status().unwrap();

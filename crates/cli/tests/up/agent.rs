@@ -3,8 +3,9 @@
 //! Planted breaks that turned a test red: a daemon that leaves its run directory; a successor that says nothing of it; a
 //! refusal to observe that ends with 1.
 
+use crate::lease::unless_a_lease_runs_out;
 use crate::support::{Daemon, Site, text};
-use crate::tenants::{accounts, run, wait_until};
+use crate::tenants::{accounts, run, wait_until, watch_lease};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
@@ -104,26 +105,30 @@ pub fn start<'site>(site: &'site Site) -> Daemon<'site> {
 
 #[test]
 fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
-    for kind in ["ext4", "xfs"] {
-        let Some(site) = site() else { return };
-        let disk = Disk::new(&site, kind);
-        let daemon = start(&site);
-        let said = daemon.served.join("\n");
-        assert!(said.contains("device disk: scheduler split_token\n"), "{said}");
-        assert!(said.contains(&format!("device disk: {kind} on ")) && said.contains(", observed\n"), "{said}");
-        assert!(said.contains("the device was mounted before") && said.contains("is not known"), "{said}");
-        let mut writer = held_writer(&site, &disk);
-        disk.use_it();
-        assert!(writer.try_wait().unwrap().is_none(), "{kind}: at its limit it would take a quarter of an hour");
-        let pools = site.json(&["pool", "list"]);
-        assert_eq!((&pools[0]["path"], &pools[0]["device"]), (&"backup".into(), &"disk".into()));
-        ask(&site, &["pool", "set", "backup", "--limit", "none"]);
-        assert!(writer.wait().unwrap().success());
-        wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
-        let log = daemon.stop();
-        assert!(!log.contains("ERROR"), "{log}");
-        assert_eq!(std::fs::metadata(disk.path("b")).unwrap().len(), 64 << 20);
-    }
+    unless_a_lease_runs_out(|| {
+        for kind in ["ext4", "xfs"] {
+            let Some(site) = site() else { return };
+            let disk = Disk::new(&site, kind);
+            let daemon = start(&site);
+            let said = daemon.served.join("\n");
+            assert!(said.contains("device disk: scheduler split_token\n"), "{said}");
+            assert!(said.contains(&format!("device disk: {kind} on ")) && said.contains(", observed\n"), "{said}");
+            assert!(said.contains("the device was mounted before") && said.contains("is not known"), "{said}");
+            let lease = watch_lease(&site);
+            let mut writer = held_writer(&site, &disk);
+            disk.use_it();
+            assert!(writer.try_wait().unwrap().is_none(), "{kind}: at its limit it would take a quarter of an hour");
+            drop(lease);
+            let pools = site.json(&["pool", "list"]);
+            assert_eq!((&pools[0]["path"], &pools[0]["device"]), (&"backup".into(), &"disk".into()));
+            ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+            assert!(writer.wait().unwrap().success());
+            wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
+            let log = daemon.stop();
+            assert!(!log.contains("ERROR"), "{log}");
+            assert_eq!(std::fs::metadata(disk.path("b")).unwrap().len(), 64 << 20);
+        }
+    });
 }
 
 /// Everybody may make files where the words are.
@@ -147,56 +152,67 @@ fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
 /// Nothing was dirty before the tags were there.
 #[test]
 fn a_disk_may_be_mounted_when_the_agent_serves() {
-    let Some(site) = site() else { return };
-    let disk = Disk::new(&site, "ext4");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let place = site.path("disk").canonicalize().unwrap();
-    let line = mounts.lines().find(|line| line.split(' ').nth(1) == place.to_str()).unwrap();
-    let device = line.split(' ').next().unwrap();
-    // Opened once more, the loop device outlives its mount.
-    let _open = File::open(device).unwrap();
-    do_it(&site, "umount disk");
-    let daemon = site.start(&["agent", "--mount", device, "--run-directory", "state"]);
-    let said = daemon.served.join("\n");
-    assert!(said.contains("not mounted yet") && !said.contains("was mounted before"), "{said}");
-    do_it(&site, &format!("mount -o noatime {device} disk"));
-    let files = format!("/proc/{}/fd", site.json(&["status"])["process"]);
-    let is_place = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|path| path == place);
-    wait_until("its files", || std::fs::read_dir(&files).unwrap().flatten().any(is_place));
-    let mut writer = held_writer(&site, &disk);
-    disk.use_it();
-    assert!(writer.try_wait().unwrap().is_none());
-    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
-    assert!(writer.wait().unwrap().success());
-    let log = daemon.stop();
-    assert!(log.contains(&format!("{device} is mounted on ")), "{log}");
+    unless_a_lease_runs_out(|| {
+        let Some(site) = site() else { return };
+        let disk = Disk::new(&site, "ext4");
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let place = site.path("disk").canonicalize().unwrap();
+        let line = mounts.lines().find(|line| line.split(' ').nth(1) == place.to_str()).unwrap();
+        let device = line.split(' ').next().unwrap();
+        // Opened once more, the loop device outlives its mount.
+        let _open = File::open(device).unwrap();
+        do_it(&site, "umount disk");
+        let daemon = site.start(&["agent", "--mount", device, "--run-directory", "state"]);
+        let said = daemon.served.join("\n");
+        assert!(said.contains("not mounted yet") && !said.contains("was mounted before"), "{said}");
+        do_it(&site, &format!("mount -o noatime {device} disk"));
+        let files = format!("/proc/{}/fd", site.json(&["status"])["process"]);
+        let is_place = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|path| path == place);
+        wait_until("its files", || std::fs::read_dir(&files).unwrap().flatten().any(is_place));
+        let lease = watch_lease(&site);
+        let mut writer = held_writer(&site, &disk);
+        disk.use_it();
+        assert!(writer.try_wait().unwrap().is_none());
+        drop(lease);
+        ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+        assert!(writer.wait().unwrap().success());
+        let log = daemon.stop();
+        assert!(log.contains(&format!("{device} is mounted on ")), "{log}");
+    });
 }
 
 /// What BPF takes; who has the rest of root's privileges may do all else.
 #[test]
 fn where_bpf_is_not_permitted_tenants_are_charged_for_what_they_submit_and_the_agent_says_so() {
-    let Some(site) = site() else { return };
-    let disk = Disk::new(&site, "ext4");
-    let command = site.command(&AGENT);
-    let mut without = Command::new("setpriv");
-    without.args(["--bounding-set", "-sys_admin,-bpf,-perfmon"]).arg(command.get_program()).args(command.get_args());
-    without.current_dir(site.folder.path());
-    let daemon = site.start_command(without);
-    let said = daemon.served.join("\n");
-    assert!(
-        said.contains("causes are known of nothing, tenants are charged for what their processes submit"),
-        "{said}"
-    );
-    assert!(said.contains("BPF is not permitted here"), "{said}");
-    // So much that it is looked at before it is through.
-    let mut writer = held_writer_of(&site, &disk, 384);
-    disk.use_it();
-    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
-    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
-    assert!(writer.wait().unwrap().success());
-    wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
-    let log = daemon.stop();
-    assert!(!log.contains("ERROR"), "{log}");
+    unless_a_lease_runs_out(|| {
+        let Some(site) = site() else { return };
+        let disk = Disk::new(&site, "ext4");
+        let command = site.command(&AGENT);
+        let mut without = Command::new("setpriv");
+        without
+            .args(["--bounding-set", "-sys_admin,-bpf,-perfmon"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        without.current_dir(site.folder.path());
+        let daemon = site.start_command(without);
+        let said = daemon.served.join("\n");
+        assert!(
+            said.contains("causes are known of nothing, tenants are charged for what their processes submit"),
+            "{said}"
+        );
+        assert!(said.contains("BPF is not permitted here"), "{said}");
+        // So much that it is looked at before it is through.
+        let lease = watch_lease(&site);
+        let mut writer = held_writer_of(&site, &disk, 384);
+        disk.use_it();
+        assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+        drop(lease);
+        ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+        assert!(writer.wait().unwrap().success());
+        wait_until("the end of its session", || accounts(&site) == ["disk", "others#1", "backup"]);
+        let log = daemon.stop();
+        assert!(!log.contains("ERROR"), "{log}");
+    });
 }
 
 #[test]
@@ -204,12 +220,20 @@ fn a_recording_of_an_observed_disk_has_what_was_seen() {
     let Some(site) = site() else { return };
     let disk = Disk::new(&site, "ext4");
     let daemon = start(&site);
-    let mut record = site.command(&["record", "--out", "trace", "--format", "msr", "--seconds", "2"]);
-    let mut record =
-        record.args(["--socket", "state/control.sock"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    while record.try_wait().unwrap().is_none() {
-        disk.use_it();
-    }
+    let written = || {
+        let accounts = site.json(&["status"])["devices"][0]["accounts"].clone();
+        accounts.as_array().unwrap().iter().find(|account| account["path"] == "others#1").unwrap()["write_latency"]["count"]
+            .as_u64()
+            .unwrap()
+    };
+    let mut record = site.command(&["record", "--out", "trace", "--format", "msr", "--socket", "state/control.sock"]);
+    let mut record = record.stdout(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("the beginning", || site.path("trace").exists());
+    let before = written();
+    disk.use_it();
+    // Who did it has an answer before the daemon has fetched what was seen.
+    wait_until("what was seen", || written() >= before + 8);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&record), Signal::INT).unwrap();
     assert!(record.wait().unwrap().success());
     let trace = std::fs::read_to_string(site.path("trace")).unwrap();
     // What was under way at the end has no time.
@@ -232,21 +256,25 @@ fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
 
 #[test]
 fn an_agent_that_is_killed_holds_nobody_and_its_successor_says_what_it_found() {
-    let Some(site) = site() else { return };
-    let disk = Disk::new(&site, "ext4");
-    let daemon = start(&site);
-    let mut writer = held_writer(&site, &disk);
-    daemon.signal(Signal::KILL);
-    daemon.wait();
-    assert!(writer.wait().unwrap().success(), "the lease has run out");
-    let successor = start(&site);
-    assert_eq!(accounts(&site), ["disk", "others#1"]);
-    let mut writer = held_writer(&site, &disk);
-    assert!(writer.try_wait().unwrap().is_none());
-    let log = successor.stop();
-    assert!(log.contains("recovered from a predecessor: the gates in "), "{log}");
-    assert!(writer.wait().unwrap().success());
-    assert!(site.memory_directories().is_empty());
+    unless_a_lease_runs_out(|| {
+        let Some(site) = site() else { return };
+        let disk = Disk::new(&site, "ext4");
+        let daemon = start(&site);
+        let mut writer = held_writer(&site, &disk);
+        daemon.signal(Signal::KILL);
+        daemon.wait();
+        assert!(writer.wait().unwrap().success(), "the lease has run out");
+        let successor = start(&site);
+        assert_eq!(accounts(&site), ["disk", "others#1"]);
+        let lease = watch_lease(&site);
+        let mut writer = held_writer(&site, &disk);
+        assert!(writer.try_wait().unwrap().is_none());
+        drop(lease);
+        let log = successor.stop();
+        assert!(log.contains("recovered from a predecessor: the gates in "), "{log}");
+        assert!(writer.wait().unwrap().success());
+        assert!(site.memory_directories().is_empty());
+    });
 }
 
 #[test]
@@ -307,29 +335,33 @@ impl Drop for Mapped<'_> {
 /// dirty.
 #[test]
 fn a_disk_that_is_made_of_others_is_said_to_be() {
-    let Some(site) = site() else { return };
-    let Some(_mapped) = Mapped::new(&site) else { return };
-    std::fs::write(site.path("disk").join("cold"), vec![7; 8 << 20]).unwrap();
-    do_it(&site, "sync disk/cold && dd of=disk/cold oflag=nocache conv=notrunc,fdatasync count=0 status=none");
-    let daemon = start(&site);
-    let said = daemon.served.join("\n");
-    let words =
-        "is made of other disks, so its requests are not seen: reads are not charged, and writes only when pages";
-    assert!(said.lines().any(|line| line.starts_with("device disk: /dev/") && line.contains(words)), "{said}");
-    ask(&site, &["pool", "add", "backup", "--limit", "64kB/s"]);
-    let command = |words: &[&str]| {
-        let mut command = run(&site, &["--pool", "backup"], words);
-        command.stderr(std::process::Stdio::null()).spawn().unwrap()
-    };
-    let cold = format!("if={}", site.path("disk/cold").display());
-    let mut reader = command(&["dd", &cold, "of=/dev/null", "bs=64k"]);
-    assert!(reader.wait().unwrap().success(), "at the limit it would take two minutes");
-    let of = format!("of={}", site.path("disk/b").display());
-    let mut writer = command(&["dd", "if=/dev/zero", &of, "bs=64k", "count=1024"]);
-    wait_until("what it wrote", || std::fs::metadata(site.path("disk/b")).is_ok_and(|file| file.len() > 0));
-    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
-    ask(&site, &["pool", "set", "backup", "--limit", "none"]);
-    assert!(writer.wait().unwrap().success());
-    let log = daemon.stop();
-    assert!(!log.contains("ERROR"), "{log}");
+    unless_a_lease_runs_out(|| {
+        let Some(site) = site() else { return };
+        let Some(_mapped) = Mapped::new(&site) else { return };
+        std::fs::write(site.path("disk").join("cold"), vec![7; 8 << 20]).unwrap();
+        do_it(&site, "sync disk/cold && dd of=disk/cold oflag=nocache conv=notrunc,fdatasync count=0 status=none");
+        let daemon = start(&site);
+        let said = daemon.served.join("\n");
+        let words =
+            "is made of other disks, so its requests are not seen: reads are not charged, and writes only when pages";
+        assert!(said.lines().any(|line| line.starts_with("device disk: /dev/") && line.contains(words)), "{said}");
+        ask(&site, &["pool", "add", "backup", "--limit", "64kB/s"]);
+        let command = |words: &[&str]| {
+            let mut command = run(&site, &["--pool", "backup"], words);
+            command.stderr(std::process::Stdio::null()).spawn().unwrap()
+        };
+        let cold = format!("if={}", site.path("disk/cold").display());
+        let mut reader = command(&["dd", &cold, "of=/dev/null", "bs=64k"]);
+        assert!(reader.wait().unwrap().success(), "at the limit it would take two minutes");
+        let of = format!("of={}", site.path("disk/b").display());
+        let lease = watch_lease(&site);
+        let mut writer = command(&["dd", "if=/dev/zero", &of, "bs=64k", "count=1024"]);
+        wait_until("what it wrote", || std::fs::metadata(site.path("disk/b")).is_ok_and(|file| file.len() > 0));
+        assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+        drop(lease);
+        ask(&site, &["pool", "set", "backup", "--limit", "none"]);
+        assert!(writer.wait().unwrap().success());
+        let log = daemon.stop();
+        assert!(!log.contains("ERROR"), "{log}");
+    });
 }

@@ -139,12 +139,16 @@ fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
     let mut random = Random(seed);
     let mut halves = [0..BLOCKS / 2, BLOCKS / 2..BLOCKS].map(|blocks| Blocks::new(blocks, is_strict));
     let (mut requests, mut recovered, mut dirty) = (0, 0, 0);
-    for kill in 0..kills {
+    let mut start = |kills_before: u32| {
         let daemon = site.up();
         let line = daemon.served.iter().find(|line| line.contains("cache fast")).expect("what was found");
         recovered += u32::from(line.contains("records recovered from"));
         dirty += u32::from(!line.contains(" 0 B of that not yet"));
-        assert!(kill == 0 || !line.contains(" 0 B found in it"), "the cache is warm: {line}");
+        assert!(kills_before == 0 || !line.contains(" 0 B found in it"), "the cache is warm: {line}");
+        daemon
+    };
+    for kill in 0..kills {
+        let daemon = start(kill);
         let mut client = connect(&site);
         halves.iter_mut().for_each(|half| half.verify(&mut client));
         client.disconnect().unwrap();
@@ -165,10 +169,11 @@ fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
         let (status, _) = daemon.wait();
         assert!(!status.success());
     }
-    let daemon = site.up();
+    let daemon = start(kills);
     halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
     println!("{kills} kills, {requests} requests, {recovered} journals recovered, {dirty} caches dirty");
-    assert!(recovered > kills / 2 && dirty > 0, "{recovered} journals, {dirty} dirty caches of {kills} kills");
+    // A kill just after a snapshot leaves a journal in which nothing is.
+    assert!(recovered > kills / 8 && dirty > 0, "{recovered} journals, {dirty} dirty caches of {kills} kills");
     done(&site, &["cache", "detach", "db"]);
     halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
     daemon.stop();

@@ -6,6 +6,8 @@ mod classes;
 mod compressed;
 mod iscsi;
 mod layouts;
+#[path = "../../../gates/tests/support/lease.rs"]
+mod lease;
 mod load;
 mod mount;
 mod nbd;

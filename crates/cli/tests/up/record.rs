@@ -1,6 +1,7 @@
 //! `plimsoll record` beside NBD clients.
 
 use crate::support::{Site, text};
+use crate::tenants::wait_until;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 use plimsoll_brick::nbd::{Address, CommandFlags};
 use plimsoll_core::Operation;
@@ -149,8 +150,15 @@ fn wrong_arguments_are_named_and_touch_no_file() {
     assert_eq!(std::fs::read_to_string(site.path("trace")).unwrap(), "precious");
     let output = site.ask(&["record", "--out", "nowhere/trace"]);
     assert!(text(&output.stderr).starts_with("--out nowhere/trace: No such file"), "{}", text(&output.stderr));
-    // The one that failed does not keep the device.
-    let output = site.ask(&["record", "--out", "other", "--seconds", "1"]);
+    // The one that failed does not keep the device, once the daemon has seen that it has gone.
+    let mut output = None;
+    wait_until("the end of the recording", || {
+        let asked = site.ask(&["record", "--out", "other", "--seconds", "1"]);
+        let is_kept = text(&asked.stderr) == "device disk0 is being recorded already\n";
+        output = Some(asked);
+        !is_kept
+    });
+    let output = output.unwrap();
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("other: 0 requests, of disk0\n", Some(0)));
     daemon.stop();
 }

@@ -170,8 +170,6 @@ fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
     ["a", "b"].iter().for_each(|name| rig.make(name));
     // The administrator's own: what is lower holds, and all of it is there again afterwards.
     rig.set_limit("a", WRITE, 5 * MB);
-    rig.start_reading("a");
-    rig.start_reading("b");
     let (a, b) = (format!("{}=400", rig.named("a")), format!("{}=100", rig.named("b")));
     let weights = ["--weight", &a, "--weight", &b];
     let daemon = start(&rig, &weights);
@@ -180,7 +178,9 @@ fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
         said.contains("shares by weight (wdt)") && said.contains(&format!("{}: weight 400", rig.named("a"))),
         "{said}"
     );
-    assert_eq!((rig.limit("a", READ), rig.limit("b", READ)), (None, None), "nobody before it was measured");
+    assert_eq!((rig.limit("a", READ), rig.limit("b", READ)), (None, None), "nobody who has not read anything");
+    rig.start_reading("a");
+    rig.start_reading("b");
     let read = rig.wait_for_shares();
     assert!((MB..100_000 * MB).contains(&read), "{read}");
     assert!(rig.limit("a", WRITE).is_some_and(|limit| limit <= 5 * MB), "the lower one holds");

@@ -92,9 +92,10 @@ impl Site {
         let state = self.path("state");
         let words = format!("plimsoll-gates{}-", state.to_string_lossy().replace('/', "-"));
         let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-        let of_state = state.join("gates-disk");
-        let ours = memory.filter(|entry| entry.file_name().to_string_lossy().starts_with(&words));
-        ours.map(|entry| entry.path()).chain(of_state.exists().then_some(of_state)).collect()
+        let of_state = std::fs::read_dir(state).into_iter().flatten().flatten();
+        let begins = |entry: &std::fs::DirEntry, with: &str| entry.file_name().to_string_lossy().starts_with(with);
+        let ours = memory.filter(|entry| begins(entry, &words)).chain(of_state.filter(|entry| begins(entry, "gates-")));
+        ours.map(|entry| entry.path()).collect()
     }
 
     /// Starts the daemon and waits until it serves.

@@ -1,6 +1,8 @@
 //! `plimsoll run`: commands as tenants of a mounted volume. Root and BPF only.
 
+use crate::lease::{LeaseWatch, unless_a_lease_runs_out};
 use crate::support::{Site, text, why_no_mounts};
+use plimsoll_gates::words;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -44,6 +46,12 @@ pub fn accounts(site: &Site) -> Vec<String> {
     accounts.iter().map(|account| account["path"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Watches the lease of the daemon's gates, for what is said of who is held there.
+pub fn watch_lease(site: &Site) -> LeaseWatch {
+    let words = site.memory_directories().into_iter().map(|folder| folder.join(words::FILE_NAME));
+    LeaseWatch::of(&words.into_iter().find(|path| path.exists()).expect("the daemon has gates"))
+}
+
 /// Starts the daemon, unless this kernel does not let us see causes.
 fn up(site: &Site) -> Option<crate::support::Daemon<'_>> {
     if cfg!(not(feature = "bpf")) {
@@ -55,24 +63,29 @@ fn up(site: &Site) -> Option<crate::support::Daemon<'_>> {
 
 #[test]
 fn a_command_beyond_its_limit_waits_and_its_session_ends_with_it() {
-    let Some(site) = site() else { return };
-    let Some(daemon) = up(&site) else { return };
-    let mut writer = run(&site, &["--limit", "64kB/s"], &["dd", "if=/dev/zero", "of=mnt/b", "bs=64k", "count=1024"]);
-    let mut writer = writer.spawn().unwrap();
-    wait_until("the command's session", || accounts(&site).iter().any(|path| path == "web/db/dd#2"));
-    wait_until("what it wrote", || std::fs::metadata(site.path("mnt/b")).is_ok_and(|file| file.len() > 0));
-    // Nobody waits with it.
-    for n in 0..8 {
-        let mut file = File::create(site.path(&format!("mnt/a{n}"))).unwrap();
-        file.write_all(&[7; 4096]).unwrap();
-        file.sync_all().unwrap();
-    }
-    assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
-    writer.kill().unwrap();
-    writer.wait().unwrap();
-    wait_until("the end of its session", || !accounts(&site).iter().any(|path| path.starts_with("web/db/dd#")));
-    let log = daemon.stop();
-    assert!(!log.contains("ERROR"), "{log}");
+    unless_a_lease_runs_out(|| {
+        let Some(site) = site() else { return };
+        let Some(daemon) = up(&site) else { return };
+        let lease = watch_lease(&site);
+        let mut writer =
+            run(&site, &["--limit", "64kB/s"], &["dd", "if=/dev/zero", "of=mnt/b", "bs=64k", "count=1024"]);
+        let mut writer = writer.spawn().unwrap();
+        wait_until("the command's session", || accounts(&site).iter().any(|path| path == "web/db/dd#2"));
+        wait_until("what it wrote", || std::fs::metadata(site.path("mnt/b")).is_ok_and(|file| file.len() > 0));
+        // Nobody waits with it.
+        for n in 0..8 {
+            let mut file = File::create(site.path(&format!("mnt/a{n}"))).unwrap();
+            file.write_all(&[7; 4096]).unwrap();
+            file.sync_all().unwrap();
+        }
+        assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
+        drop(lease);
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        wait_until("the end of its session", || !accounts(&site).iter().any(|path| path.starts_with("web/db/dd#")));
+        let log = daemon.stop();
+        assert!(!log.contains("ERROR"), "{log}");
+    });
 }
 
 #[test]

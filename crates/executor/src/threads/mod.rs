@@ -183,16 +183,18 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
         self.threads.len()
     }
 
-    /// What it has done. O(threads).
+    /// What it has done. Of each request that is not alive all is counted. O(threads).
     pub fn figures(&self) -> Figures {
         let Shared { lines, books, alive, .. } = &*self.shared;
+        // First: who ends writes his books before. Acquire: then they are seen.
+        let alive = alive.load(Acquire);
         let mut queues = [QueueFigures::default(); QUEUES];
         for (queue, depth) in Queue::ALL.into_iter().zip(lines.depths()) {
             let figures = &mut queues[queue.index()];
             figures.depth = depth;
             books.iter().for_each(|books| books.add_to(queue, figures));
         }
-        Figures { threads: books.iter().map(|books| books.figures()).collect(), queues, alive: alive.load(Acquire) }
+        Figures { threads: books.iter().map(|books| books.figures()).collect(), queues, alive }
     }
 }
 

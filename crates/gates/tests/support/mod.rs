@@ -6,8 +6,10 @@ use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{Filter, GateWords, Launch, Programs};
 pub mod agent;
+pub mod lease;
 pub mod runtime;
 
+use lease::LeaseWatch;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
@@ -18,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// A test that waits longer than this has found a hang. On a busy machine a second is nothing.
-const PATIENCE: Span = Span::from_secs(60);
+const PATIENCE: Span = Span::from_secs(180);
 /// How many calls a thread must get through before it counts as going on.
 pub const PROGRESS: u64 = 20;
 
@@ -83,9 +85,17 @@ impl Rig {
         GateWords::create(self.run.path()).unwrap()
     }
 
+    fn words_path(&self) -> PathBuf {
+        self.run.path().join(plimsoll_gates::words::FILE_NAME)
+    }
+
+    /// For what is said of calls that are held: see [`lease`].
+    pub fn watch_lease(&self) -> LeaseWatch {
+        LeaseWatch::of(&self.words_path())
+    }
+
     pub fn preload(&self, account: u32) -> Launch {
-        let words = self.run.path().join(plimsoll_gates::words::FILE_NAME);
-        Launch::new().with_shim_at(self.programs.shim(), &words, AccountId(account)).unwrap()
+        Launch::new().with_shim_at(self.programs.shim(), &self.words_path(), AccountId(account)).unwrap()
     }
 
     pub fn filtered(&self, account: u32, filter: Filter) -> Launch {

@@ -10,8 +10,7 @@
 //! somebody waits, so that nothing is lost, and not before all who ask have used what they have. In such windows the
 //! heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So who
 //! asks for less than its share says nothing about how fast the device is. And who sets budgets for a second and not for a
-//! window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose deviation is a tenth of theirs: a
-//! request that came too late for one window is in the next, so ten windows are off by what one is.
+//! window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose deviation is smaller.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
@@ -186,8 +185,8 @@ impl Governor {
         if let Some(Heaviest { container, .. }) = self.heaviest.filter(|_| count > 0) {
             let mean = sum / f64::from(count);
             let deviation = (squares / f64::from(count) - mean * mean).max(0.0).sqrt();
-            // Of the mean of so many windows, together off by what one is.
-            let deviation = deviation / f64::from(self.windows_per_budget);
+            // Of the mean of so many windows.
+            let deviation = deviation / f64::from(self.windows_per_budget).sqrt();
             let needed = (mean + deviation * PROBIT_80) * WINDOW.as_millis_f64();
             self.total = (self.total * needed / throttle.budget(container) as f64).clamp(TOTAL_MIN, TOTAL_MAX);
         }

@@ -13,7 +13,8 @@
 //! * Every tenth second, and at once when all together do less than they once did, is a **trial** if anybody is held: caps
 //!   are a little higher for everybody. If some take what they are given and all together do more for it, the device has room:
 //!   TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far. If others lose what
-//!   these take, the device is full, and what the heaviest uses is what it can have.
+//!   these take, the device is full, and what the heaviest uses is what it can have. In the second after it each gives
+//!   back what it took, and may take what it lost.
 //! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is owed, and
 //!   the next cap is lower for it.
 //! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
@@ -102,12 +103,14 @@ struct Member {
     caps: Option<Caps>,
     /// Bytes a second that its weight brings it in this period.
     budget: f64,
-    /// What it used beyond that in periods before.
+    /// What it used beyond that in periods before; negative for what a trial took from it.
     owed_bytes: f64,
     /// In this period.
     used: Used,
     /// In the last period, bytes a second, if it was held then.
     was_held_at: Option<f64>,
+    /// Bytes that it used more in the last period than in the one before, if it was held then.
+    gained_bytes: f64,
     /// In this period.
     has_asked: bool,
 }
@@ -116,7 +119,7 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     step: f64,
-    /// Bytes a second of all in the second before.
+    /// Bytes a second of all before.
     used: f64,
 }
 
@@ -133,6 +136,8 @@ pub struct Steward {
     trial: Option<Trial>,
     /// The last trial showed that the device can do more.
     has_room: bool,
+    /// In this second is given back what the last trial took.
+    gives_back: bool,
     until_trial: u32,
     /// Bytes a second of all together when the device was full last.
     full: Option<f64>,
@@ -149,6 +154,7 @@ impl Default for Steward {
             period_began: Time::ZERO,
             trial: None,
             has_room: false,
+            gives_back: false,
             until_trial: 0,
             full: None,
             anybody_is_held: false,
@@ -174,6 +180,7 @@ impl Steward {
             owed_bytes: 0.0,
             used,
             was_held_at: None,
+            gained_bytes: 0.0,
             has_asked: false,
         };
         self.members[container] = Some(member);
@@ -256,20 +263,29 @@ impl Steward {
         let asking = self.members.iter().enumerate().filter_map(|(container, member)| Some((container, (*member)?)));
         let asking = asking.filter(|(_, member)| member.has_asked);
         let heaviest = asking.max_by_key(|(container, member)| (member.weight, std::cmp::Reverse(*container)));
-        self.governor.measure(heaviest.map(|(container, _)| container), weight, &self.throttle);
+        let heaviest = heaviest.map(|(container, _)| container);
+        self.governor.measure(heaviest, weight, &self.throttle);
         for member in self.members.iter_mut().flatten() {
-            member.was_held_at = member.used.is_held_by(member.caps, span).then(|| rate(member));
+            let rate = rate(member);
+            member.gained_bytes = member.was_held_at.map_or(0.0, |before| (rate - before) * span.as_secs_f64());
+            member.was_held_at = member.used.is_held_by(member.caps, span).then_some(rate);
             member.settle(span);
         }
         self.anybody_is_held = self.members.iter().flatten().any(|member| member.was_held_at.is_some());
+        let heaviest_is_held =
+            heaviest.is_some_and(|one| self.members[one].is_some_and(|member| member.was_held_at.is_some()));
         let total_min = if active < 2 {
-            (self.trial, self.has_room, self.until_trial) = (None, false, 0);
+            (self.trial, self.has_room, self.gives_back, self.until_trial) = (None, false, false, 0);
             f64::MAX
         } else if total >= CAP_NONE {
             // Nobody was held, and what was given says nothing.
             return self.set_total(used);
+        } else if std::mem::take(&mut self.gives_back) {
+            self.until_trial = self.until_trial.saturating_sub(1);
+            // The heaviest had more than it will have again.
+            return self.set_total(total.min(bytes_per_second(self.governor.total_sectors())));
         } else {
-            self.try_for_more(used, taken, total)
+            self.try_for_more(used, taken, total, heaviest_is_held)
         };
         if bytes_per_second(self.governor.total_sectors()) < total_min {
             self.set_total(total_min);
@@ -282,7 +298,7 @@ impl Steward {
 
     /// Judges the trial that was, if any, and begins the next one if it is time. Answers with the least TotalCredit. All in bytes
     /// a second: what all `used`, what those have `taken` in the trial who wanted more, and what there was in all.
-    fn try_for_more(&mut self, used: f64, taken: f64, total: f64) -> f64 {
+    fn try_for_more(&mut self, used: f64, taken: f64, total: f64, heaviest_is_held: bool) -> f64 {
         let (mut total_min, mut step) = (used, TRIAL_STEP);
         // By how much it could do more if it does what it did; nothing is known of what was never full.
         let missing = self.full.map_or(TRIAL_STEP_FAR, |full| full / used.max(f64::MIN_POSITIVE) - 1.0);
@@ -301,6 +317,7 @@ impl Steward {
                 }
             } else if taken > 0.0 {
                 self.full = Some(used);
+                self.give_back();
             }
             // Where nobody wanted more, nothing is known of the device.
             self.until_trial = if taken > 0.0 { TRIAL_EVERY - 1 } else { 1 };
@@ -315,9 +332,21 @@ impl Steward {
             step = TRIAL_STEP_FAR;
         }
         if self.anybody_is_held && (self.has_room || self.until_trial == 0) {
-            self.trial = Some(Trial { step, used });
+            // Where the heaviest takes all that it may, what the device did when it was full is no more than it does.
+            let full = self.full.filter(|_| heaviest_is_held && !does_less);
+            self.trial = Some(Trial { step, used: used.max(full.unwrap_or(0.0)) });
         }
         total_min
+    }
+
+    /// Who took in a trial what others lost owes it, and these may take it.
+    fn give_back(&mut self) {
+        let gained = || self.members.iter().flatten().map(|member| member.gained_bytes);
+        let (taken, lost) = gained().fold((0.0, 0.0), |(taken, lost), one| (taken + one.max(0.0), lost - one.min(0.0)));
+        self.gives_back = lost >= taken * ROOM_PART;
+        if self.gives_back {
+            self.members.iter_mut().flatten().for_each(|member| member.owed_bytes += member.gained_bytes);
+        }
     }
 
     fn begin_period(&mut self, container: usize) -> Option<Caps> {

@@ -1,7 +1,9 @@
 //! A steward above a device that is a number: so many bytes a second, shared by those whom their caps let go.
 //!
 //! Planted breaks that turned a test red: no trials; trials without end; who hardly asks is the measure; TotalCredit not
-//! raised to what was used; what is used beyond a budget not owed; a deviation of windows, not of periods; a split that never changes; a split that changes with the second only; caps for who is alone.
+//! raised to what was used; what a trial takes not given back; what the device did when it was full forgotten; what is
+//! used beyond a budget not owed; a deviation of windows, not of periods; a split that never changes; a split that changes
+//! with the second only; caps for who is alone.
 
 use super::*;
 
@@ -118,6 +120,28 @@ fn shares_are_as_weights_and_the_device_is_used() {
         let used = rig.run(10, 100.0 * MB);
         assert!(rig.error(&[0, 1, 2, 3]) < 0.02, "{used:?}");
         assert!(sum(&used) > 98.0 * MB, "{used:?}");
+    }
+}
+
+#[test]
+fn what_a_trial_takes_is_given_back() {
+    let mut rig = Rig { noise: 0.0, ..Rig::new(four()) };
+    rig.run(10, 100.0 * MB);
+    for _ in 0..6 {
+        let used = rig.run(10, 100.0 * MB);
+        assert!(rig.error(&[0, 1, 2, 3]) < 0.001 && sum(&used) > 99.9 * MB, "{used:?}");
+    }
+}
+
+#[test]
+fn chance_is_not_taken_for_room() {
+    for seed in 1..20 {
+        let mut rig = Rig { random: seed * 7919, ..Rig::new(four()) };
+        rig.run(5, 100.0 * MB);
+        for _ in 0..20 {
+            let used = rig.run(10, 100.0 * MB);
+            assert!(rig.error(&[0, 1, 2, 3]) < 0.02 && sum(&used) > 98.0 * MB, "{seed}: {used:?}");
+        }
     }
 }
 

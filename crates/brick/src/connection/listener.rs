@@ -2,10 +2,11 @@
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
 //! over; the data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
-//! are at most so many at once, so that clients who connect and say nothing can neither hold memory nor keep others out
-//! for long.
+//! are at most so many at once, so that clients who connect and say nothing can neither hold memory nor keep others out:
+//! when there are too many, who began most of them loses the oldest.
 
 use super::address::Address;
+use super::handshakes::{Handshakes, Held};
 use super::socket::{Patience, now};
 use plimsoll_core::{Span, Time};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
@@ -18,7 +19,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use thiserror::Error;
 use tracing::{debug, info, warn};
@@ -35,7 +35,7 @@ const HANDSHAKE_STACK_BYTES: usize = 256 * 1024;
 /// How to listen.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
-    /// Handshakes at once; a connection over it is closed.
+    /// Handshakes at once; one more ends the oldest of those who began most.
     pub handshakes_max: u32,
     /// How long one may take.
     pub handshake_time_max: Span,
@@ -211,7 +211,8 @@ impl Listener {
         let stop_seen = stop.clone();
         let address = self.address.clone();
         let thread = thread::Builder::new().name(format!("{protocol}-accept")).spawn(move || {
-            Acceptor { listener: self, protocol, conduct, stop: stop_seen, running: AtomicU32::new(0) }.run()
+            let handshakes = Handshakes::new(self.options.handshakes_max);
+            Acceptor { listener: self, protocol, conduct, stop: stop_seen, handshakes }.run()
         })?;
         debug!("{protocol} on {address}");
         Ok(Serving { address, stop, thread: Some(thread) })
@@ -252,8 +253,7 @@ struct Acceptor<F> {
     protocol: &'static str,
     conduct: F,
     stop: Arc<OwnedFd>,
-    /// Handshakes that have a thread now.
-    running: AtomicU32,
+    handshakes: Handshakes,
 }
 
 impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
@@ -269,6 +269,7 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
                     }
                 }
             }
+            self.handshakes.end_all();
         });
     }
 
@@ -280,30 +281,31 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
         }
     }
 
-    /// Gives a connection a thread, if there is one left for it.
+    /// Gives a connection a thread.
     fn accepted<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>, socket: OwnedFd, peer: Peer) {
-        let allowed = self.listener.options.handshakes_max;
-        if self.running.load(Ordering::Relaxed) >= allowed {
-            warn!("{}: {peer} turned away, {allowed} handshakes are under way", self.listener.address);
-            return;
-        }
-        self.running.fetch_add(1, Ordering::Relaxed);
-        let guard = RunningGuard(&self.running);
+        let held = match self.handshakes.begin(&peer) {
+            Ok(Some(held)) => held,
+            Ok(None) => {
+                warn!("{}: {peer} turned away, too many handshakes are under way", self.listener.address);
+                return;
+            }
+            Err(error) => {
+                warn!("{}: {peer} turned away: {error}", self.listener.address);
+                return;
+            }
+        };
         let spawned = thread::Builder::new()
             .name(format!("{}-handshake", self.protocol))
             .stack_size(HANDSHAKE_STACK_BYTES)
-            .spawn_scoped(scope, move || {
-                let _guard = guard;
-                self.conduct(socket, peer);
-            });
+            .spawn_scoped(scope, move || self.conduct(socket, peer, &held));
         if let Err(error) = spawned {
             warn!("{}: {peer} turned away, no thread for it: {error}", self.listener.address);
         }
     }
 
-    fn conduct(&self, socket: OwnedFd, peer: Peer) {
+    fn conduct(&self, socket: OwnedFd, peer: Peer, held: &Held<'_>) {
         let deadline = now() + self.listener.options.handshake_time_max;
-        (self.conduct)(socket, peer, Patience { deadline, stop: Some(self.stop.as_fd()) });
+        (self.conduct)(socket, peer, Patience { deadline, stop: Some(held.stop().as_fd()) });
     }
 }
 
@@ -311,15 +313,6 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
 enum Waited {
     Stopped,
     Other,
-}
-
-/// Counts a handshake for as long as it lives, also through a panic.
-struct RunningGuard<'counter>(&'counter AtomicU32);
-
-impl Drop for RunningGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Device and inode of what is at `path`, and whether it is a socket.

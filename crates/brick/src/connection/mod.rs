@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | [`address`] | where a server listens |
 //! | [`listener`] | sockets, threads and deadlines around a handshake |
+//! | `handshakes` | those under way, and who must go when there are too many |
 //! | `socket` | waiting for a socket, with an end to the waiting |
 //! | `prepare` | a socket before its first operation on the ring |
 //! | `send` | one send of bytes that lie in several places |
 
 pub mod address;
+mod handshakes;
 pub mod listener;
 mod prepare;
 mod send;

@@ -1,0 +1,156 @@
+//! The handshakes that are under way, and who must go when there are too many.
+//!
+//! **Intuition.** Who connects and says nothing keeps a place until its deadline. So no place is kept for good: when all are
+//! taken, the newcomer gets one, and somebody else goes. **Rule.** It goes the oldest handshake of those who have most of
+//! them: of a user on this machine, or of an address elsewhere. So whoever holds many places loses its own, never those of
+//! others, and a client that takes the usual millisecond is never the oldest. **Complication.** Who was told to go needs a
+//! moment to end its thread, so for that moment there are more than so many; never more than twice as many.
+
+use super::listener::Peer;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Whom handshakes are counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    User(u32),
+    Address(IpAddr),
+    Unknown,
+}
+
+impl Holder {
+    fn of(peer: &Peer) -> Holder {
+        match peer {
+            Peer::Process { uid, .. } => Holder::User(*uid),
+            Peer::Socket(address) => Holder::Address(address.ip()),
+            Peer::Unknown => Holder::Unknown,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    holder: Holder,
+    stop: Arc<OwnedFd>,
+    is_told_to_end: bool,
+}
+
+/// See the module's text. Control plane: a lock, and O(`max`) when all places are taken.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    max: usize,
+    /// Oldest first.
+    places: Mutex<Vec<Place>>,
+}
+
+/// A place among the handshakes, for as long as it lives, also through a panic.
+#[derive(Debug)]
+pub(super) struct Held<'handshakes> {
+    handshakes: &'handshakes Handshakes,
+    stop: Arc<OwnedFd>,
+}
+
+impl Handshakes {
+    /// `max` at once, at least one.
+    pub(super) fn new(max: u32) -> Handshakes {
+        Handshakes { max: max.max(1) as usize, places: Mutex::default() }
+    }
+
+    /// A place for a newcomer; `None` if those who were told to go have not ended yet. Errors: no descriptor is left.
+    pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
+        let mut places = self.lock();
+        if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {
+            return Ok(None);
+        }
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        places.push(Place { holder: Holder::of(peer), stop: stop.clone(), is_told_to_end: false });
+        Ok(Some(Held { handshakes: self, stop }))
+    }
+
+    /// Tells all to end.
+    pub(super) fn end_all(&self) {
+        self.lock().iter_mut().for_each(Place::end);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn end(&mut self) {
+        self.is_told_to_end = true;
+        // It fails only if the counter is full, and then it is readable as well.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+/// Tells the oldest of those who hold most places; false if all were told.
+fn end_oldest(places: &mut [Place]) -> bool {
+    let mut held = BTreeMap::new();
+    for place in places.iter().filter(|place| !place.is_told_to_end) {
+        *held.entry(place.holder).or_insert(0u32) += 1;
+    }
+    let most = held.values().copied().max();
+    let oldest = places.iter_mut().find(|place| !place.is_told_to_end && held.get(&place.holder).copied() == most);
+    oldest.map(Place::end).is_some()
+}
+
+impl Held<'_> {
+    /// Readable once the handshake must end.
+    pub(super) fn stop(&self) -> &OwnedFd {
+        &self.stop
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.handshakes.lock().retain(|place| !Arc::ptr_eq(&place.stop, &self.stop));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32) -> Peer {
+        Peer::Process { pid: 1, uid }
+    }
+
+    fn is_told(held: &Held<'_>) -> bool {
+        rustix::io::read(held.stop(), &mut [0; 8]).is_ok()
+    }
+
+    #[test]
+    fn who_holds_most_places_loses_its_oldest() {
+        let handshakes = Handshakes::new(4);
+        let begin = |uid| handshakes.begin(&user(uid)).unwrap();
+        let other = begin(7).unwrap();
+        let many: Vec<_> = (0..3).map(|_| begin(8).unwrap()).collect();
+        let newcomer = begin(7).unwrap();
+        assert_eq!(many.iter().map(is_told).collect::<Vec<_>>(), [true, false, false]);
+        assert!(!is_told(&other) && !is_told(&newcomer), "it is the oldest of all, but not of those who hold most");
+        // Two and two: the oldest of all.
+        let _ninth = begin(9).unwrap();
+        assert!(is_told(&other) && many.iter().all(|one| !is_told(one)));
+    }
+
+    #[test]
+    fn who_was_told_keeps_its_place_until_it_ends() {
+        let handshakes = Handshakes::new(2);
+        let begin = || handshakes.begin(&user(7)).unwrap();
+        let mut held: Vec<_> = (0..4).map(|_| begin().unwrap()).collect();
+        assert!(begin().is_none(), "twice as many have a thread");
+        drop(held.remove(0));
+        assert!(begin().is_some());
+        drop(held);
+        let quiet = [begin().unwrap(), begin().unwrap()];
+        assert!(quiet.iter().all(|one| !is_told(one)));
+        handshakes.end_all();
+        assert!(quiet.iter().all(is_told));
+    }
+}

@@ -1,8 +1,8 @@
 //! How many credits a window brings: the predictor and the distributor of WDT (sections 3.2 and 3.3).
 //!
 //! **Intuition.** If the heaviest container can use what it was given, and no more, all credits together are what the
-//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used a
-//! millisecond. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
+//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of its
+//! budget. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
 //! container will need, and scales all credits so that its budget is that. The others' follow by weight.
 //!
 //! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
@@ -50,7 +50,7 @@ pub struct Governor {
     /// Since when it is measured, and what it was given in windows that the host ended.
     measured_since: Time,
     given: i64,
-    /// Credits a millisecond: how many, sum, sum of squares.
+    /// Parts of its budget that the heaviest used: how many, sum, sum of squares.
     samples: (u32, f64, f64),
     samples_left: u32,
     /// Windows that a budget lasts.
@@ -153,15 +153,16 @@ impl Governor {
         self.total / weight.max(1) as f64
     }
 
-    /// Notes what the heaviest used a millisecond.
+    /// Notes what the heaviest used, as a part of its budget of now: who comes changes that.
     fn sample(&mut self, now: Time, throttle: &Throttle) {
         let milliseconds = now.since(self.measured_since).as_millis_f64();
         if let Some(Heaviest { container, taken }) = self.heaviest {
             let used = throttle.taken(container) - taken;
-            let credits = used.max(self.given) as f64 / milliseconds;
-            if credits > 0.0 {
+            let windows = milliseconds / WINDOW.as_millis_f64();
+            let part = used.max(self.given) as f64 / windows / throttle.budget(container) as f64;
+            if part > 0.0 {
                 let (count, sum, squares) = self.samples;
-                self.samples = (count + 1, sum + credits, squares + credits * credits);
+                self.samples = (count + 1, sum + part, squares + part * part);
             }
         }
         // A window that took longer counts for as many: a period is a second.
@@ -182,13 +183,12 @@ impl Governor {
     fn predict(&mut self, now: Time, windows: u64, throttle: &Throttle) {
         let active = throttle.end_period(windows);
         let (count, sum, squares) = std::mem::take(&mut self.samples);
-        if let Some(Heaviest { container, .. }) = self.heaviest.filter(|_| count > 0) {
+        if count > 0 {
             let mean = sum / f64::from(count);
             let deviation = (squares / f64::from(count) - mean * mean).max(0.0).sqrt();
             // Of the mean of so many windows.
             let deviation = deviation / f64::from(self.windows_per_budget).sqrt();
-            let needed = (mean + deviation * PROBIT_80) * WINDOW.as_millis_f64();
-            self.total = (self.total * needed / throttle.budget(container) as f64).clamp(TOTAL_MIN, TOTAL_MAX);
+            self.total = (self.total * (mean + deviation * PROBIT_80)).clamp(TOTAL_MIN, TOTAL_MAX);
         }
         self.weight = active.weight;
         self.heaviest = active.heaviest.map(|(container, _)| Heaviest { container, taken: 0 });

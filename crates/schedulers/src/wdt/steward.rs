@@ -7,14 +7,19 @@
 //! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and wrote
 //! last; who turns from reading to writing is split anew at its next look.
 //!
-//! **Complication.** The device's queue is not seen, so no window can end early. Five things stand in for that.
-//! * Nobody has a cap while fewer than two are active; what two or more then use together is the first TotalCredit.
+//! **Complication.** The device's queue is not seen, so no window can end early. These stand in for that.
+//! * Nobody has a cap while fewer than two are active; what two or more use together in the first second in which nobody else
+//!   comes is the first TotalCredit.
 //! * TotalCredit is never less than what all used together, and shrinks while nobody is held.
 //! * Every tenth second, and at once when all together do less than they once did, is a **trial** if anybody is held: caps
 //!   are a little higher for everybody. If some take what they are given and all together do more for it, the device has room:
 //!   TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far. If others lose what
 //!   these take, the device is full, and what the heaviest uses is what it can have. In the second after it each gives
 //!   back what it took, and may take what it lost.
+//! * Where nobody takes more, either nobody wants more or the device is full of requests of those who are far below their
+//!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those whom it
+//!   holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
+//! * Who comes has a share from the next window on, and others' caps are lower from then on.
 //! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is owed, and
 //!   the next cap is lower for it.
 //! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
@@ -38,19 +43,25 @@ const HELD_PART: f64 = 0.9;
 const ASKING_PART: f64 = 0.5;
 /// Seconds between trials of a device that was full.
 const TRIAL_EVERY: u32 = 10;
-/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; more where the device does less
-/// than it did, or has not been full yet; and at the most.
+/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; at the most where the device
+/// does less than it did; and at the most when it has shown that it can do more.
 const TRIAL_STEP: f64 = 1.0 / 32.0;
 const TRIAL_STEP_FAR: f64 = 1.0 / 4.0;
 const TRIAL_STEP_MAX: f64 = 1.0 / 2.0;
+/// The first step of a trial with lower caps.
+const LOWERING_STEP: f64 = -1.0 / 4.0;
 /// Who uses this part of a step wants more than it had.
 const WANTING_PART: f64 = 1.0 / 2.0;
 /// The device has room if this part of what was taken was not lost by others.
 const ROOM_PART: f64 = 1.0 / 2.0;
+/// If others lost this part of what was taken, they want it.
+const LOST_PART: f64 = 1.0 / 8.0;
 /// While nobody is held this part of TotalCredit is left each second: what the device can do is not known then.
 const FREE_PART: f64 = 0.8;
 /// A device does less than it did if so much is missing: more than a second's figures differ by.
 const FULL_MARGIN: f64 = 0.03;
+/// While somebody comes nobody has a cap, but so many seconds at the most.
+const FREE_PERIODS_MAX: u32 = 3;
 const SECTOR_BYTES: f64 = 512.0;
 
 /// What a container did between two looks.
@@ -103,11 +114,15 @@ struct Member {
     caps: Option<Caps>,
     /// Bytes a second that its weight brings it in this period.
     budget: f64,
+    /// What that came to in this period.
+    allowed_bytes: f64,
     /// What it used beyond that in periods before; negative for what a trial took from it.
     owed_bytes: f64,
     /// In this period.
     used: Used,
-    /// In the last period, bytes a second, if it was held then.
+    /// In the last period.
+    is_held: bool,
+    /// In the last period, bytes a second, if it was held then and nobody came.
     was_held_at: Option<f64>,
     /// Bytes that it used more in the last period than in the one before, if it was held then.
     gained_bytes: f64,
@@ -115,7 +130,7 @@ struct Member {
     has_asked: bool,
 }
 
-/// A second in which caps are higher, to see whether more is done for it.
+/// A second in which caps are higher, to see whether more is done for it; or lower, to see whether less is.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     step: f64,
@@ -139,8 +154,14 @@ pub struct Steward {
     /// In this second is given back what the last trial took.
     gives_back: bool,
     until_trial: u32,
-    /// Bytes a second of all together when the device was full last.
-    full: Option<f64>,
+    until_lowering: u32,
+    is_lowering_due: bool,
+    /// Weight of those that have come in this period.
+    joined: u64,
+    /// Seconds since a second one came in which nobody had a cap.
+    free_periods: u32,
+    /// Bytes a second of all together when the device was full last, or nobody had a cap.
+    full: f64,
     anybody_is_held: bool,
 }
 
@@ -156,7 +177,11 @@ impl Default for Steward {
             has_room: false,
             gives_back: false,
             until_trial: 0,
-            full: None,
+            until_lowering: 0,
+            is_lowering_due: false,
+            joined: 0,
+            free_periods: 0,
+            full: 0.0,
             anybody_is_held: false,
         }
     }
@@ -177,8 +202,10 @@ impl Steward {
             split: 0.5,
             caps: None,
             budget: 0.0,
+            allowed_bytes: 0.0,
             owed_bytes: 0.0,
             used,
+            is_held: false,
             was_held_at: None,
             gained_bytes: 0.0,
             has_asked: false,
@@ -230,13 +257,25 @@ impl Steward {
                 changed.push((container, self.set_split(container, split)));
             }
         }
-        let total = bytes_per_second(self.governor.total_sectors());
-        if !self.governor.end_due(now, &self.throttle) || !self.governor.is_new_period() {
+        for member in self.members.iter_mut().flatten() {
+            member.allowed_bytes += member.budget * span.as_secs_f64();
+        }
+        let (total, joined) = (bytes_per_second(self.governor.total_sectors()), self.throttle.weight_joined());
+        if !self.governor.end_due(now, &self.throttle) {
             return changed;
         }
-        self.end_period(now, total);
-        let containers: Vec<usize> = (0..self.members.len()).filter(|&one| self.members[one].is_some()).collect();
-        containers.into_iter().map(|container| (container, self.begin_period(container))).collect()
+        let somebody_came = std::mem::replace(&mut self.joined, joined) != joined;
+        if self.governor.is_new_period() {
+            self.end_period(now, total);
+            self.members.iter_mut().flatten().for_each(Member::begin_period);
+            self.joined = 0;
+        } else if somebody_came {
+            // Who has come has a share, which others had until now; what they do now is no answer to a trial.
+            self.trial = None;
+        } else {
+            return changed;
+        }
+        (0..self.members.len()).filter_map(|one| Some((one, self.set_split(one, self.members[one]?.split)))).collect()
     }
 
     /// Whether a container asks for its share of a window.
@@ -254,11 +293,12 @@ impl Steward {
         let active = || members().filter(|member| member.used.bytes() > 0);
         let (active, weight) = (active().count(), active().map(|member| u64::from(member.weight)).sum());
         let step = self.trial.map_or(0.0, |trial| trial.step);
-        // What those took more who wanted more than they had.
+        // What those took more who wanted more than they had; in a trial downwards, what those lost who had all they might.
         let taken: f64 = members()
             .filter_map(|member| Some((rate(member), member.was_held_at?)))
-            .filter(|(rate, before)| *rate >= before * (1.0 + step * WANTING_PART))
-            .map(|(rate, before)| rate - before)
+            .map(|(rate, before)| ((rate - before) * step.signum(), before))
+            .filter(|(taken, before)| *taken >= before * step.abs() * WANTING_PART)
+            .map(|(taken, _)| taken)
             .sum();
         let asking = self.members.iter().enumerate().filter_map(|(container, member)| Some((container, (*member)?)));
         let asking = asking.filter(|(_, member)| member.has_asked);
@@ -267,19 +307,23 @@ impl Steward {
         self.governor.measure(heaviest, weight, &self.throttle);
         for member in self.members.iter_mut().flatten() {
             let rate = rate(member);
+            member.is_held = member.used.is_held_by(member.caps, span);
             member.gained_bytes = member.was_held_at.map_or(0.0, |before| (rate - before) * span.as_secs_f64());
-            member.was_held_at = member.used.is_held_by(member.caps, span).then_some(rate);
-            member.settle(span);
+            member.was_held_at = (member.is_held && self.joined == 0).then_some(rate);
+            member.settle();
         }
-        self.anybody_is_held = self.members.iter().flatten().any(|member| member.was_held_at.is_some());
-        let heaviest_is_held =
-            heaviest.is_some_and(|one| self.members[one].is_some_and(|member| member.was_held_at.is_some()));
+        self.anybody_is_held = self.members.iter().flatten().any(|member| member.is_held);
+        let heaviest_is_held = heaviest.is_some_and(|one| self.members[one].is_some_and(|member| member.is_held));
         let total_min = if active < 2 {
-            (self.trial, self.has_room, self.gives_back, self.until_trial) = (None, false, false, 0);
+            (self.trial, self.has_room, self.gives_back, self.is_lowering_due) = (None, false, false, false);
+            (self.until_trial, self.free_periods) = (0, 0);
             f64::MAX
         } else if total >= CAP_NONE {
-            // Nobody was held, and what was given says nothing.
-            return self.set_total(used);
+            // Nobody was held, and what was given says nothing. What those used who came in this second is not all they can.
+            self.free_periods += 1;
+            let is_known = self.joined == 0 || self.free_periods > FREE_PERIODS_MAX;
+            self.full = used;
+            return self.set_total(if is_known { used } else { f64::MAX });
         } else if std::mem::take(&mut self.gives_back) {
             self.until_trial = self.until_trial.saturating_sub(1);
             // The heaviest had more than it will have again.
@@ -300,60 +344,87 @@ impl Steward {
     /// a second: what all `used`, what those have `taken` in the trial who wanted more, and what there was in all.
     fn try_for_more(&mut self, used: f64, taken: f64, total: f64, heaviest_is_held: bool) -> f64 {
         let (mut total_min, mut step) = (used, TRIAL_STEP);
-        // By how much it could do more if it does what it did; nothing is known of what was never full.
-        let missing = self.full.map_or(TRIAL_STEP_FAR, |full| full / used.max(f64::MIN_POSITIVE) - 1.0);
+        // By how much it could do more if it does what it did.
+        let missing = self.full / used.max(f64::MIN_POSITIVE) - 1.0;
         let does_less = missing > FULL_MARGIN;
         self.until_trial = self.until_trial.saturating_sub(1);
+        self.until_lowering = self.until_lowering.saturating_sub(1);
         if let Some(trial) = self.trial.take() {
-            let part = (used - trial.used) / taken.max(f64::MIN_POSITIVE);
-            self.has_room = taken > 0.0 && part >= ROOM_PART;
-            // A second in which caps were higher is no measure of what the heaviest can have.
+            // A second in which caps were others is no measure of what the heaviest can have.
             total_min = used.max(total);
-            if self.has_room {
-                let grown = total * (1.0 + trial.step * part.min(1.0));
-                (total_min, step) = (used.max(grown), (trial.step * 2.0).min(TRIAL_STEP_MAX));
-                if self.full.is_some() && missing > 0.0 {
-                    step = step.min(missing.max(TRIAL_STEP));
-                }
+            if trial.step < 0.0 {
+                (total_min, step) = self.judge_lowering(trial, used, taken, total);
             } else if taken > 0.0 {
-                self.full = Some(used);
-                self.give_back();
+                (total_min, step) = self.judge(trial, used, taken, total, missing);
+            } else {
+                // Nobody wanted more, or nobody could have more.
+                self.has_room = false;
+                self.until_trial = 1;
+                self.is_lowering_due = self.until_lowering == 0 && total * (1.0 + LOWERING_STEP) > used;
             }
-            // Where nobody wanted more, nothing is known of the device.
-            self.until_trial = if taken > 0.0 { TRIAL_EVERY - 1 } else { 1 };
         } else if !self.anybody_is_held {
             self.has_room = false;
             total_min = used.max(total * FREE_PART);
-        } else if self.has_room || self.full.is_some() && does_less {
+        } else if std::mem::take(&mut self.is_lowering_due) {
+            (step, self.until_trial, total_min) = (LOWERING_STEP, 0, used.max(total));
+        } else if self.has_room || does_less {
             step = if self.has_room { TRIAL_STEP } else { missing.clamp(TRIAL_STEP, TRIAL_STEP_FAR) };
             self.has_room = true;
             total_min = used.max(total);
-        } else if does_less {
-            step = TRIAL_STEP_FAR;
         }
         if self.anybody_is_held && (self.has_room || self.until_trial == 0) {
             // Where the heaviest takes all that it may, what the device did when it was full is no more than it does.
-            let full = self.full.filter(|_| heaviest_is_held && !does_less);
-            self.trial = Some(Trial { step, used: used.max(full.unwrap_or(0.0)) });
+            let full = if heaviest_is_held && !does_less && step > 0.0 { self.full } else { 0.0 };
+            self.trial = Some(Trial { step, used: used.max(full) });
         }
         total_min
     }
 
+    /// What a trial showed in which some have taken more. Answers with the least TotalCredit, and the next step.
+    fn judge(&mut self, trial: Trial, used: f64, taken: f64, total: f64, missing: f64) -> (f64, f64) {
+        self.until_trial = TRIAL_EVERY - 1;
+        let part = (used - trial.used) / taken;
+        self.has_room = part >= ROOM_PART;
+        if !self.has_room {
+            self.full = used;
+            self.give_back(taken);
+            return (used.max(total), TRIAL_STEP);
+        }
+        let mut step = (trial.step * 2.0).min(TRIAL_STEP_MAX);
+        if missing > 0.0 {
+            step = step.min(missing.max(TRIAL_STEP));
+        }
+        // Who does not ask has a part of TotalCredit too; if others lost something, all ask.
+        let grown = if self.lost() > taken * LOST_PART { used / trial.used.max(1.0) - 1.0 } else { trial.step * part };
+        (used.max(total * (1.0 + grown.clamp(0.0, trial.step))), step)
+    }
+
+    /// What a trial showed in which caps were lower. Answers with the least TotalCredit, and the next step.
+    fn judge_lowering(&mut self, trial: Trial, used: f64, lost: f64, total: f64) -> (f64, f64) {
+        let is_full = lost > 0.0 && trial.used - used <= lost * (1.0 - ROOM_PART);
+        if !is_full {
+            (self.until_trial, self.until_lowering) = (1, TRIAL_EVERY);
+            return (used.max(total), TRIAL_STEP);
+        }
+        self.full = used;
+        let total = used.max(total * (1.0 + trial.step));
+        self.set_total(total);
+        let step = (trial.step * 2.0).max(-TRIAL_STEP_MAX);
+        (self.until_trial, self.until_lowering) = if total > used { (0, 0) } else { (TRIAL_EVERY - 1, TRIAL_EVERY) };
+        (total, step)
+    }
+
     /// Who took in a trial what others lost owes it, and these may take it.
-    fn give_back(&mut self) {
-        let gained = || self.members.iter().flatten().map(|member| member.gained_bytes);
-        let (taken, lost) = gained().fold((0.0, 0.0), |(taken, lost), one| (taken + one.max(0.0), lost - one.min(0.0)));
-        self.gives_back = lost >= taken * ROOM_PART;
+    fn give_back(&mut self, taken: f64) {
+        self.gives_back = self.lost() >= taken * ROOM_PART;
         if self.gives_back {
             self.members.iter_mut().flatten().for_each(|member| member.owed_bytes += member.gained_bytes);
         }
     }
 
-    fn begin_period(&mut self, container: usize) -> Option<Caps> {
-        let member = self.members[container].as_mut()?;
-        member.has_asked = false;
-        let split = std::mem::take(&mut member.used).split().unwrap_or(member.split);
-        self.set_split(container, split)
+    /// What those used less in this period who were held in the one before, bytes a second.
+    fn lost(&self) -> f64 {
+        self.members.iter().flatten().map(|member| -member.gained_bytes.min(0.0)).sum::<f64>() / PERIOD.as_secs_f64()
     }
 
     fn set_split(&mut self, container: usize, split: f64) -> Option<Caps> {
@@ -368,11 +439,16 @@ impl Steward {
 }
 
 impl Member {
-    /// After a period of `span`: what was used beyond its budget is owed, a budget at the most.
-    fn settle(&mut self, span: Span) {
-        let budget_bytes = self.budget * span.as_secs_f64();
-        let owed = self.owed_bytes + self.used.bytes() as f64 - budget_bytes;
-        self.owed_bytes = if self.caps.is_some() { owed.clamp(0.0, budget_bytes) } else { 0.0 };
+    /// After a period: what was used beyond its budget is owed, a budget at the most.
+    fn settle(&mut self) {
+        let allowed = std::mem::take(&mut self.allowed_bytes);
+        let owed = self.owed_bytes + self.used.bytes() as f64 - allowed;
+        self.owed_bytes = if self.caps.is_some() { owed.clamp(0.0, allowed) } else { 0.0 };
+    }
+
+    fn begin_period(&mut self) {
+        self.has_asked = false;
+        self.split = std::mem::take(&mut self.used).split().unwrap_or(self.split);
     }
 
     /// What it may do in a period in which it pays what it owes.

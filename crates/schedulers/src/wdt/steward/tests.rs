@@ -2,8 +2,9 @@
 //!
 //! Planted breaks that turned a test red: no trials; trials without end; who hardly asks is the measure; TotalCredit not
 //! raised to what was used; what a trial takes not given back; what the device did when it was full forgotten; what is
-//! used beyond a budget not owed; a deviation of windows, not of periods; a split that never changes; a split that changes
-//! with the second only; caps for who is alone.
+//! used beyond a budget not owed; the first TotalCredit is of a second in which somebody came; caps of others stay when
+//! somebody comes; no trial downwards; parts of the budget of the period's end; a deviation of windows, not of periods; a
+//! split that never changes; a split that changes with the second only; caps for who is alone.
 
 use super::*;
 
@@ -79,7 +80,12 @@ impl Rig {
     /// Lets `seconds` pass on a device of `speed` bytes a second; answers with what each used a second.
     fn run(&mut self, seconds: u32, speed: f64) -> Vec<f64> {
         self.tenants.iter_mut().for_each(|tenant| tenant.used = 0.0);
-        for _ in 0..seconds * 10 {
+        self.ticks(seconds * 10, speed);
+        self.tenants.iter().map(|tenant| tenant.used / f64::from(seconds)).collect()
+    }
+
+    fn ticks(&mut self, ticks: u32, speed: f64) {
+        for _ in 0..ticks {
             let mut uses = Vec::new();
             for (container, rate) in self.served(speed).into_iter().enumerate() {
                 let bytes = rate * TICK * self.noise();
@@ -93,7 +99,6 @@ impl Rig {
                 self.caps[container] = caps;
             }
         }
-        self.tenants.iter().map(|tenant| tenant.used / f64::from(seconds)).collect()
     }
 
     /// By how much the worst ratio of two of these is off.
@@ -140,7 +145,8 @@ fn chance_is_not_taken_for_room() {
         rig.run(5, 100.0 * MB);
         for _ in 0..20 {
             let used = rig.run(10, 100.0 * MB);
-            assert!(rig.error(&[0, 1, 2, 3]) < 0.02 && sum(&used) > 98.0 * MB, "{seed}: {used:?}");
+            // Ten seconds may end between a trial and the second in which it is given back.
+            assert!(rig.error(&[0, 1, 2, 3]) < 0.025 && sum(&used) > 98.0 * MB, "{seed}: {used:?}");
         }
     }
 }
@@ -209,7 +215,7 @@ fn who_comes_after_a_light_load_is_not_held_to_its_measure() {
     rig.run(10, 100.0 * MB);
     rig.tenants[2].wanted = 1000.0 * MB;
     rig.tenants[3].wanted = 1000.0 * MB;
-    rig.run(22, 100.0 * MB);
+    rig.run(26, 100.0 * MB);
     let used = rig.run(10, 100.0 * MB);
     assert!(sum(&used) > 95.0 * MB, "{used:?}");
     assert!(rig.error(&[2, 3]) < 0.3, "{used:?}");
@@ -272,4 +278,41 @@ fn caps_are_never_so_low_that_nothing_moves() {
         let Caps { read_bytes_per_second, write_bytes_per_second } = caps.unwrap();
         assert!(read_bytes_per_second >= 4096 && write_bytes_per_second >= 4096, "{caps:?}");
     }
+}
+
+#[test]
+fn whenever_tenants_come_their_shares_are_right_after_two_seconds() {
+    for seed in 1..300 {
+        let mut rig = Rig { random: seed * 7919, ..Rig::new(four()) };
+        rig.tenants.iter_mut().for_each(|tenant| tenant.wanted = 0.0);
+        let comes: Vec<u32> = (0..4).map(|_| (((rig.noise() - 1.0) / NOISE + 1.0) * 15.0) as u32).collect();
+        for tick in 0..50 {
+            let new = rig.tenants.iter_mut().zip(&comes).filter(|(_, comes)| **comes == tick);
+            new.for_each(|(tenant, _)| tenant.wanted = 1000.0 * MB);
+            rig.ticks(1, 47.3 * MB);
+        }
+        let used = rig.run(10, 47.3 * MB);
+        assert!(rig.error(&[0, 1, 2, 3]) < 0.025 && sum(&used) > 46.0 * MB, "they come in {comes:?} tenths: {used:?}");
+    }
+}
+
+#[test]
+fn a_device_that_became_much_slower_is_seen() {
+    for speed in [40.0, 20.0, 10.0, 5.0] {
+        let mut rig = Rig::new(four());
+        rig.run(15, 100.0 * MB);
+        rig.run(25, speed * MB);
+        let used = rig.run(10, speed * MB);
+        assert!(rig.error(&[0, 1, 2, 3]) < 0.025 && sum(&used) > 0.98 * speed * MB, "{speed}: {used:?}");
+    }
+}
+
+#[test]
+fn who_wants_about_what_it_may_loses_little_while_the_device_is_idle() {
+    let mut rig = Rig::new(four());
+    let wanted = [5.0, 2.0, 2.0, 12.0];
+    rig.tenants.iter_mut().zip(wanted).for_each(|(tenant, wanted)| tenant.wanted = wanted * MB);
+    rig.run(20, 100.0 * MB);
+    let used = rig.run(60, 100.0 * MB);
+    assert!(used.iter().zip(wanted).all(|(used, wanted)| *used > 0.95 * wanted * MB), "{used:?}");
 }

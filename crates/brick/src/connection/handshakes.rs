@@ -1,8 +1,8 @@
 //! The handshakes that are under way, and who must go when there are too many.
 //!
 //! **Intuition.** Who connects and says nothing keeps a place until its deadline. So no place is kept for good: when all are
-//! taken, the newcomer gets one, and somebody else goes. **Rule.** It goes the oldest handshake of those who have most of
-//! them: of a user on this machine, or of an address elsewhere. So whoever holds many places loses its own, never those of
+//! taken, the newcomer gets one, and somebody else goes. **Rule.** The oldest handshake goes of whoever has
+//! most of them: a user on this machine, or an address elsewhere. So whoever holds many places loses its own, never those of
 //! others, and a client that takes the usual millisecond is never the oldest. **Complication.** Who was told to go needs a
 //! moment to end its thread, so for that moment there are more than so many; never more than twice as many.
 

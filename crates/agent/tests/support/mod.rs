@@ -12,6 +12,7 @@ use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
+use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::{Filter, GateClass, words};
 use plimsoll_tags::TagsError;
 use std::ffi::OsStr;
@@ -23,6 +24,8 @@ use tempfile::TempDir;
 const SIZE_BYTES: u64 = 1 << 30;
 const VOLUME: &str = "disk";
 pub const POOL: &str = "pool";
+/// For what must come, on the slowest machine.
+const WAIT_MAX: Span = Span::from_secs(100);
 pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 /// Everything is taken down in the order of its parts when it is dropped.
@@ -269,11 +272,12 @@ impl Rig {
     /// Waits for something that must come.
     pub fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-        let has_come = (0..20_000).any(|_| {
+        // By the clock: to look at a thousand processes takes a slow machine a second.
+        let end = monotonic_now() + WAIT_MAX;
+        while !is_so() {
+            assert!(monotonic_now() < end, "never came: {what}");
             let _ = rustix::thread::nanosleep(&pause);
-            is_so()
-        });
-        assert!(has_come, "never came: {what}");
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -11,11 +11,15 @@
 //! * Nobody has a cap while fewer than two are active; what two or more use together in the first second in which nobody else
 //!   comes is the first TotalCredit.
 //! * TotalCredit is never less than what all used together, and shrinks while nobody is held.
-//! * Every tenth second, and at once when all together do less than they once did, is a **trial** if anybody is held: caps
-//!   are a little higher for everybody. If some take what they are given and all together do more for it, the device has room:
-//!   TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far. If others lose what
-//!   these take, the device is full, and what the heaviest uses is what it can have. In the second after it each gives
-//!   back what it took, and may take what it lost.
+//! * Every tenth second, and after two seconds in which all together do less than they once did, is a **trial** if anybody is
+//!   held: caps are a little higher for everybody. If some take what they are given and all together do more for it, the
+//!   device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far; but
+//!   what the device once did it does with the TotalCredit it had then. If others lose what these take, the device is full,
+//!   and what the heaviest uses is what it can have.
+//! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What they
+//!   had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps. That the
+//!   heaviest did not want more in it is known only when it takes all that it may again; if it does not in three seconds, it
+//!   did not want more.
 //! * Where nobody takes more, either nobody wants more or the device is full of requests of those who are far below their
 //!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those whom it
 //!   holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
@@ -25,20 +29,18 @@
 //! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
 //!   for the others however heavy it is.
 
+mod member;
+
 use super::governor::{Governor, PERIOD};
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
+use member::Member;
+pub use member::{Caps, Used};
 use plimsoll_core::{Span, Time};
 
 /// Caps that nobody reaches are none. Bytes a second.
 const CAP_NONE: f64 = 1e12;
-/// Never less, so that nothing waits for minutes: a page a second. Bytes a second.
-const CAP_MIN: f64 = 4096.0;
-/// Part of its share that who only reads may write, and the other way round, until it is split anew.
-const SPLIT_MIN: f64 = 1.0 / 8.0;
 /// Is split anew at once whose part of reads has changed by so much.
 const SPLIT_SHIFT: f64 = 1.0 / 4.0;
-/// Who uses this part of a cap is held by it: the kernel's throttle lets go in slices.
-const HELD_PART: f64 = 0.9;
 /// Who uses less than this part of its budget does not ask for its share.
 const ASKING_PART: f64 = 0.5;
 /// Seconds between trials of a device that was full.
@@ -64,78 +66,14 @@ const FULL_MARGIN: f64 = 0.03;
 const FREE_PERIODS_MAX: u32 = 3;
 const SECTOR_BYTES: f64 = 512.0;
 
-/// What a container did between two looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
-    /// Bytes.
-    pub read_bytes: u64,
-    /// Bytes.
-    pub written_bytes: u64,
-}
-
-/// What a container may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
-    /// Bytes a second.
-    pub read_bytes_per_second: u64,
-    /// Bytes a second.
-    pub write_bytes_per_second: u64,
-}
-
-impl Used {
-    /// Bytes that were read or written.
-    pub fn bytes(&self) -> u64 {
-        self.read_bytes + self.written_bytes
-    }
-
-    fn add(&mut self, other: Used) {
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-    }
-
-    fn split(&self) -> Option<f64> {
-        (self.bytes() > 0).then(|| self.read_bytes as f64 / self.bytes() as f64)
-    }
-
-    fn is_held_by(&self, caps: Option<Caps>, span: Span) -> bool {
-        let reaches = |bytes: u64, cap: u64| bytes as f64 >= cap as f64 * span.as_secs_f64() * HELD_PART;
-        caps.is_some_and(|caps| {
-            reaches(self.read_bytes, caps.read_bytes_per_second)
-                || reaches(self.written_bytes, caps.write_bytes_per_second)
-        })
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    weight: u32,
-    /// The part of reads by which it is split.
-    split: f64,
-    caps: Option<Caps>,
-    /// Bytes a second that its weight brings it in this period.
-    budget: f64,
-    /// What that came to in this period.
-    allowed_bytes: f64,
-    /// What it used beyond that in periods before; negative for what a trial took from it.
-    owed_bytes: f64,
-    /// In this period.
-    used: Used,
-    /// In the last period.
-    is_held: bool,
-    /// In the last period, bytes a second, if it was held then and nobody came.
-    was_held_at: Option<f64>,
-    /// Bytes that it used more in the last period than in the one before, if it was held then.
-    gained_bytes: f64,
-    /// In this period.
-    has_asked: bool,
-}
-
 /// A second in which caps are higher, to see whether more is done for it; or lower, to see whether less is.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     step: f64,
     /// Bytes a second of all before.
     used: f64,
+    /// TotalCredit with which the device once did more, if that is looked for. Bytes a second.
+    total_max: Option<f64>,
 }
 
 /// See the module's text.
@@ -151,8 +89,6 @@ pub struct Steward {
     trial: Option<Trial>,
     /// The last trial showed that the device can do more.
     has_room: bool,
-    /// In this second is given back what the last trial took.
-    gives_back: bool,
     until_trial: u32,
     until_lowering: u32,
     is_lowering_due: bool,
@@ -162,6 +98,10 @@ pub struct Steward {
     free_periods: u32,
     /// Bytes a second of all together when the device was full last, or nobody had a cap.
     full: f64,
+    /// TotalCredit then; no end if that was not enough to do it again. Bytes a second.
+    total_when_full: f64,
+    /// All together have done less than that for a period that was no trial.
+    did_less: bool,
     anybody_is_held: bool,
 }
 
@@ -175,13 +115,14 @@ impl Default for Steward {
             period_began: Time::ZERO,
             trial: None,
             has_room: false,
-            gives_back: false,
             until_trial: 0,
             until_lowering: 0,
             is_lowering_due: false,
             joined: 0,
             free_periods: 0,
             full: 0.0,
+            total_when_full: f64::MAX,
+            did_less: false,
             anybody_is_held: false,
         }
     }
@@ -196,20 +137,7 @@ impl Steward {
         if free.is_none() {
             self.members.push(None);
         }
-        let used = Used::default();
-        let member = Member {
-            weight,
-            split: 0.5,
-            caps: None,
-            budget: 0.0,
-            allowed_bytes: 0.0,
-            owed_bytes: 0.0,
-            used,
-            is_held: false,
-            was_held_at: None,
-            gained_bytes: 0.0,
-            has_asked: false,
-        };
+        let member = Member::new(weight);
         self.members[container] = Some(member);
         (container, self.set_split(container, member.split))
     }
@@ -250,7 +178,7 @@ impl Steward {
             member.used.add(used);
             member.has_asked |= asks;
             if used.bytes() > 0 {
-                self.throttle.note_used(container, if asks { credits(used.bytes()) } else { 0 });
+                self.throttle.note_used(container, if asks { member.measured(credits(used.bytes())) } else { 0 });
             }
             let (caps, before) = (member.caps, member.split);
             if let Some(split) = used.split().filter(|split| caps.is_some() && (split - before).abs() > SPLIT_SHIFT) {
@@ -258,7 +186,7 @@ impl Steward {
             }
         }
         for member in self.members.iter_mut().flatten() {
-            member.allowed_bytes += member.budget * span.as_secs_f64();
+            member.allowed_bytes += member.planned() * span.as_secs_f64();
         }
         let (total, joined) = (bytes_per_second(self.governor.total_sectors()), self.throttle.weight_joined());
         if !self.governor.end_due(now, &self.throttle) {
@@ -312,22 +240,19 @@ impl Steward {
             member.was_held_at = (member.is_held && self.joined == 0).then_some(rate);
             member.settle();
         }
+        member::keep_accounts(&mut self.members, self.joined != 0);
         self.anybody_is_held = self.members.iter().flatten().any(|member| member.is_held);
         let heaviest_is_held = heaviest.is_some_and(|one| self.members[one].is_some_and(|member| member.is_held));
         let total_min = if active < 2 {
-            (self.trial, self.has_room, self.gives_back, self.is_lowering_due) = (None, false, false, false);
+            (self.trial, self.has_room, self.is_lowering_due) = (None, false, false);
             (self.until_trial, self.free_periods) = (0, 0);
             f64::MAX
         } else if total >= CAP_NONE {
             // Nobody was held, and what was given says nothing. What those used who came in this second is not all they can.
             self.free_periods += 1;
             let is_known = self.joined == 0 || self.free_periods > FREE_PERIODS_MAX;
-            self.full = used;
+            (self.full, self.total_when_full) = (used, used);
             return self.set_total(if is_known { used } else { f64::MAX });
-        } else if std::mem::take(&mut self.gives_back) {
-            self.until_trial = self.until_trial.saturating_sub(1);
-            // The heaviest had more than it will have again.
-            return self.set_total(total.min(bytes_per_second(self.governor.total_sectors())));
         } else {
             self.try_for_more(used, taken, total, heaviest_is_held)
         };
@@ -347,6 +272,10 @@ impl Steward {
         // By how much it could do more if it does what it did.
         let missing = self.full / used.max(f64::MIN_POSITIVE) - 1.0;
         let does_less = missing > FULL_MARGIN;
+        self.did_less &= does_less;
+        if !does_less {
+            self.total_when_full = total;
+        }
         self.until_trial = self.until_trial.saturating_sub(1);
         self.until_lowering = self.until_lowering.saturating_sub(1);
         if let Some(trial) = self.trial.take() {
@@ -367,15 +296,18 @@ impl Steward {
             total_min = used.max(total * FREE_PART);
         } else if std::mem::take(&mut self.is_lowering_due) {
             (step, self.until_trial, total_min) = (LOWERING_STEP, 0, used.max(total));
-        } else if self.has_room || does_less {
-            step = if self.has_room { TRIAL_STEP } else { missing.clamp(TRIAL_STEP, TRIAL_STEP_FAR) };
-            self.has_room = true;
+        } else if self.has_room {
             total_min = used.max(total);
+        } else if does_less && std::mem::replace(&mut self.did_less, true) {
+            // From what the governor makes of a second that was no trial.
+            step = missing.clamp(TRIAL_STEP, TRIAL_STEP_FAR);
+            self.has_room = true;
         }
         if self.anybody_is_held && (self.has_room || self.until_trial == 0) {
             // Where the heaviest takes all that it may, what the device did when it was full is no more than it does.
             let full = if heaviest_is_held && !does_less && step > 0.0 { self.full } else { 0.0 };
-            self.trial = Some(Trial { step, used: used.max(full) });
+            let total_max = does_less.then(|| self.total_when_full.max(total_min));
+            self.trial = Some(Trial { step, used: used.max(full), total_max });
         }
         total_min
     }
@@ -384,19 +316,23 @@ impl Steward {
     fn judge(&mut self, trial: Trial, used: f64, taken: f64, total: f64, missing: f64) -> (f64, f64) {
         self.until_trial = TRIAL_EVERY - 1;
         let part = (used - trial.used) / taken;
-        self.has_room = part >= ROOM_PART;
-        if !self.has_room {
+        self.has_room = false;
+        if part < ROOM_PART {
             self.full = used;
-            self.give_back(taken);
             return (used.max(total), TRIAL_STEP);
         }
+        if self.lost() > taken * LOST_PART {
+            // It does more, and is full with that.
+            return (used, TRIAL_STEP);
+        }
+        self.has_room = true;
         let mut step = (trial.step * 2.0).min(TRIAL_STEP_MAX);
-        if missing > 0.0 {
+        if missing > 0.0 || trial.total_max.is_some() {
             step = step.min(missing.max(TRIAL_STEP));
         }
-        // Who does not ask has a part of TotalCredit too; if others lost something, all ask.
-        let grown = if self.lost() > taken * LOST_PART { used / trial.used.max(1.0) - 1.0 } else { trial.step * part };
-        (used.max(total * (1.0 + grown.clamp(0.0, trial.step))), step)
+        self.total_when_full = f64::MAX;
+        let grown = total * (1.0 + (trial.step * part).min(trial.step));
+        (used.max(grown.min(trial.total_max.unwrap_or(f64::MAX))), step)
     }
 
     /// What a trial showed in which caps were lower. Answers with the least TotalCredit, and the next step.
@@ -409,17 +345,10 @@ impl Steward {
         self.full = used;
         let total = used.max(total * (1.0 + trial.step));
         self.set_total(total);
-        let step = (trial.step * 2.0).max(-TRIAL_STEP_MAX);
+        // Not so far that the device must idle.
+        let step = (trial.step * 2.0).max(-TRIAL_STEP_MAX).max((1.0 - TRIAL_STEP) * used / total - 1.0);
         (self.until_trial, self.until_lowering) = if total > used { (0, 0) } else { (TRIAL_EVERY - 1, TRIAL_EVERY) };
         (total, step)
-    }
-
-    /// Who took in a trial what others lost owes it, and these may take it.
-    fn give_back(&mut self, taken: f64) {
-        self.gives_back = self.lost() >= taken * ROOM_PART;
-        if self.gives_back {
-            self.members.iter_mut().flatten().for_each(|member| member.owed_bytes += member.gained_bytes);
-        }
     }
 
     /// What those used less in this period who were held in the one before, bytes a second.
@@ -435,27 +364,6 @@ impl Steward {
         (member.split, member.budget) = (split, budget);
         member.caps = is_capped.then(|| member.payable());
         member.caps
-    }
-}
-
-impl Member {
-    /// After a period: what was used beyond its budget is owed, a budget at the most.
-    fn settle(&mut self) {
-        let allowed = std::mem::take(&mut self.allowed_bytes);
-        let owed = self.owed_bytes + self.used.bytes() as f64 - allowed;
-        self.owed_bytes = if self.caps.is_some() { owed.clamp(0.0, allowed) } else { 0.0 };
-    }
-
-    fn begin_period(&mut self) {
-        self.has_asked = false;
-        self.split = std::mem::take(&mut self.used).split().unwrap_or(self.split);
-    }
-
-    /// What it may do in a period in which it pays what it owes.
-    fn payable(&self) -> Caps {
-        let all = self.budget - self.owed_bytes / PERIOD.as_secs_f64();
-        let part = |part: f64| (all * part.max(SPLIT_MIN)).max(CAP_MIN) as u64;
-        Caps { read_bytes_per_second: part(self.split), write_bytes_per_second: part(1.0 - self.split) }
     }
 }
 

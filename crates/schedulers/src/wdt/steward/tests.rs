@@ -1,10 +1,13 @@
 //! A steward above a device that is a number: so many bytes a second, shared by those whom their caps let go.
 //!
 //! Planted breaks that turned a test red: no trials; trials without end; who hardly asks is the measure; TotalCredit not
-//! raised to what was used; what a trial takes not given back; what the device did when it was full forgotten; what is
-//! used beyond a budget not owed; the first TotalCredit is of a second in which somebody came; caps of others stay when
-//! somebody comes; no trial downwards; parts of the budget of the period's end; a deviation of windows, not of periods; a
-//! split that never changes; a split that changes with the second only; caps for who is alone.
+//! raised to what was used; what the device did when it was full forgotten; what is used beyond a budget not owed; what
+//! others had beyond their shares not given back, not kept until it is known, kept for ever, or of seconds in which somebody
+//! came; what is given back taken for use; a trial after one second in which the device did less, one that makes TotalCredit
+//! more than it was then, and one that goes far after it; growth although others lost; trials downwards twice as far whatever
+//! is used; the first TotalCredit is of a second in which somebody came; caps of others stay when somebody comes; no trial
+//! downwards; parts of the budget of the period's end; a deviation of windows, not of periods; a split that never changes; a
+//! split that changes with the second only; caps for who is alone.
 
 use super::*;
 
@@ -294,6 +297,46 @@ fn whenever_tenants_come_their_shares_are_right_after_two_seconds() {
         let used = rig.run(10, 47.3 * MB);
         assert!(rig.error(&[0, 1, 2, 3]) < 0.025 && sum(&used) > 46.0 * MB, "they come in {comes:?} tenths: {used:?}");
     }
+}
+
+/// Of 300 runs in which the device does up to `less` less in one of `every` spans of `ticks`: by how much the worst ratio is off
+/// over ten seconds, from the least.
+fn errors_on_a_device_that_stumbles(every: f64, ticks: usize, less: f64) -> Vec<f64> {
+    let error = |seed: u64| {
+        let mut rig = Rig { random: seed * 7919, ..Rig::new(four()) };
+        let chance = |rig: &mut Rig| ((rig.noise() - 1.0) / rig.noise + 1.0) / 2.0;
+        let starts = (chance(&mut rig) * 10.0) as u32;
+        rig.ticks(starts, 0.0);
+        let mut speed = 0.0;
+        for tick in 0..150 {
+            if tick % ticks == 0 {
+                let stumbles = chance(&mut rig) * every < 1.0;
+                speed = 47.0 * MB * if stumbles { 1.0 - less * chance(&mut rig) } else { 1.0 };
+            }
+            if tick == 50 {
+                rig.tenants.iter_mut().for_each(|tenant| tenant.used = 0.0);
+            }
+            rig.ticks(1, speed);
+        }
+        rig.error(&[0, 1, 2, 3])
+    };
+    let mut errors: Vec<f64> = (1..=300).map(error).collect();
+    errors.sort_by(f64::total_cmp);
+    errors
+}
+
+#[test]
+fn a_second_in_which_the_device_does_less_costs_nobody_its_share() {
+    let errors = errors_on_a_device_that_stumbles(20.0, 10, 0.1);
+    let (median, most) = (errors[150], errors[294]);
+    assert!(median < 0.003 && most < 0.02, "median {median:.4}, 98 of 100 within {most:.4}");
+}
+
+#[test]
+fn a_device_that_stumbles_often_is_not_taken_for_one_that_has_room() {
+    let errors = errors_on_a_device_that_stumbles(10.0, 1, 0.6);
+    let (median, most) = (errors[150], errors[294]);
+    assert!(median < 0.014 && most < 0.09, "median {median:.4}, 98 of 100 within {most:.4}");
 }
 
 #[test]

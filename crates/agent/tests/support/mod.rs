@@ -26,6 +26,7 @@ const VOLUME: &str = "disk";
 pub const POOL: &str = "pool";
 /// For what must come, on the slowest machine.
 const WAIT_MAX: Span = Span::from_secs(100);
+const PAUSE_MIN: Span = Span::from_millis(5);
 pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 /// Everything is taken down in the order of its parts when it is dropped.
@@ -271,12 +272,18 @@ impl Rig {
 
     /// Waits for something that must come.
     pub fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-        // By the clock: to look at a thousand processes takes a slow machine a second.
-        let end = monotonic_now() + WAIT_MAX;
+        // By the clock, and at most half of the time: to look at a thousand processes takes a slow machine a second.
+        let mut looked = monotonic_now();
+        let end = looked + WAIT_MAX;
         while !is_so() {
             assert!(monotonic_now() < end, "never came: {what}");
+            let pause = monotonic_now().since(looked).max(PAUSE_MIN);
+            let pause = rustix::thread::Timespec {
+                tv_sec: (pause.as_nanos() / 1_000_000_000) as i64,
+                tv_nsec: (pause.as_nanos() % 1_000_000_000) as i64,
+            };
             let _ = rustix::thread::nanosleep(&pause);
+            looked = monotonic_now();
         }
     }
 

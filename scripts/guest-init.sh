@@ -33,6 +33,9 @@ mount -t cgroup2 none /new/sys/fs/cgroup
 ln -sf "$(command -v /new/usr/bin/busybox /new/bin/busybox | sed -n '1s,^/new,,p')" /new/usr/local/sbin/modprobe
 ip link set lo up
 hostname guest
+# As a Debian lets a user of it have open files.
+ulimit -H -n 1048576
+ulimit -S -n 1024
 export HOME=/root TMPDIR=/run/tmp PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # That becomes the root, and not by chroot alone: who lives in a chroot can make no user namespace. The first process goes
 # there itself: the kernel, which shares its root, loads modules from there too.

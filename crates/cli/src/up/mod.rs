@@ -99,6 +99,7 @@ fn serve(configuration: Configuration) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
+    preflight::raise_open_files_max();
     let (stop, stopped) = channel();
     let hurry = Hurry::default();
     listen_for_signals(&hurry, stop.clone())?;

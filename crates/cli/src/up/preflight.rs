@@ -1,7 +1,18 @@
 //! Whether this user on this machine can do what the configuration asks, before anything is touched.
 
 use crate::config::{Configuration, Place};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
+use tracing::warn;
+
+/// As many files may be open as this user may have: each connection is one, and a shell's own limit is 1024.
+pub(super) fn raise_open_files_max() {
+    let allowed = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!("files that may be open: {:?}, and no more: {error}", allowed.current);
+    }
+}
 
 /// Says why mounts cannot be made, naming the first that is asked for; `None` if they can or none is.
 pub(super) fn refusal(configuration: &Configuration) -> Option<String> {

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 const TWO_POOLS: &str = r#"
 [nbd]
@@ -251,4 +252,20 @@ fn mounts_are_refused_to_a_normal_user_before_anything_is_touched() {
         "{errors}"
     );
     assert!(!site.path("state").exists());
+}
+
+/// Each connection is an open file of the daemon.
+///
+/// Broken on purpose and seen red: the daemon keeps to the limit of the shell that started it.
+#[test]
+fn connections_are_not_limited_by_the_open_files_of_a_shell() {
+    const CONNECTIONS: usize = 300;
+    let site = Site::new(TWO_POOLS);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=256:").arg(site.command(&[]).get_program()).args(["up", "plimsoll.toml"]);
+    limited.current_dir(site.folder.path());
+    let _daemon = site.start_command(limited);
+    let address = Address::Unix(site.path("state/nbd.sock"));
+    let clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(&address, &options("db")).unwrap()).collect();
+    assert_eq!(clients.len(), CONNECTIONS);
 }

@@ -278,10 +278,7 @@ impl Rig {
         while !is_so() {
             assert!(monotonic_now() < end, "never came: {what}");
             let pause = monotonic_now().since(looked).max(PAUSE_MIN);
-            let pause = rustix::thread::Timespec {
-                tv_sec: (pause.as_nanos() / 1_000_000_000) as i64,
-                tv_nsec: (pause.as_nanos() % 1_000_000_000) as i64,
-            };
+            let pause = rustix::thread::Timespec::try_from(std::time::Duration::from(pause)).unwrap();
             let _ = rustix::thread::nanosleep(&pause);
             looked = monotonic_now();
         }

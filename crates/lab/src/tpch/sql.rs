@@ -69,11 +69,12 @@ pub const INDEXES: [(&str, Table, &str); 23] = [
     ("i_l_commitdate", Table::LineItem, "l_commitdate"),
 ];
 
-/// A statement that makes one of [`INDEXES`].
+/// A statement that makes one of [`INDEXES`], as large as the paper's: servers keep equal keys once only since 2020 (PostgreSQL 13), which
+/// makes an index by day or part a third of what it was.
 pub fn create_index((name, table, columns): (&str, Table, &str)) -> String {
     match name.starts_with("pk_") {
         true => format!("ALTER TABLE {} ADD CONSTRAINT {name} PRIMARY KEY ({columns})", table.name()),
-        false => format!("CREATE INDEX {name} ON {} ({columns})", table.name()),
+        false => format!("CREATE INDEX {name} ON {} ({columns}) WITH (deduplicate_items = off)", table.name()),
     }
 }
 

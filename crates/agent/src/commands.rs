@@ -5,8 +5,10 @@
 
 use crate::error::AgentError;
 use crate::files::Files;
-use plimsoll_core::AccountId;
+use crate::members::{BITS, Members};
+use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
+use plimsoll_tags::Survey;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -35,8 +37,11 @@ pub(crate) enum Command {
     Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
     Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
     Listen { guarded: Box<Guarded>, answer: SyncSender<()> },
-    Tasks { account: AccountId, answer: SyncSender<Result<Vec<u32>, AgentError>> },
-    Population { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
+    Listeners { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
+    Ended { answer: SyncSender<u64> },
+    Free { accounts: u64 },
+    Inside { answer: SyncSender<Vec<ThreadId>> },
+    Returned { threads: Vec<ThreadId> },
     Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
     Mounted { files: Files },
 }
@@ -48,10 +53,10 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    pub(crate) fn new() -> std::io::Result<(Commands, LevelsHandle)> {
+    pub(crate) fn new(members: Members, survey: Survey) -> std::io::Result<(Commands, LevelsHandle)> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, received) = channel();
-        Ok((Commands { received, wake: wake.clone() }, LevelsHandle { commands, wake }))
+        Ok((Commands { received, wake: wake.clone() }, LevelsHandle { commands, wake, members, survey }))
     }
 
     pub(crate) fn next(&self) -> Option<Command> {
@@ -75,6 +80,8 @@ impl AsFd for Commands {
 pub struct LevelsHandle {
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
+    members: Members,
+    survey: Survey,
 }
 
 impl LevelsHandle {
@@ -117,21 +124,60 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listen { guarded: Box::new(guarded), answer })
     }
 
-    /// The processes and threads of an account that live. Those of its cgroups are not among them.
+    /// The processes and threads of an account that live. Those of its cgroups are not among them. O(tasks of all accounts), and
+    /// the levels are not asked.
     ///
     /// # Errors
     /// It has not joined, or the kernel does not tell.
     pub fn tasks(&self, account: AccountId) -> Result<Vec<u32>, AgentError> {
-        self.ask(|answer| Command::Tasks { account, answer })?
+        let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
+        Ok(self.survey.tasks(AccountId(bit))?)
     }
 
-    /// How many processes and threads of an account live, and how many listeners it has behind which somebody is left.
-    /// Those of its cgroups do not count.
+    /// How many they are of each bit. O(tasks of all accounts), and the levels are not asked.
     ///
     /// # Errors
-    /// It has not joined, or the kernel does not tell.
-    pub fn population(&self, account: AccountId) -> Result<usize, AgentError> {
-        self.ask(|answer| Command::Population { account, answer })?
+    /// The kernel does not tell.
+    pub fn tasks_of_bits(&self) -> Result<[usize; BITS as usize], AgentError> {
+        Ok(self.survey.counts()?)
+    }
+
+    /// How many listeners an account has behind which somebody is left.
+    ///
+    /// # Errors
+    /// It has not joined.
+    pub fn listeners(&self, account: AccountId) -> Result<usize, AgentError> {
+        self.ask(|answer| Command::Listeners { account, answer })?
+    }
+
+    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages), and the levels are only
+    /// asked who has left.
+    ///
+    /// # Errors
+    /// The levels are gone, or the kernel refuses to look.
+    pub fn recycle(&self) -> Result<(), AgentError> {
+        let ended = self.ask(|answer| Command::Ended { answer })?;
+        if ended == 0 {
+            return Ok(());
+        }
+        let carried = self.survey.carried(ended)?;
+        self.send(Command::Free { accounts: ended & !carried })
+    }
+
+    /// The threads that are inside a call whose return is waited for.
+    ///
+    /// # Errors
+    /// The levels are gone.
+    pub fn inside(&self) -> Result<Vec<ThreadId>, AgentError> {
+        self.ask(|answer| Command::Inside { answer })
+    }
+
+    /// Calls of threads have returned, and nobody has seen it.
+    ///
+    /// # Errors
+    /// The levels are gone.
+    pub fn returned(&self, threads: Vec<ThreadId>) -> Result<(), AgentError> {
+        self.send(Command::Returned { threads })
     }
 
     /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed.

@@ -15,7 +15,7 @@ use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::MountedDisk;
 use crate::station::{Tenant, join, try_leave};
 use plimsoll_brick::engine::EngineHandle;
-use plimsoll_core::{AccountId, Span};
+use plimsoll_core::{AccountId, Span, ThreadId};
 use plimsoll_gates::oci::{Arrival, ContainerState};
 use plimsoll_gates::{KeeperStarter, Listener, OciSocket, Registration, SeccompState};
 use plimsoll_tags::{AccountsOf, cgroups_of};
@@ -61,6 +61,8 @@ impl Doorman {
         let mut rounds = 0u64;
         while !self.is_over.load(Ordering::Relaxed) {
             if rounds.is_multiple_of(ROUNDS_PER_VISIT) {
+                self.see_who_was_killed();
+                self.see_what_is_carried();
                 self.see_who_has_gone();
                 self.see_what_is_mounted();
             }
@@ -157,11 +159,14 @@ impl Doorman {
     }
 
     fn see_who_has_gone(&mut self) {
-        lock(&self.watched).retain(|tenant| {
-            let is_gone = match self.levels.population(tenant.account) {
+        let mut watched = lock(&self.watched);
+        // Whoever is watched was enrolled before.
+        let Ok(tasks) = self.levels.tasks_of_bits() else { return };
+        watched.retain(|tenant| {
+            let is_gone = match self.levels.listeners(tenant.account) {
                 // It has begun to leave.
                 Err(AgentError::Membership { .. }) => true,
-                population => matches!(population, Ok(0)),
+                listeners => tasks[tenant.bit as usize] == 0 && matches!(listeners, Ok(0)),
             };
             if !is_gone {
                 return true;
@@ -175,7 +180,26 @@ impl Doorman {
                 Ok(()) => false,
             }
         });
+        drop(watched);
         self.containers.retain(|_, tenant| has_joined(&self.members, tenant));
+    }
+
+    fn see_what_is_carried(&self) {
+        match self.levels.recycle() {
+            // The levels go before the doorman does.
+            Ok(()) | Err(AgentError::Gone) => {}
+            Err(error) => tracing::warn!(%error, "numbers of accounts that have ended are not used again"),
+        }
+    }
+
+    /// Whoever was killed inside a call does not return from it.
+    fn see_who_was_killed(&self) {
+        let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
+        let dead: Vec<ThreadId> = self.levels.inside().into_iter().flatten().filter(|thread| !lives(thread)).collect();
+        if !dead.is_empty() {
+            // The levels go before the doorman does.
+            let _ = self.levels.returned(dead);
+        }
     }
 }
 

@@ -41,7 +41,6 @@ use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// How often events are fetched while there are some.
 pub const FETCH_BUSY: Span = Span::from_millis(1);
@@ -103,7 +102,9 @@ impl Levels {
     /// The system has no thread or descriptor for it.
     pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
         let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
-        let (commands, handle) = Commands::new().map_err(system("make an eventfd"))?;
+        let members = Members::default();
+        let (commands, handle) =
+            Commands::new(members.clone(), parts.tags.survey()).map_err(system("make an eventfd"))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|errno| system("make an epoll")(errno.into()))?;
         let watched = epoll::add(&poll, &commands, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         watched.map_err(|errno| system("watch an eventfd")(errno.into()))?;
@@ -112,7 +113,7 @@ impl Levels {
         watched.map_err(|errno| system("watch events")(errno.into()))?;
         let levels = Levels {
             parts,
-            members: Members::default(),
+            members,
             commands,
             writeback: Writeback::start().map_err(system("start a thread"))?,
             calls: Calls::default(),
@@ -318,14 +319,7 @@ impl Levels {
             files.close_old(now);
         }
         below.give_up_lost();
-        if let Err(error) = self.parts.tags.accounts().recycle() {
-            tracing::warn!(%error, "numbers of accounts that have ended are not used again");
-        }
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
-        // Whose return was not seen.
-        let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
-        let dead: Vec<ThreadId> = self.calls.threads_inside().filter(|thread| !lives(thread)).collect();
-        dead.into_iter().for_each(|thread| self.calls.returned(now, below.scheduler(), thread));
         self.leave_out_who_is_gone();
     }
 
@@ -366,8 +360,17 @@ impl Levels {
                     self.watch(id);
                     let _ = answer.send(());
                 }
-                Command::Tasks { account, answer } => drop(answer.send(self.tasks(account))),
-                Command::Population { account, answer } => drop(answer.send(self.population(account))),
+                Command::Listeners { account, answer } => drop(answer.send(self.listeners(account))),
+                Command::Ended { answer } => drop(answer.send(self.parts.tags.accounts().ended())),
+                Command::Free { accounts } => {
+                    if let Err(error) = self.parts.tags.accounts().free(accounts) {
+                        tracing::warn!(%error, "numbers of accounts that have ended are not used again");
+                    }
+                }
+                Command::Inside { answer } => drop(answer.send(self.calls.threads_inside().collect())),
+                Command::Returned { threads } => {
+                    threads.into_iter().for_each(|thread| self.calls.returned(now, scheduler, thread));
+                }
                 Command::Leave { account, answer } => drop(answer.send(self.leave(now, scheduler, account))),
                 Command::Mounted { files } => self.parts.files = Some(files),
             }
@@ -396,14 +399,9 @@ impl Levels {
         Ok(())
     }
 
-    fn tasks(&mut self, account: AccountId) -> Result<Vec<u32>, AgentError> {
+    fn listeners(&self, account: AccountId) -> Result<usize, AgentError> {
         let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
-        Ok(self.parts.tags.accounts().registered(AccountId(bit))?)
-    }
-
-    fn population(&mut self, account: AccountId) -> Result<usize, AgentError> {
-        let tasks = self.tasks(account)?.len();
-        Ok(tasks + self.members.bit(account).map_or(0, |bit| self.parts.listeners.of(AccountId(bit))))
+        Ok(self.parts.listeners.of(AccountId(bit)))
     }
 
     fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {

@@ -162,7 +162,7 @@ impl AccountsOf<'_> {
             return Err(TagsError::NotOpen { account: account.0 });
         }
         for table in [Table::Threads, Table::Processes, Table::Cgroups] {
-            for (key, value) in self.source.entries(table)? {
+            for (key, value) in self.source.survey().entries(table)? {
                 if Registration::take(&mut &value[..]).is_some_and(|it| it.account == account.0) {
                     let is_gone = self.source.delete(table, &key)?;
                     if is_gone && table == Table::Cgroups {
@@ -176,25 +176,35 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Looks which accounts that have ended are carried by nothing any more, frees their numbers, and gives back who
-    /// they were. To be called every few seconds.
+    /// Looks which accounts that have ended are carried by nothing any more, [frees](Self::free) their numbers, and gives back who
+    /// they were. To be called every few seconds. O(dirty pages and blocks of metadata), if one has ended.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.
     pub fn recycle(&mut self) -> Result<Vec<Ended>, TagsError> {
+        let ended = self.ended();
+        let carried = if ended == 0 { 0 } else { self.source.survey().sweep(ended)? };
+        self.free(ended & !carried)
+    }
+
+    /// The accounts that ended long enough ago for their numbers to be used again, as a mask.
+    pub fn ended(&mut self) -> u64 {
         let now = crate::now();
         let ended = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
-        let mut due = 0;
-        for account in bits(ended) {
-            let since = *self.accounts.ended.entry(account).or_insert(now);
-            if now.since(since) >= self.accounts.recycle_after {
-                due |= 1 << account;
-            }
-        }
-        if due == 0 {
-            return Ok(Vec::new());
-        }
-        let free = due & !self.source.sweep(due)?;
+        let is_due = |account: &u32| {
+            let since = *self.accounts.ended.entry(*account).or_insert(now);
+            now.since(since) >= self.accounts.recycle_after
+        };
+        bits(ended).filter(is_due).fold(0, |due, account| due | 1 << account)
+    }
+
+    /// Frees the numbers of accounts that have ended and that, since then, a [survey](crate::Survey::carried) has found nowhere; gives
+    /// back who they were.
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel refuses to forget one.
+    pub fn free(&mut self, accounts: u64) -> Result<Vec<Ended>, TagsError> {
+        let free = accounts & self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
         let mut gone = Vec::new();
         for account in bits(free) {
             let (info, counters) = (self.info(account)?, self.source.counters(account)?);
@@ -236,23 +246,6 @@ impl AccountsOf<'_> {
         let name = owner.map_or(Vec::new(), |owner| owner.name.into_iter().take_while(|byte| *byte != 0).collect());
         let name = String::from_utf8_lossy(&name).into_owned();
         Ok(AccountInfo { account: AccountId(account), name, process: owner.map(|owner| owner.process) })
-    }
-
-    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
-    /// that are registered).
-    ///
-    /// # Errors
-    /// [`TagsError::Kernel`] if the kernel does not tell.
-    pub fn registered(&self, account: AccountId) -> Result<Vec<u32>, TagsError> {
-        let mut registered = Vec::new();
-        for table in [Table::Processes, Table::Threads] {
-            let is_its = |value: &Vec<u8>| {
-                Registration::take(&mut &value[..]).is_some_and(|registration| registration.account == account.0)
-            };
-            let its = self.source.entries(table)?.into_iter().filter(|(_, value)| is_its(value));
-            registered.extend(its.filter_map(|(key, _)| u32::take(&mut &key[..])));
-        }
-        Ok(registered)
     }
 
     /// What `account` has caused since it was opened.

@@ -3,6 +3,7 @@
 //! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no such
 //! tracepoint (XFS not built in, a name that came later) is left out.
 
+mod programs;
 mod ring;
 mod settings;
 mod words;
@@ -11,9 +12,10 @@ use crate::device::Device;
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
 use crate::shared::{self, ACCOUNTS, CLASSES, COUNTERS, ENTRY_BYTES, Plain, State};
-use crate::source::{self, Entry, Source, Table};
+use crate::source::{self, Source, Surveyed, Table};
 use crate::{Counters, Coverage, Event, Options};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use programs::{Programs, SWEEP};
 use ring::Ring;
 use settings::Plan;
 use std::mem::offset_of;
@@ -36,18 +38,12 @@ const TASKS_MAX: u32 = 1 << 15;
 const CGROUPS_MAX: u32 = 1 << 10;
 /// Bytes of the ring when nobody asked for events; the kernel allows no less.
 const EVENT_BYTES_MIN: u32 = 4096;
-/// The program that user space runs; it belongs to no tracepoint.
-const SWEEP: &str = "sweep_accounts";
 
 /// Programs that are loaded and attached.
 pub(crate) struct Kernel {
     /// Detached first: before the object whose programs they are.
     _links: Vec<Link>,
-    object: Object,
-    threads: MapHandle,
-    processes: MapHandle,
-    cgroups: MapHandle,
-    owners: MapHandle,
+    programs: Arc<Programs>,
     counts: MapHandle,
     flows: MapHandle,
     events: MapHandle,
@@ -76,10 +72,6 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, C
     let ring = Ring::new(&events, events.max_entries() as usize).map_err(unmappable)?;
     let mut kernel = Kernel {
         _links: Vec::new(),
-        threads: handle("threads")?,
-        processes: handle("processes")?,
-        cgroups: handle("cgroups")?,
-        owners: handle("owners")?,
         counts: handle("counts")?,
         flows: handle("flows")?,
         events,
@@ -87,7 +79,7 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, C
         state,
         entries,
         slot_shift: plan.slot_shift,
-        object,
+        programs: Arc::new(Programs::new(object)?),
     };
     kernel.attach()?;
     Ok((Box::new(kernel), plan.coverage(&device, &missing)))
@@ -95,19 +87,11 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, C
 
 impl Kernel {
     fn attach(&mut self) -> Result<(), TagsError> {
-        for program in self.object.progs_mut().filter(|program| program.autoload() && program.name() != SWEEP) {
+        for program in self.programs.object.progs_mut().filter(|program| program.autoload() && program.name() != SWEEP)
+        {
             self._links.push(program.attach().map_err(refused("attach a program"))?);
         }
         Ok(())
-    }
-
-    fn table(&self, table: Table) -> &MapHandle {
-        match table {
-            Table::Threads => &self.threads,
-            Table::Processes => &self.processes,
-            Table::Cgroups => &self.cgroups,
-            Table::Owners => &self.owners,
-        }
     }
 }
 
@@ -121,21 +105,19 @@ impl Source for Kernel {
     }
 
     fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError> {
-        self.table(table).lookup(key, MapFlags::ANY).map_err(refused("look up an account"))
+        self.programs.table(table).lookup(key, MapFlags::ANY).map_err(refused("look up an account"))
     }
 
-    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
-        let keys: Vec<_> = self.table(table).keys().collect();
-        let entries = keys.into_iter().map(|key| Ok(self.lookup(table, &key)?.map(|value| (key, value))));
-        entries.filter_map(Result::transpose).collect()
+    fn survey(&self) -> Arc<dyn Surveyed> {
+        Arc::clone(&self.programs) as Arc<dyn Surveyed>
     }
 
     fn update(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError> {
-        self.table(table).update(key, value, MapFlags::ANY).map_err(refused("register an account"))
+        self.programs.table(table).update(key, value, MapFlags::ANY).map_err(refused("register an account"))
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TagsError> {
-        match self.table(table).delete(key) {
+        match self.programs.table(table).delete(key) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(refused("end an account")(error)),
@@ -175,15 +157,6 @@ impl Source for Kernel {
         taken.filter_map(Result::transpose).collect()
     }
 
-    fn sweep(&self, ended: u64) -> Result<u64, TagsError> {
-        let mut context = [ended.to_ne_bytes(), [0; 8]].concat();
-        let program = self.object.progs_mut().find(|program| program.name() == SWEEP).expect("it is compiled in");
-        let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
-        program.test_run(input).map_err(refused("look for ended accounts"))?;
-        let (_, carried) = context.split_last_chunk().expect("two words");
-        Ok(u64::from_ne_bytes(*carried))
-    }
-
     fn events(&mut self, each: &mut dyn FnMut(Event)) {
         self.ring.drain(&mut |record| Event::parse(record).into_iter().for_each(&mut *each));
     }
@@ -199,7 +172,7 @@ impl Source for Kernel {
     /// How often the kernel left a program out because it was running already.
     fn missed(&self) -> Result<u64, TagsError> {
         let mut missed = 0;
-        for program in self.object.progs().filter(|program| program.autoload()) {
+        for program in self.programs.object.progs().filter(|program| program.autoload()) {
             missed += described(program.as_fd().as_raw_fd(), "recursion_misses:")?;
         }
         Ok(missed)
@@ -207,7 +180,7 @@ impl Source for Kernel {
 
     /// Bytes that the kernel says its maps take.
     fn memory_bytes(&self) -> u64 {
-        self.object.maps().filter_map(|map| described(map.as_fd().as_raw_fd(), "memlock:").ok()).sum()
+        self.programs.object.maps().filter_map(|map| described(map.as_fd().as_raw_fd(), "memlock:").ok()).sum()
     }
 }
 

@@ -38,6 +38,7 @@ mod memory;
 mod shared;
 mod source;
 mod submitters;
+mod survey;
 mod table;
 mod tag;
 
@@ -49,6 +50,7 @@ pub use error::TagsError;
 pub use event::Event;
 pub use flow::{Flow, Flows};
 pub use group::cgroups_of;
+pub use survey::Survey;
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
 
@@ -159,6 +161,11 @@ impl Tags {
     /// The accounts.
     pub fn accounts(&mut self) -> AccountsOf<'_> {
         AccountsOf { accounts: &mut self.accounts, source: &mut *self.source }
+    }
+
+    /// Who is registered and what is dirty, for other threads.
+    pub fn survey(&self) -> Survey {
+        Survey(self.source.survey())
     }
 
     /// Takes all events out of the ring, in the order in which they were begun. It makes no system call, and nobody is woken

@@ -23,6 +23,15 @@ pub(crate) enum Table {
 /// Key and value.
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
 
+/// What takes long, for any thread.
+pub(crate) trait Surveyed: Send + Sync {
+    /// All keys and values of a table, each once, as they are at different moments. O(entries and room for them).
+    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError>;
+
+    /// Which of the accounts in `ended` are still carried.
+    fn sweep(&self, ended: u64) -> Result<u64, TagsError>;
+}
+
 /// What accounts, tags and events are read from. Keys and values are the bytes of `shared`'s structures.
 pub(crate) trait Source: Send {
     /// The words of [`State`](crate::shared::State).
@@ -33,8 +42,7 @@ pub(crate) trait Source: Send {
 
     fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError>;
 
-    /// All keys and values of a table, as they are at different moments.
-    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError>;
+    fn survey(&self) -> Arc<dyn Surveyed>;
 
     fn update(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError>;
 
@@ -47,9 +55,6 @@ pub(crate) trait Source: Send {
 
     /// Takes out all flows with their bytes.
     fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError>;
-
-    /// Which of the accounts in `ended` are still carried.
-    fn sweep(&self, ended: u64) -> Result<u64, TagsError>;
 
     /// Takes all events out, in the order in which they were begun.
     fn events(&mut self, each: &mut dyn FnMut(Event));

@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
 use crate::shared::{self, Group, Plain, Registration, State};
-use crate::source::{self, Entry, Source, Table};
+use crate::source::{self, Entry, Source, Surveyed, Table};
 use crate::{Coverage, Event, Options};
 use census::{Census, Registered};
 use plimsoll_core::{Class, Span, Time};
@@ -26,7 +26,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often the processes are looked at.
 const LOOK_EVERY: Span = Span::from_millis(20);
@@ -41,9 +41,34 @@ const WRITE: u8 = 1;
 /// The process's own count; a kernel without `CONFIG_TASK_IO_ACCOUNTING` has none.
 const OWN_COUNT: &str = "/proc/self/io";
 
+/// Keys and values by table.
+type ByTable = BTreeMap<Table, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+#[derive(Default)]
+struct Tables(Mutex<ByTable>);
+
+impl Tables {
+    fn lock(&self) -> MutexGuard<'_, ByTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Surveyed for Tables {
+    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
+        let tables = self.lock();
+        let entries = tables.get(&table).into_iter().flatten();
+        Ok(entries.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    /// Nothing carries an account: there are no tags.
+    fn sweep(&self, _: u64) -> Result<u64, TagsError> {
+        Ok(0)
+    }
+}
+
 /// See the [module's text](self).
 pub(crate) struct Submitters {
-    tables: BTreeMap<Table, BTreeMap<Vec<u8>, Vec<u8>>>,
+    tables: Arc<Tables>,
     counters: BTreeMap<u32, Counters>,
     census: Census,
     returns: BTreeSet<u32>,
@@ -75,7 +100,7 @@ pub(crate) fn begin(path: &Path, options: &Options, why: &str) -> Result<(Box<dy
     let memory = |bytes| SharedMemory::anonymous(bytes).map(Arc::new).map_err(system("get memory"));
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
     let submitters = Submitters {
-        tables: BTreeMap::new(),
+        tables: Arc::default(),
         counters: BTreeMap::new(),
         census: Census::default(),
         returns: options.returns.iter().copied().collect(),
@@ -115,8 +140,9 @@ impl Submitters {
     }
 
     fn registered(&self) -> Registered {
+        let tables = self.tables.lock();
         let of = |table| {
-            let entries = self.tables.get(&table).into_iter().flatten();
+            let entries = tables.get(&table).into_iter().flatten();
             entries.filter_map(|(key, value)| Some((key, Registration::take(&mut &value[..])?.account)))
         };
         let tasks = |table| of(table).filter_map(|(key, account)| Some((u32::take(&mut &key[..])?, account))).collect();
@@ -130,7 +156,7 @@ impl Submitters {
             let entry = |(task, account): (&u32, &u32)| {
                 (task.bytes(), Registration { account: *account, is_automatic: 0 }.bytes())
             };
-            self.tables.insert(table, tasks.iter().map(entry).collect());
+            self.tables.lock().insert(table, tasks.iter().map(entry).collect());
         }
     }
 
@@ -181,10 +207,6 @@ impl Submitters {
             }
         }
     }
-
-    fn table(&self, table: Table) -> Option<&BTreeMap<Vec<u8>, Vec<u8>>> {
-        self.tables.get(&table)
-    }
 }
 
 impl Source for Submitters {
@@ -197,15 +219,15 @@ impl Source for Submitters {
     }
 
     fn lookup(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TagsError> {
-        Ok(self.table(table).and_then(|table| table.get(key).cloned()))
+        Ok(self.tables.lock().get(&table).and_then(|table| table.get(key).cloned()))
     }
 
-    fn entries(&self, table: Table) -> Result<Vec<Entry>, TagsError> {
-        Ok(self.table(table).into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
+    fn survey(&self) -> Arc<dyn Surveyed> {
+        Arc::clone(&self.tables) as Arc<dyn Surveyed>
     }
 
     fn update(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TagsError> {
-        self.tables.entry(table).or_default().insert(key.to_vec(), value.to_vec());
+        self.tables.lock().entry(table).or_default().insert(key.to_vec(), value.to_vec());
         // Before it does anything, it is counted from here.
         (self.look_at, self.groups_at) = (Time::ZERO, Time::ZERO);
         self.registered_at.get_or_insert_with(boot_ticks);
@@ -213,7 +235,7 @@ impl Source for Submitters {
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TagsError> {
-        Ok(self.tables.entry(table).or_default().remove(key).is_some())
+        Ok(self.tables.lock().entry(table).or_default().remove(key).is_some())
     }
 
     fn counters(&self, account: u32) -> Result<Counters, TagsError> {
@@ -229,11 +251,6 @@ impl Source for Submitters {
         Ok(Vec::new())
     }
 
-    /// Nothing carries an account: there are no tags.
-    fn sweep(&self, _: u64) -> Result<u64, TagsError> {
-        Ok(0)
-    }
-
     fn events(&mut self, each: &mut dyn FnMut(Event)) {
         let now = crate::now();
         if now >= self.look_at {
@@ -247,8 +264,7 @@ impl Source for Submitters {
     }
 
     fn wake(&self) {
-        let is_empty = |table| self.table(table).is_none_or(BTreeMap::is_empty);
-        if [Table::Processes, Table::Threads, Table::Cgroups].into_iter().all(is_empty) {
+        if self.tables.lock().values().all(BTreeMap::is_empty) {
             return;
         }
         let nanos = LOOK_EVERY.as_nanos() as i64;

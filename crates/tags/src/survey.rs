@@ -1,0 +1,64 @@
+//! What takes the longer the more processes and dirty pages there are, for other threads than the one that has the tags: a tenant
+//! who has tens of thousands of processes keeps nobody but the one who asks.
+
+use crate::error::TagsError;
+use crate::shared::{ACCOUNTS, Plain, Registration};
+use crate::source::{Surveyed, Table};
+use plimsoll_core::AccountId;
+use std::sync::Arc;
+
+/// Looks through everybody who is registered, and all that is dirty: [`Tags::survey`](crate::Tags::survey). Clones are the same.
+#[derive(Clone)]
+pub struct Survey(pub(crate) Arc<dyn Surveyed>);
+
+impl Survey {
+    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
+    /// that are registered).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn tasks(&self, account: AccountId) -> Result<Vec<u32>, TagsError> {
+        let mut tasks = Vec::new();
+        self.each_task(|of, task| {
+            if of == account.0 {
+                tasks.push(task);
+            }
+        })?;
+        Ok(tasks)
+    }
+
+    /// How many those are of each account, by its number. O(tasks that are registered).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn counts(&self) -> Result<[usize; ACCOUNTS as usize], TagsError> {
+        let mut counts = [0; ACCOUNTS as usize];
+        self.each_task(|of, _| {
+            if let Some(count) = counts.get_mut(of as usize) {
+                *count += 1;
+            }
+        })?;
+        Ok(counts)
+    }
+
+    fn each_task(&self, mut each: impl FnMut(u32, u32)) -> Result<(), TagsError> {
+        for table in [Table::Processes, Table::Threads] {
+            for (key, value) in self.0.entries(table)? {
+                let registration = Registration::take(&mut &value[..]);
+                if let (Some(task), Some(registration)) = (u32::take(&mut &key[..]), registration) {
+                    each(registration.account, task);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which accounts, of a mask of those that have [ended](crate::AccountsOf::ended), are still carried by something that is
+    /// dirty. O(dirty pages and blocks of metadata).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel refuses to look.
+    pub fn carried(&self, ended: u64) -> Result<u64, TagsError> {
+        self.0.sweep(ended)
+    }
+}

@@ -7,19 +7,19 @@ mod engine_support;
 use engine_support::{BLOCK, CACHE_BYTES, PATIENCE, Served, cache_of, cached, content, memory, profile, session};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::CacheSettings;
-use plimsoll_brick::engine::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, Submission};
+use plimsoll_brick::engine::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, SessionConfig, Submission};
 use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::Scheme;
-use plimsoll_core::{Class, DeviceProfile, Operation, Span, Time};
+use plimsoll_core::{Allocation, Class, DeviceProfile, Operation, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished as DeviceFinished};
 use plimsoll_executor::{Executor, ExecutorConfig, Policy, Queue, Rules};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 const BLOCKS: u64 = 16_384;
 const DEPTH: u32 = 24;
@@ -257,24 +257,35 @@ const MEMBERS: u64 = 2;
 /// Sends everything that it has at once.
 struct Crowd {
     first_block: u64,
+    count: u64,
+    operation_of: fn(u64) -> Operation,
     under_way: u64,
-    answered: Arc<AtomicU64>,
+    /// For each answer, the first block of whose it was.
+    answers: Arc<Mutex<Vec<u64>>>,
     is_stopped: bool,
+}
+
+impl Crowd {
+    fn boxed(
+        first_block: u64,
+        count: u64,
+        operation_of: fn(u64) -> Operation,
+        answers: &Arc<Mutex<Vec<u64>>>,
+    ) -> Box<Crowd> {
+        let answers = answers.clone();
+        Box::new(Crowd { first_block, count, operation_of, under_way: 0, answers, is_stopped: false })
+    }
 }
 
 impl FrontEnd for Crowd {
     fn buffer_classes(&self) -> &[BufferClass] {
-        &[BufferClass { bytes: BLOCK as u32, count: (CROWD / MEMBERS) as u16 }]
+        &[BufferClass { bytes: BLOCK as u32, count: u16::MAX }]
     }
 
     fn started(&mut self, port: &mut Port<'_>) {
-        for number in 0..CROWD / MEMBERS {
+        for number in 0..self.count {
             let block = self.first_block + number;
-            let operation = match number % 20 {
-                0..3 => Operation::Write,
-                3..8 => Operation::Read,
-                _ => Operation::Trim,
-            };
+            let operation = (self.operation_of)(number);
             let payload = match operation {
                 Operation::Trim => Payload::None,
                 _ => {
@@ -297,7 +308,7 @@ impl FrontEnd for Crowd {
         assert_eq!(finished.result, Ok(()));
         port.give_payload(finished.payload);
         self.under_way -= 1;
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.answers.lock().unwrap().push(self.first_block);
     }
 
     fn turn_ended(&mut self, _: &mut Port<'_>) {}
@@ -330,22 +341,55 @@ fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
         settings.size_bytes = Some(4 * CACHE_BYTES);
         settings.promotes_reads = false;
     });
-    let answered = Arc::new(AtomicU64::new(0));
+    let operation_of = |number| match number % 20 {
+        0..3 => Operation::Write,
+        3..8 => Operation::Read,
+        _ => Operation::Trim,
+    };
+    let answers = Arc::default();
     for member in 0..MEMBERS {
-        let (first_block, answered) = (member * (CROWD / MEMBERS), answered.clone());
-        let crowd = Crowd { first_block, under_way: 0, answered, is_stopped: false };
-        served.engine.attach("v", session("crowd"), Box::new(crowd)).unwrap();
+        let crowd = Crowd::boxed(member * (CROWD / MEMBERS), CROWD / MEMBERS, operation_of, &answers);
+        served.engine.attach("v", session("crowd"), crowd).unwrap();
     }
     let mut client = served.connect("v", DEPTH, true);
     write_all(&mut client, CROWD..CROWD + 100);
     let most = Cell::new(0);
     served.wait_until("the answers to everybody", |status| {
         most.set(most.get().max(status.requests_under_way));
-        answered.load(Ordering::Relaxed) == CROWD
+        answers.lock().unwrap().len() as u64 == CROWD
     });
     assert!(most.get() <= UNDER_WAY_MAX, "{} were under way", most.get());
     check(&mut client, (0..CROWD).filter(|number| number % 20 < 3 && number % 50 == 0).chain(CROWD..CROWD + 100));
     assert_eq!(cache_of(&served).waiting_requests, 0);
+    served.engine.shutdown(PATIENCE).unwrap();
+}
+
+/// Two sessions write more than the slow device takes. Outcome: new blocks come in as the sessions' weights say.
+///
+/// Planted break that was seen red: a block costs everybody the same.
+#[test]
+fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
+    const WRITES: u64 = 3000;
+    let (served, _, _directory) = slow_and_cached(None, Semantics::WriteCache);
+    let answers: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let (light, heavy) = (0, 2 * WRITES);
+    for (first_block, weight) in [(light, 100), (heavy, 400)] {
+        let session = SessionConfig {
+            name: format!("weight {weight}"),
+            allocation: Allocation { weight, ..Allocation::default() },
+        };
+        let crowd = Crowd::boxed(first_block, WRITES, |_| Operation::Write, &answers);
+        served.engine.attach("v", session, crowd).unwrap();
+    }
+    served.wait_until("the answers to both", |_| answers.lock().unwrap().len() as u64 == 2 * WRITES);
+    // As long as both wait.
+    let answers = answers.lock().unwrap();
+    let from = answers.iter().position(|&whose| whose == heavy).unwrap();
+    let to = answers.iter().rposition(|&whose| whose == heavy).unwrap();
+    let of_light = answers[from..to].iter().filter(|&&whose| whose == light).count() as f64;
+    let ratio = WRITES as f64 / of_light;
+    assert!((3.5..4.5).contains(&ratio), "{ratio}");
+    drop(answers);
     served.engine.shutdown(PATIENCE).unwrap();
 }
 

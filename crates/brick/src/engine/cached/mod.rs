@@ -20,6 +20,7 @@ mod administration;
 mod emulated;
 mod on_store;
 mod request;
+mod shares;
 mod submission;
 mod waiting;
 
@@ -36,6 +37,7 @@ use plimsoll_cache::store::{Action, CacheStore, Operation, Target};
 use plimsoll_core::AccountId;
 use request::{CachedRequest, Places};
 use rustix::io::Errno;
+use shares::Shares;
 use std::sync::mpsc::Sender;
 use waiting::Waiting;
 
@@ -77,8 +79,9 @@ pub(super) struct VolumeCache {
     places: Places,
     /// Requests of which not every block was submitted.
     waiting: Waiting,
-    /// Lines that had a turn in this round.
-    served: Vec<u32>,
+    /// Lines that had something in this round, and how many blocks.
+    served: Vec<(u32, u32)>,
+    shares: Shares,
     /// Requests that may be done.
     done: Vec<u32>,
     /// Operations on the store that ended.
@@ -111,6 +114,7 @@ impl VolumeCache {
             places: Places::new(crate::cache::DEPTH.requests),
             waiting: Waiting::default(),
             served: Vec::new(),
+            shares: Shares::default(),
             done: Vec::with_capacity(operations),
             ended: Vec::with_capacity(operations),
             operations: vec![None; operations],

@@ -3,48 +3,55 @@
 use super::super::core::{Core, VolumeSeat};
 use super::super::upper_levels::{BlockTags, session_of};
 use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
-use super::{Phase, VolumeCache};
+use super::waiting::session_of_line;
+use super::{Phase, VolumeCache, shares};
 use plimsoll_cache::Pool;
 use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Semantics, Target};
 use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 
 impl Core {
-    /// Submits what can be: O(lines), and nothing as long as the cache has no room. Says whether anything was.
+    /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything was.
     pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
         let VolumeSeat { tags, .. } = &self.volumes[volume];
-        let mut has_submitted = false;
-        for _ in 0..cache.waiting.lines() {
-            let Some(line) = cache.waiting.next_line() else { break };
-            match cache.submit_line(line, tags.as_deref()) {
-                true => cache.served.push(line),
-                false => cache.waiting.looked_at(line),
+        let round = cache.waiting.round();
+        for &line in &round {
+            let blocks = cache.submit_line(line, tags.as_deref());
+            if blocks > 0 {
+                cache.served.push((line, blocks));
             }
         }
-        // Behind those that had nothing.
-        for line in cache.served.drain(..) {
-            has_submitted = true;
-            cache.waiting.looked_at(line);
+        let has_submitted = !cache.served.is_empty();
+        if has_submitted && round.len() > 1 {
+            cache.shares.begin(&self.tree, round.iter().map(|&line| session_of_line(line)));
         }
+        for (line, blocks) in cache.served.drain(..) {
+            let cost = match round.len() {
+                1 => shares::ALONE,
+                _ => cache.shares.cost(&self.tree, session_of_line(line)),
+            };
+            cache.waiting.charge(line, blocks, cost);
+        }
+        cache.waiting.looked_at(round);
         has_submitted
     }
 }
 
 impl VolumeCache {
-    /// Submits what can be of those who stand in a line. Says whether anything was.
-    fn submit_line(&mut self, line: u32, tags: Option<&dyn BlockTags>) -> bool {
-        let mut has_submitted = false;
+    /// Submits what can be of those who stand in a line. Says how many blocks that were.
+    fn submit_line(&mut self, line: u32, tags: Option<&dyn BlockTags>) -> u32 {
+        let mut blocks = 0;
         while let Some(index) = self.waiting.first(line) {
             if self.requests[index].is_abandoned {
                 self.give_up(index);
             }
-            has_submitted |= self.submit(index, tags);
+            blocks += self.submit(index, tags);
             if !self.requests[index].is_submitted() {
                 break;
             }
             self.waiting.leave(line);
         }
-        has_submitted
+        blocks
     }
 
     /// Nobody wants the rest of a request.
@@ -57,15 +64,15 @@ impl VolumeCache {
         }
     }
 
-    /// Submits blocks of a request until there is no room. Says whether there was for one.
-    fn submit(&mut self, index: u32, tags: Option<&dyn BlockTags>) -> bool {
-        let mut has_submitted = false;
+    /// Submits blocks of a request until there is no room. Says how many.
+    fn submit(&mut self, index: u32, tags: Option<&dyn BlockTags>) -> u32 {
+        let mut blocks = 0;
         loop {
             let request = &mut self.requests[index];
             let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
             let has_room = self.machine.has_room() && self.places.may_take(request.session);
             if is_held || request.is_submitted() || !has_room {
-                return has_submitted;
+                return blocks;
             }
             let (block, data_of) = next_block(request, index, self.machine.superblock().store_blocks, tags);
             let data = match data_of {
@@ -73,14 +80,14 @@ impl VolumeCache {
                 _ => &[],
             };
             if !self.machine.submit(&block, data) {
-                return has_submitted;
+                return blocks;
             }
             let request = &mut self.requests[index];
             request.is_begun = true;
             request.blocks += 1;
             request.submitted += u32::from(block.to - block.from);
             self.places.take(request.session);
-            has_submitted = true;
+            blocks += 1;
         }
     }
 

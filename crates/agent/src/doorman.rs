@@ -13,7 +13,7 @@ use crate::files::Files;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::MountedDisk;
-use crate::station::{Tenant, join, try_leave};
+use crate::tenant::{Tenant, join, lock, try_leave};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::{AccountId, Span, ThreadId};
 use plimsoll_gates::oci::{Arrival, ContainerState};
@@ -23,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How often to look whether it is over.
 const LOOK: Span = Span::from_millis(100);
@@ -50,10 +50,6 @@ pub(crate) struct Doorman {
     /// A disk that is not ours, as long as nothing on it is mounted.
     pub(crate) awaited: Option<PathBuf>,
     pub(crate) is_over: Arc<AtomicBool>,
-}
-
-pub(crate) fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
-    tenants.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Doorman {

@@ -6,6 +6,7 @@
 //! | [`block_tags`] | the causes of a volume's blocks, for its engine |
 //! | [`classified`] | what applications say of their files: their classes |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
+//! | `doorman` | the thread that hears who comes and sees who has gone |
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
@@ -15,6 +16,7 @@
 //! | [`mounts`] | which disk a mounted file system is on |
 //! | [`readers`] | whose reads wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
+//! | `tenant` | how a tenant joins and leaves, at the engine and at the levels |
 //! | [`writeback`] | starting writeback of a file in slices |
 
 pub mod account_words;
@@ -33,10 +35,12 @@ pub mod metadata;
 pub mod mounts;
 pub mod readers;
 pub mod station;
+mod tenant;
 pub mod writeback;
 
 pub use classified::{ClassServer, ClassifiedMount, FileClasses};
 pub use commands::{Joined, LevelsHandle, Who};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, TagsError};
-pub use station::{Disk, Entrance, Station, StationConfig, Tenant};
+pub use station::{Disk, Entrance, Station, StationConfig};
+pub use tenant::Tenant;

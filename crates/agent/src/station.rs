@@ -16,12 +16,13 @@
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
 use crate::commands::{LevelsHandle, Who};
-use crate::doorman::{Doorman, lock};
+use crate::doorman::Doorman;
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::levels::{Levels, Parts};
 use crate::metadata;
-use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
+use crate::tenant::{Tenant, join, lock, try_leave};
+use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
 use plimsoll_tags::{Coverage, Options, Tags, TagsError};
@@ -76,16 +77,6 @@ pub enum Disk {
         /// is so in any case.
         is_by_submitter: bool,
     },
-}
-
-/// A tenant who has joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenant {
-    /// The session that its I/O is charged to.
-    pub account: AccountId,
-    /// Its bit in masks of causes.
-    pub bit: u32,
-    pub(crate) name: String,
 }
 
 /// Where a tenant's commands come in.
@@ -287,34 +278,6 @@ impl Station {
             }
         }
         Err(AgentError::Busy { account: tenant.account })
-    }
-}
-
-pub(crate) fn join(
-    engine: &EngineHandle,
-    levels: &LevelsHandle,
-    pool: &str,
-    name: &str,
-    allocation: Allocation,
-) -> Result<Tenant, AgentError> {
-    let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
-    match levels.join(account, name) {
-        Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
-        Err(error) => {
-            engine.close_session(account)?;
-            Err(error)
-        }
-    }
-}
-
-/// Who leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its session open
-/// until that is paid.
-pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
-    engine.change_session(tenant.account, Allocation::default())?;
-    levels.leave(tenant.account)?;
-    match engine.close_session(tenant.account) {
-        Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),
-        outcome => Ok(outcome?),
     }
 }
 

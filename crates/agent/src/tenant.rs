@@ -1,0 +1,49 @@
+//! Tenants: how one joins and leaves, on both sides, the engine's and the levels'.
+
+use crate::commands::LevelsHandle;
+use crate::error::AgentError;
+use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
+use plimsoll_core::{AccountId, Allocation};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A tenant who has joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// The session that its I/O is charged to.
+    pub account: AccountId,
+    /// Its bit in masks of causes.
+    pub bit: u32,
+    pub(crate) name: String,
+}
+
+pub(crate) fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
+    tenants.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn join(
+    engine: &EngineHandle,
+    levels: &LevelsHandle,
+    pool: &str,
+    name: &str,
+    allocation: Allocation,
+) -> Result<Tenant, AgentError> {
+    let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
+    match levels.join(account, name) {
+        Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
+        Err(error) => {
+            engine.close_session(account)?;
+            Err(error)
+        }
+    }
+}
+
+/// Who leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its session open
+/// until that is paid.
+pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+    engine.change_session(tenant.account, Allocation::default())?;
+    levels.leave(tenant.account)?;
+    match engine.close_session(tenant.account) {
+        Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),
+        outcome => Ok(outcome?),
+    }
+}

@@ -177,6 +177,11 @@ impl Cache {
         self.partition.pool_units(pool)
     }
 
+    /// As many as a pool may have; `u32::MAX` without a bound.
+    pub fn pool_units_max(&self, pool: Pool) -> u32 {
+        self.partition.pool_units_max(pool)
+    }
+
     /// Whether the syncer is making room.
     pub fn is_syncer_awake(&self) -> bool {
         self.is_awake

@@ -135,6 +135,11 @@ impl Partition {
         self.class_units[usize::from(class.number())]
     }
 
+    /// As many units as a pool may have; `u32::MAX` without a bound.
+    pub fn pool_units_max(&self, pool: Pool) -> u32 {
+        self.pool_units_max[usize::from(pool.number())]
+    }
+
     /// Units of a pool in the cache's order.
     pub fn pool_units(&self, pool: Pool) -> u32 {
         self.pool_units[usize::from(pool.number())]

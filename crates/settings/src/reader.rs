@@ -197,6 +197,32 @@ impl<'t> Section<'t> {
         texts.collect()
     }
 
+    /// A table of texts by names that the file chooses, each with its line, in the order of the file; as [`read`](Self::read) for each.
+    pub fn read_each<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &str,
+        problems: &mut Vec<Problem>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<(usize, String, T)> {
+        let Some(section) = self.section(key, problems) else { return Vec::new() };
+        let mut entries: Vec<_> = section.table.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        let mut values = Vec::new();
+        for (name, value) in entries {
+            let (line, name) = (self.lines.line(name.span().start), name.get_ref().as_ref());
+            let read = match value.get_ref() {
+                DeValue::String(text) => read(text).map_err(|allowed| (quoted(text), allowed)),
+                other => Err((describe(other), allowed.to_owned())),
+            };
+            match read {
+                Ok(value) => values.push((line, name.to_owned(), value)),
+                Err((got, allowed)) => problems.push(section.place.problem(name, got, allowed)),
+            }
+        }
+        values
+    }
+
     /// A table inside this one.
     pub fn section(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<Section<'t>> {
         let value = self.value(key)?;

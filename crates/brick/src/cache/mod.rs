@@ -11,9 +11,11 @@
 mod device;
 mod identity;
 mod notes;
+mod pools;
 
 pub(crate) use device::CacheDevice;
 pub use notes::{CacheNote, CacheNotes};
+pub(crate) use pools::numbered;
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::engine::emulation::Emulation;
@@ -53,6 +55,8 @@ pub struct CacheSettings {
     pub watermark_low: f64,
     /// The part at which it goes to sleep, from `watermark_low` to 1.
     pub watermark_high: f64,
+    /// Pools and sessions, by their accounts' paths, of whose blocks at most such a part of the cache may be, above 0 to 1.
+    pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,
     /// What is damaged may be forgotten.
@@ -73,6 +77,7 @@ impl CacheSettings {
             promotes_reads: true,
             watermark_low: 1.0 / f64::from(WATERMARK_LOW_PARTS),
             watermark_high: 1.0 / f64::from(WATERMARK_HIGH_PARTS),
+            pools: Vec::new(),
             semantics: Semantics::default(),
             accepts_losses: false,
             notes: None,
@@ -83,10 +88,14 @@ impl CacheSettings {
     pub fn config(&self, units: u32) -> CacheConfig {
         let of = |part: f64| ((f64::from(units) * part) as u32).clamp(1, units);
         let (low, high) = (of(self.watermark_low), of(self.watermark_high));
+        let part_of =
+            |path: &str| self.pools.iter().find(|(bounded, _)| bounded == path).map_or(1.0, |(_, part)| *part);
+        let pools = numbered(self.pools.iter().map(|(path, _)| &**path)).into_iter();
         CacheConfig {
             watermark_low: low.min(high),
             watermark_high: high,
             promotes_reads: self.promotes_reads,
+            pools: pools.map(|(path, pool)| (pool, part_of(path))).collect(),
             is_on_device: true,
             ..CacheConfig::new(units, self.scheme.clone())
         }

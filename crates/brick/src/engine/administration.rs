@@ -25,6 +25,10 @@ impl Core {
         allocation: Allocation,
     ) -> Result<AccountId, AccountError> {
         let id = self.tree.open(parent, name, kind, allocation)?;
+        for volume in 0..self.volumes.places() as u32 {
+            let cache = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut());
+            cache.into_iter().for_each(|cache| cache.account_opened(id));
+        }
         self.meters.opened(self.now, id);
         self.scheduler.account_opened(self.now, self.tree.get(id).expect("just opened"));
         Ok(id)

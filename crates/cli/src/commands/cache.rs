@@ -108,7 +108,23 @@ fn status(arguments: &DaemonOutputArguments) -> Outcome {
     if caches.is_empty() {
         return print("no volume has a cache");
     }
-    print(format!("{}\n{}", whole_caches(&caches), classes(&caches)))
+    let pools = match caches.iter().any(|entry| !entry.cache.pools.is_empty()) {
+        true => format!("\n{}", pools(&caches)),
+        false => String::new(),
+    };
+    print(format!("{}\n{}{pools}", whole_caches(&caches), classes(&caches)))
+}
+
+/// Pools that may fill only a part of a cache.
+fn pools(caches: &[CacheEntry]) -> Table {
+    let mut table = Table::new(&["volume", "pool", ">size", ">at most"]);
+    for CacheEntry { volume, cache, .. } in caches {
+        for pool in &cache.pools {
+            let bytes = |units: u32| ByteCount(u64::from(units) << 12).to_string();
+            table.row([volume.clone(), pool.pool.clone(), bytes(pool.units), bytes(pool.units_max)]);
+        }
+    }
+    table
 }
 
 fn whole_caches(caches: &[CacheEntry]) -> Table {

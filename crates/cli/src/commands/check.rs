@@ -127,6 +127,7 @@ fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
         "watermark_high": settings.watermark_high,
         "semantics": semantics(settings),
         "accept_losses": settings.accepts_losses,
+        "pools": settings.pools.iter().map(|(path, part)| (path.clone(), json!(part))).collect::<serde_json::Map<_, _>>(),
     })
 }
 

@@ -3,6 +3,7 @@
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
 use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheNotes, CacheSettings};
+use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::ByteCount;
@@ -36,6 +37,7 @@ pub(super) fn cache(
     let promotes_reads = section.boolean("promote_reads", problems).unwrap_or(true);
     let low = section.read("watermark_low", PART, problems, part);
     let high = section.read("watermark_high", PART, problems, part);
+    let bounds = section.read_each("pools", PART, problems, part);
     let semantics = section.choice("semantics", &SEMANTICS, problems);
     let accepts_losses = section.boolean("accept_losses", problems).unwrap_or(false);
     let place = section.finish(problems);
@@ -46,6 +48,12 @@ pub(super) fn cache(
     let classes =
         classes.or_else(|| Some((CLASSES_DEFAULT.to_owned(), named_scheme(CLASSES_DEFAULT, directory).ok()?)));
     let (file, (classes, scheme)) = (file?, classes?);
+    let classes_bounded = scheme.entries().filter(|entry| entry.occupancy_max < 1.0).count();
+    let pools_max = GROUPS_MAX / (classes_bounded + 1) - 1;
+    if bounds.len() > pools_max {
+        let allowed = format!("at most {pools_max} beside {classes_bounded} classes with a bound");
+        problems.push(place.problem("pools", format!("{} pools", bounds.len()), allowed));
+    }
     let usual = CacheSettings::new(&name, file, policy, scheme);
     let watermark_low = low.unwrap_or_else(|| high.map_or(usual.watermark_low, |high| high.min(usual.watermark_low)));
     let watermark_high = high.unwrap_or_else(|| usual.watermark_high.max(watermark_low));
@@ -64,7 +72,7 @@ pub(super) fn cache(
         notes: Some(CacheNotes::new(notes.to_owned())),
         ..usual
     };
-    (problems.len() == before).then_some(Cache { name, settings, classes, place })
+    (problems.len() == before).then_some(Cache { name, settings, classes, bounds, place })
 }
 
 /// The scheme that `text` names: one that is built in, or a file, whose relative path starts from `directory`.

@@ -129,6 +129,9 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
+    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between, and the part. The
+    /// settings have the paths of their accounts.
+    pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,
 }

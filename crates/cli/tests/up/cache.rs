@@ -133,6 +133,36 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
 }
 
 /// Loads a cached volume from two connections, kills the daemon, and verifies, `kills` times.
+/// Planted breaks that were seen red: blocks are nobody's in the cache; the number of a session's pool is not looked up.
+#[test]
+fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {
+    let site = site("policy = \"lru\"\npools = { web = \"90%\", \"db/scan\" = \"10%\" }");
+    let daemon = site.up();
+    let export = site.json(&["session", "open", "db", "scan"])["export"].as_str().unwrap().to_owned();
+    let scan = |export: String| {
+        Client::connect(&address(&site), &ClientOptions { export_name: export, ..ClientOptions::default() })
+    };
+    let mut client = connect(&site);
+    let data = vec![7; 2 << 20];
+    client.write(0, &data, false).unwrap();
+    let mut read = vec![0; 8 << 20];
+    scan(export).unwrap().read(8 << 20, &mut read).unwrap();
+    let pools = |of: &str| -> (u64, u64) {
+        let cache = status(&site);
+        let pool = cache["pools"].as_array().unwrap().iter().find(|pool| pool["pool"] == of).cloned().unwrap();
+        (pool["units"].as_u64().unwrap(), pool["units_max"].as_u64().unwrap())
+    };
+    let (scanned, scanned_max) = pools("web/db/scan");
+    assert!(scanned > scanned_max / 2 && scanned <= scanned_max, "{scanned} of {scanned_max}");
+    assert_eq!((scanned_max, pools("web").0), (100, 512), "what the scan brought in pushed out nobody");
+    let table = done(&site, &["cache", "status"]);
+    assert!(table.contains("web/db/scan") && table.contains("at most"), "{table}");
+    daemon.stop();
+    let daemon = site.up();
+    assert_eq!((pools("web/db/scan").0, pools("web").0), (scanned, 512));
+    daemon.stop();
+}
+
 fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
     // Without promotion what is dirty stays for several kills; with it clean units are read again.
     let site = site(if is_strict { "semantics = \"strict\"" } else { "promote_reads = false" });

@@ -6,6 +6,7 @@ use super::super::error::EngineError;
 use super::super::handle::{EngineHandle, SessionConfig};
 use super::super::request::Request;
 use super::super::status::{EmulationStatus, VolumeStatus};
+use super::pools::BoundedPools;
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
 use crate::cache::{CacheDevice, CacheNotes, CacheSettings, FoundCache, give_up};
@@ -37,6 +38,17 @@ pub struct CacheClassStatus {
     pub writes: u64,
     /// Those that were in the cache.
     pub write_hits: u64,
+}
+
+/// What a cache has of a pool that may fill only a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePoolStatus {
+    /// The path of its account.
+    pub pool: String,
+    /// Units of 4 KiB in the policy's order.
+    pub units: u32,
+    /// As many as there may be.
+    pub units_max: u32,
 }
 
 /// A volume's cache.
@@ -89,6 +101,9 @@ pub struct CacheStatus {
     pub emulation: Option<EmulationStatus>,
     /// Classes that were met, by number.
     pub classes: Vec<CacheClassStatus>,
+    /// Pools with a bound, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<CachePoolStatus>,
 }
 
 impl VolumeCache {
@@ -109,6 +124,11 @@ impl VolumeCache {
                 writes: counts.writes,
                 write_hits: counts.write_hits,
             })
+        });
+        let pools = self.pools.iter().map(|(path, pool)| CachePoolStatus {
+            pool: path.to_owned(),
+            units: cache.pool_units(pool),
+            units_max: cache.pool_units_max(pool),
         });
         CacheStatus {
             name: settings.name.clone(),
@@ -134,6 +154,7 @@ impl VolumeCache {
             damaged_dirty: counters.damaged_dirty,
             emulation: self.emulation.as_ref().map(Emulation::status),
             classes: classes.collect(),
+            pools: pools.collect(),
         }
     }
 
@@ -292,6 +313,7 @@ impl Core {
         cache.machine.set_policy(&config, settings.policy).map_err(wrong)?;
         cache.machine.set_semantics(settings.semantics);
         let path = std::mem::take(&mut cache.settings.path);
+        cache.pools = BoundedPools::new(&settings);
         cache.settings = CacheSettings { path, ..settings };
         self.cache_has_work(index);
         Ok(())

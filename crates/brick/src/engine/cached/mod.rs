@@ -19,12 +19,13 @@
 mod administration;
 mod emulated;
 mod on_store;
+mod pools;
 mod request;
 mod shares;
 mod submission;
 mod waiting;
 
-pub use administration::{CacheClassStatus, CacheStatus};
+pub use administration::{CacheClassStatus, CachePoolStatus, CacheStatus};
 
 use super::core::Core;
 use super::emulation::Emulation;
@@ -35,6 +36,7 @@ use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
 use plimsoll_cache::store::{Action, CacheStore, Operation, Target};
 use plimsoll_core::AccountId;
+use pools::BoundedPools;
 use request::{CachedRequest, Places};
 use rustix::io::Errno;
 use shares::Shares;
@@ -82,6 +84,7 @@ pub(super) struct VolumeCache {
     /// Lines that had something in this round, and how many blocks.
     served: Vec<(u32, u32)>,
     shares: Shares,
+    pools: BoundedPools,
     /// Requests that may be done.
     done: Vec<u32>,
     /// Operations on the store that ended.
@@ -105,6 +108,7 @@ impl VolumeCache {
         let FoundCache { settings, machine, device, emulation, .. } = found;
         let operations = machine.operations_max() as usize;
         VolumeCache {
+            pools: BoundedPools::new(&settings),
             settings,
             device,
             emulation,
@@ -126,6 +130,11 @@ impl VolumeCache {
             phase_waiter: Some(begun),
             machine,
         }
+    }
+
+    /// Somebody new has a number.
+    pub(super) fn account_opened(&mut self, account: AccountId) {
+        self.pools.forget(account);
     }
 
     /// Nobody is answered later for whom it works.

@@ -1,22 +1,30 @@
 //! From requests to blocks of the cache, and from its answers back.
 
-use super::super::core::{Core, VolumeSeat};
+use super::super::core::Core;
+
 use super::super::upper_levels::{BlockTags, session_of};
+use super::pools::BoundedPools;
 use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
 use super::waiting::session_of_line;
 use super::{Phase, VolumeCache, shares};
 use plimsoll_cache::Pool;
 use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Semantics, Target};
-use plimsoll_core::{Class, Operation};
+use plimsoll_core::{AccountTree, Class, Operation};
 use rustix::io::Errno;
+
+/// Who tells whose a block is.
+struct Whose<'core> {
+    tags: Option<&'core dyn BlockTags>,
+    tree: &'core AccountTree,
+}
 
 impl Core {
     /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything was.
     pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
-        let VolumeSeat { tags, .. } = &self.volumes[volume];
+        let whose = Whose { tags: self.volumes[volume].tags.as_deref(), tree: &self.tree };
         let round = cache.waiting.round();
         for &line in &round {
-            let blocks = cache.submit_line(line, tags.as_deref());
+            let blocks = cache.submit_line(line, &whose);
             if blocks > 0 {
                 cache.served.push((line, blocks));
             }
@@ -39,13 +47,13 @@ impl Core {
 
 impl VolumeCache {
     /// Submits what can be of those who stand in a line. Says how many blocks that were.
-    fn submit_line(&mut self, line: u32, tags: Option<&dyn BlockTags>) -> u32 {
+    fn submit_line(&mut self, line: u32, whose: &Whose<'_>) -> u32 {
         let mut blocks = 0;
         while let Some(index) = self.waiting.first(line) {
             if self.requests[index].is_abandoned {
                 self.give_up(index);
             }
-            blocks += self.submit(index, tags);
+            blocks += self.submit(index, whose);
             if !self.requests[index].is_submitted() {
                 break;
             }
@@ -65,7 +73,7 @@ impl VolumeCache {
     }
 
     /// Submits blocks of a request until there is no room. Says how many.
-    fn submit(&mut self, index: u32, tags: Option<&dyn BlockTags>) -> u32 {
+    fn submit(&mut self, index: u32, whose: &Whose<'_>) -> u32 {
         let mut blocks = 0;
         loop {
             let request = &mut self.requests[index];
@@ -74,7 +82,8 @@ impl VolumeCache {
             if is_held || request.is_submitted() || !has_room {
                 return blocks;
             }
-            let (block, data_of) = next_block(request, index, self.machine.superblock().store_blocks, tags);
+            let store_blocks = self.machine.superblock().store_blocks;
+            let (block, data_of) = next_block(request, index, store_blocks, whose, &mut self.pools);
             let data = match data_of {
                 Some(part) if block.kind == RequestKind::Write => request.bytes_of(part),
                 _ => &[],
@@ -158,17 +167,20 @@ fn next_block(
     request: &mut CachedRequest,
     index: u32,
     store_blocks: u64,
-    tags: Option<&dyn BlockTags>,
+    whose: &Whose<'_>,
+    pools: &mut BoundedPools,
 ) -> (BlockRequest, Option<Part>) {
     if request.operation == Operation::Flush || request.is_flushed {
         let token = if request.is_flushed { flush_token_of(index) } else { token_of(index, 0) };
         return (flush_request(token, request.class), None);
     }
     let part = request.next_part();
-    if let Some(tags) = tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) {
+    let mut session = request.session;
+    if let Some(tags) = whose.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) {
         let tag = tags.tag(request.operation, part.block * BLOCK_BYTES as u64);
+        session = session_of(&tag.causes, session);
         if request.submitted == 0 {
-            request.metered = session_of(&tag.causes, request.session);
+            request.metered = session;
         }
         if request.class == Class::UNCLASSIFIED {
             request.class_of_blocks = tag.class;
@@ -182,7 +194,8 @@ fn next_block(
     };
     let token = token_of(index, part.start);
     let (from, to, class) = (part.from, part.to, request.class_of_blocks);
-    (BlockRequest { token, kind, block: part.block, from, to, class, pool: Pool::default() }, Some(part))
+    let pool = pools.of(whose.tree, session);
+    (BlockRequest { token, kind, block: part.block, from, to, class, pool }, Some(part))
 }
 
 /// What a front end hears.

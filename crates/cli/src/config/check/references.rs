@@ -43,6 +43,7 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
         }
     });
     undefined_caches(sections, problems);
+    bounded_pools(sections, &pools, problems);
     unused_devices(&sections.devices, &pools, problems);
     pools
 }
@@ -63,6 +64,40 @@ fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
         if volume.is_read_only {
             let got = format!("the cache {} of a read-only volume", quoted(cache));
             problems.push(volume.place.problem("cache", got, "a cache of a volume that is written"));
+        }
+    }
+}
+
+/// Finds the accounts that may fill only a part of a cache: pools, and sessions of volumes, which open while the daemon runs.
+fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Problem>) {
+    let path_of = |pool: &str| {
+        let up = std::iter::successors(pools.iter().find(|found| found.name == pool), |pool| {
+            pools.iter().find(|found| Some(&found.name) == pool.parent.as_ref())
+        });
+        let mut names: Vec<&str> = up.map(|pool| &*pool.name).collect();
+        names.reverse();
+        names.join("/")
+    };
+    for cache in &mut sections.caches {
+        for (line, name, part) in &cache.bounds {
+            let path = match name.split_once('/') {
+                None => pools.iter().any(|pool| pool.name == *name).then(|| path_of(name)),
+                Some((volume, session)) => {
+                    let volume = sections.volumes.iter().find(|found| found.name == volume);
+                    volume.map(|volume| format!("{}/{}/{session}", path_of(&volume.pool), volume.name))
+                }
+            };
+            match path {
+                Some(path) => cache.settings.pools.push((path, *part)),
+                None => problems.push(Problem {
+                    line: *line,
+                    ..cache.place.problem(
+                        "pools",
+                        format!("{}, which is no pool or session", quoted(name)),
+                        "the name of a pool, or VOLUME/SESSION",
+                    )
+                }),
+            }
         }
     }
 }

@@ -6,8 +6,9 @@ use crate::config::{Cache, Configuration, Volume, named_scheme};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
 use plimsoll_brick::backend;
-use plimsoll_brick::cache::{CacheError, CacheNotes, CacheSettings, FoundCache};
+use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, FoundCache};
 use plimsoll_brick::engine::EngineHandle;
+use plimsoll_brick::notes::Notes;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
@@ -42,7 +43,7 @@ pub(super) fn find(
 fn why_not_without(configuration: &Configuration, section: &Volume, volume: &backend::Volume) -> Option<String> {
     let (file, place) = (configuration.file.display(), &section.place);
     let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
-    let note = match notes(configuration).get(volume.config()) {
+    let note = match notes(configuration).get::<CacheNote>(volume.config()) {
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
@@ -54,8 +55,8 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
     ))
 }
 
-fn notes(configuration: &Configuration) -> CacheNotes {
-    CacheNotes::new(configuration.daemon.notes_directory.clone())
+fn notes(configuration: &Configuration) -> Notes {
+    Notes::new(configuration.daemon.notes_directory.clone())
 }
 
 /// An error, and what can be done.

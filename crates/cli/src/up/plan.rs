@@ -27,9 +27,12 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
             &Backing::CompressedMemory { level } => {
                 backend::Backing::CompressedMemory { size_bytes: volume.size_bytes, level }
             }
-            Backing::File(path) => {
-                backend::Backing::File { path: path.clone(), size_bytes: Some(volume.size_bytes), creates: false }
-            }
+            Backing::File(path) => backend::Backing::File {
+                path: path.clone(),
+                size_bytes: Some(volume.size_bytes),
+                creates: false,
+                encryption: None,
+            },
         },
         start_bytes: volume.start_bytes,
         is_read_only: volume.is_read_only,

@@ -12,7 +12,7 @@ mod key;
 mod xts;
 
 pub use key::{KEY_BYTES, KeyError};
-pub(crate) use xts::{SECTOR_BYTES, SectorCipher};
+pub use xts::{SECTOR_BYTES, SectorCipher};
 
 use super::{VolumeConfig, VolumeError};
 use crate::cache::random;

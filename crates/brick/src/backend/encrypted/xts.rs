@@ -9,13 +9,14 @@
 //! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file, and read as zeroes instead of
 //! as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once in 2^4096 times.
 
-use super::key::{KEY_BYTES, Key};
+use super::key::{KEY_BYTES, Key, KeyError};
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aes::{Aes256, Block};
+use std::path::Path;
 
 /// Bytes of a sector, the unit that is encrypted by itself. Every request is made of whole ones.
-pub(crate) const SECTOR_BYTES: usize = crate::backend::BLOCK_BYTES_MIN as usize;
-/// Most that is encrypted at a time.
+pub const SECTOR_BYTES: usize = crate::backend::BLOCK_BYTES_MIN as usize;
+/// Most that is encrypted at a time, bytes.
 const PAGE_BYTES: usize = crate::backend::PAGE_BYTES;
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 /// Bytes of a block of the cipher.
@@ -25,7 +26,7 @@ const SECTOR_BLOCKS: usize = SECTOR_BYTES / BLOCK_BYTES;
 const REDUCED: u128 = 0x87;
 
 /// A key, ready to encrypt and decrypt; it is wiped when it is dropped (feature `zeroize` of `aes`). Any number of threads may use it.
-pub(crate) struct SectorCipher {
+pub struct SectorCipher {
     blocks: Aes256,
     tweaks: Aes256,
 }
@@ -42,17 +43,37 @@ impl SectorCipher {
         SectorCipher { blocks: of(first), tweaks: of(second) }
     }
 
+    /// That of the key in a file.
+    ///
+    /// # Errors
+    /// It is none, or others may read it.
+    pub fn of_key_file(path: &Path) -> Result<SectorCipher, KeyError> {
+        Ok(SectorCipher::new(&Key::read(path)?))
+    }
+
     /// Encrypts at most a page of whole sectors, of which the first has this number. O(1).
-    pub(crate) fn encrypt(&self, sector: u64, bytes: &mut [u8]) {
+    ///
+    /// # Panics
+    /// If it is more, or not whole ones.
+    pub fn encrypt(&self, sector: u64, bytes: &mut [u8]) {
         self.between_tweaks(sector, bytes, |cipher, blocks| cipher.encrypt_blocks(blocks));
     }
 
     /// Decrypts likewise; sectors of zeroes stay what they are. O(1).
-    pub(crate) fn decrypt(&self, sector: u64, bytes: &mut [u8]) {
-        let is_hole = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
-        let mut holes = [false; PAGE_SECTORS];
+    ///
+    /// # Panics
+    /// As for [`encrypt`](Self::encrypt).
+    pub fn decrypt(&self, sector: u64, bytes: &mut [u8]) {
+        let is_hole = |sector: &[u8]| {
+            let (blocks, _) = sector.as_chunks::<BLOCK_BYTES>();
+            blocks.iter().all(|block| u128::from_ne_bytes(*block) == 0)
+        };
+        let mut holes = [true; PAGE_SECTORS];
         for (hole, sector) in holes.iter_mut().zip(bytes.chunks_exact(SECTOR_BYTES)) {
             *hole = is_hole(sector);
+        }
+        if holes == [true; PAGE_SECTORS] {
+            return;
         }
         self.between_tweaks(sector, bytes, |cipher, blocks| cipher.decrypt_blocks(blocks));
         for (_, sector) in holes.iter().zip(bytes.chunks_exact_mut(SECTOR_BYTES)).filter(|(hole, _)| **hole) {

@@ -42,7 +42,7 @@ nbd = {{}}
 }
 
 fn key_bytes() -> [u8; 64] {
-    std::array::from_fn(|at| at as u8 * 5 + 2)
+    std::array::from_fn(|at| at as u8 * 4 + 1)
 }
 
 fn write_key(site: &Site, bytes: &[u8], mode: u32) {
@@ -117,7 +117,7 @@ fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     let site = site("adaptive");
     let refused = |what: &str| {
         let log = text(&site.up_fails().stderr);
-        assert!(log.contains("plimsoll.toml:20: volume.db.encryption: volume db: key file "), "{log}");
+        assert!(log.contains("plimsoll.toml:19: volume.db.encryption: volume db: key file "), "{log}");
         assert!(log.contains(what), "{log}");
     };
     write_key(&site, &key_bytes(), 0o640);

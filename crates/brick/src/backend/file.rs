@@ -321,6 +321,36 @@ mod tests {
         assert_eq!(after(FileStep::Sync, 0, true, Err(Errno::IO)), Progress::Failed(Errno::IO));
     }
 
+    fn cipher() -> Arc<SectorCipher> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, std::array::from_fn::<u8, 64, _>(|at| at as u8)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Arc::new(SectorCipher::of_key_file(&path).unwrap())
+    }
+
+    /// Planted break: what is left of a short write is not encrypted anew, so that it is written from where the first part was.
+    #[test]
+    fn what_is_written_encrypted_is_encrypted_first_and_what_is_read_is_decrypted_at_last() {
+        let mut file = FileBackend { cipher: Some(cipher()), ..backend() };
+        let firsts = [Operation::Read, Operation::Write, Operation::WriteZeroes, Operation::Trim, Operation::Flush];
+        let firsts = firsts.map(|operation| file.first_step(operation, true));
+        let expected = [FileStep::Read, FileStep::Encrypt, FileStep::Encrypt, FileStep::PunchHole, FileStep::Sync];
+        assert_eq!(firsts, expected);
+        let mut after = |step, left, result| file.progress(step, left, true, result);
+        let write = FileStep::Write { is_forced: true };
+        assert_eq!(after(FileStep::Encrypt, 8192, Ok(0)), Progress::Next(write, 0));
+        assert_eq!(after(FileStep::Encrypt, 8192, Err(Errno::IO)), Progress::Failed(Errno::IO));
+        assert_eq!(after(write, 8192, Err(Errno::INTR)), Progress::Next(write, 0));
+        assert_eq!(after(write, 8192, Ok(4096)), Progress::Next(FileStep::Encrypt, 4096));
+        assert_eq!(after(write, 4096, Ok(4096)), Progress::Done);
+        assert_eq!(after(FileStep::Read, 8192, Ok(4096)), Progress::Next(FileStep::Read, 4096));
+        assert_eq!(after(FileStep::Read, 4096, Ok(4096)), Progress::Next(FileStep::Decrypt, 0));
+        assert_eq!(after(FileStep::Read, 4096, Ok(0)), Progress::Failed(Errno::IO));
+        assert_eq!(after(FileStep::Decrypt, 4096, Ok(0)), Progress::Done);
+        assert_eq!(after(FileStep::Decrypt, 4096, Err(Errno::IO)), Progress::Failed(Errno::IO));
+    }
+
     #[test]
     fn a_file_system_that_cannot_zero_a_range_is_asked_once() {
         let mut file = backend();

@@ -45,7 +45,7 @@ fn engine(name: &str) -> EngineHandle {
 
 fn volume(directory: &Path, name: &str) -> Volume {
     let path = directory.join(format!("{name}.slow"));
-    let backing = Backing::File { path, size_bytes: Some(VOLUME_BYTES), creates: true };
+    let backing = Backing::File { path, size_bytes: Some(VOLUME_BYTES), creates: true, encryption: None };
     Volume::open(VolumeConfig { name: "v".into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false })
         .expect("a new file")
 }

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let backing = match backing.strip_prefix("memory:") {
         Some(size) => Backing::Memory { size_bytes: size.parse::<ByteCount>()?.0 },
-        None => Backing::File { path: backing.into(), size_bytes: None, creates: false },
+        None => Backing::File { path: backing.into(), size_bytes: None, creates: false, encryption: None },
     };
     let config =
         VolumeConfig { name: "volume".into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false };

@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.open_pool(POOL, Allocation::default())?;
     let backing = match file {
         None => Backing::Memory { size_bytes },
-        Some(path) => Backing::File { path, size_bytes: Some(size_bytes), creates: true },
+        Some(path) => Backing::File { path, size_bytes: Some(size_bytes), creates: true, encryption: None },
     };
     let config =
         VolumeConfig { name: VOLUME.to_owned(), pool: POOL.to_owned(), backing, start_bytes: 0, is_read_only: false };

@@ -19,5 +19,6 @@ pub mod fuse;
 pub mod iscsi;
 pub mod measure;
 pub mod nbd;
+pub mod notes;
 pub mod read_ahead;
 pub mod scsi;

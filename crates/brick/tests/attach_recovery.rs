@@ -41,7 +41,7 @@ fn serving_child() {
     let (state, recovered) = recover(&state_path(&directory)).unwrap();
     assert_eq!(recovered, []);
     let path = backing_path(&directory);
-    let backing = Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true };
+    let backing = Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true, encryption: None };
     let (engine, info) = serve_with("zygaria", backing);
     let plan = Some((kind, Format::IfEmpty));
     let mut attachment = mount_disk(&engine, &state, &info, plan, directory.join("mounted"));
@@ -158,7 +158,7 @@ fn a_killed_server_is_succeeded(kind: FileSystemKind) {
 
     // The same backing file serves again while the old mount is still held open by somebody.
     let path = backing_path(&directory);
-    let (engine, info) = serve(Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: false });
+    let (engine, info) = serve(Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: false, encryption: None });
     let plan = Some((kind, Format::Never));
     let mut attachment = mount_disk(&engine, &state, &info, plan, target.clone());
     attachment.build().unwrap();

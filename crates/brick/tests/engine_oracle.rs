@@ -2,7 +2,7 @@
 
 mod engine_support;
 
-use engine_support::{Random, Served, file_config, memory, profile, raw_connection};
+use engine_support::{Random, Served, encrypted_config, file_config, memory, profile, raw_connection};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::{self, CacheSettings, FoundCache};
 use plimsoll_brick::engine::{CacheStatus, EngineConfig, ServiceRequest};
@@ -231,6 +231,45 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
             let least = if number == 3 { 1 } else { 100 };
             assert!(done > least && figures.alive == 0, "{figures:?}");
         }
+    }
+}
+
+/// Planted breaks: what is read is decrypted at the begin of its request; a second turn of a scratch buffer begins where the first did.
+#[test]
+fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let plain = || EngineConfig::new(profile(), "noop");
+    let nvme = || EngineConfig::emulated(plimsoll_devices::build("nvme", 1).unwrap(), "zygaria");
+    let configs = [
+        (plain(), None),
+        (with_executor(plain(), Rules::Fixed(Policy::BASELINE), 1, 65_536), None),
+        (with_executor(plain(), Rules::Adaptive, 3, 65_536), ReadAhead::new(1 << 20)),
+        // Room for two: what does not fit the engine does itself.
+        (with_executor(plain(), Rules::Fixed(Policy::COMBO), 2, 2), ReadAhead::new(1 << 20)),
+        (with_executor(nvme(), Rules::Fixed(Policy::SORD), 2, 65_536), None),
+    ];
+    for (number, (config, read_ahead)) in configs.into_iter().enumerate() {
+        let path = directory.path().join(number.to_string());
+        let volume_config = encrypted_config("v", &path, VOLUME_BYTES);
+        let (executor, volume) = (config.executor.clone(), Volume::open(volume_config.clone()).unwrap());
+        let served = Served::new(config, vec![volume]);
+        served.engine.set_read_ahead("v", read_ahead).unwrap();
+        compare(&served, "v", 70 + number as u64, STEPS, read_ahead.is_some());
+        let mut all = vec![0; VOLUME_BYTES as usize];
+        served.connect("v", 1, true).read(0, &mut all).unwrap();
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
+        if let Some(executor) = executor {
+            let figures = executor.figures();
+            let resumed: u64 = figures.threads.iter().map(|thread| thread.resumed).sum();
+            let least = if number == 3 { 1 } else { 100 };
+            assert!(resumed > least && figures.alive == 0, "{figures:?}");
+        }
+        // Whoever opens it next, with the same key, finds the same.
+        let served = Served::plain(vec![Volume::open(volume_config).unwrap()]);
+        let mut again = vec![0; VOLUME_BYTES as usize];
+        served.connect("v", 1, true).read(0, &mut again).unwrap();
+        assert!(again == all);
+        served.engine.shutdown(engine_support::PATIENCE).unwrap();
     }
 }
 

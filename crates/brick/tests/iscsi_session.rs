@@ -3,9 +3,10 @@
 mod engine_support;
 mod iscsi_support;
 
-use engine_support::{memory, pause, profile};
+use engine_support::{encrypted_config, memory, pause, profile};
 use iscsi_support::Portal;
 use iscsi_support::initiator::Initiator;
+use plimsoll_brick::backend::Volume;
 use plimsoll_brick::engine::RECORDER_EVENTS_DEFAULT;
 use plimsoll_brick::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_brick::iscsi::pdu::{Header, NO_TAG, encode, opcode};
@@ -46,6 +47,26 @@ fn the_group_number_is_the_class_of_a_request() {
     records.extend(recording.take(100));
     let seen: Vec<_> = records.iter().map(|record| (record.operation, record.class.number())).collect();
     assert_eq!(seen, [(Operation::Write, 19), (Operation::Read, 7), (Operation::Read, 0)]);
+}
+
+/// What an initiator sent is compared with what is read back, or written many times: it stays as it is. Planted break: it is encrypted
+/// where it lies.
+#[test]
+fn what_an_initiator_sent_to_an_encrypted_volume_is_still_what_it_was_when_it_is_used_again() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let volume = Volume::open(encrypted_config("safe", &directory.path().join("safe"), VOLUME_BYTES)).unwrap();
+    let block_bytes = volume.info().block_bytes as usize;
+    let portal = Portal::new(profile(), vec![(volume, None)]);
+    let mut initiator = Initiator::log_in(&portal, "safe", 1, &[]);
+    let data: Vec<u8> = (0..8 * block_bytes).map(|at| (at * 7 / 3) as u8 | 1).collect();
+    // WRITE AND VERIFY(10) with BYTCHK, which compares.
+    assert_eq!(initiator.command(&[0x2e, 2, 0, 0, 0, 3, 0, 0, 8, 0], 0, &data), (0, vec![]));
+    assert_eq!(initiator.command(&transfer(0x28, 3, 0, 8), data.len() as u32, &[]), (0, data.clone()));
+    // WRITE SAME(10) of more than is repeated at a time.
+    let (block, blocks) = (&data[..block_bytes], 200);
+    assert_eq!(initiator.command(&[0x41, 0, 0, 0, 0, 100, 0, 0, blocks, 0], 0, block), (0, vec![]));
+    let read = initiator.command(&transfer(0x28, 100, 0, blocks), u32::from(blocks) * block_bytes as u32, &[]);
+    assert!(read == (0, block.repeat(blocks.into())));
 }
 
 #[test]

@@ -5,8 +5,9 @@
 
 use plimsoll_core::Time;
 use plimsoll_executor::{
-    Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, Selector, checkpoint, give_way,
+    Arrival, Dispatching, Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, Selector, checkpoint, give_way,
 };
+use proptest::prelude::*;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
@@ -144,7 +145,8 @@ fn a_request_that_is_woken_while_it_runs_is_run_again() {
         if runs == 5 { Poll::Ready(()) } else { Poll::Pending }
     });
     executor.spawn(Kind::Read, None, Box::pin(request)).unwrap();
-    assert_eq!(all_done(&executor).threads[0].runs, 5);
+    let thread = all_done(&executor).threads[0];
+    assert_eq!((thread.runs, thread.suspended, thread.resumed), (5, 4, 4));
 }
 
 /// Planted break: a new request wakes nobody.
@@ -376,6 +378,37 @@ fn a_slice_of_maintenance_ends_when_a_client_comes() {
     let (runs, turns_max) = (runs.load(SeqCst), Selector::new(Policy::COMBO.weights).turns_max(Queue::Low));
     assert!(runs <= turns_max as usize, "{runs} runs, {turns_max} turns");
     assert!(is_read.load(SeqCst));
+}
+
+const ARRIVALS: [Arrival; 3] = [Arrival::New, Arrival::Resumed, Arrival::Preempted];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Beside the threads stands the table that they are to go by: so many are where it says, and as many as came resumed are counted
+    /// as that. Planted breaks: how a request came is forgotten when it is handed in; it is not counted.
+    #[test]
+    fn whoever_is_handed_in_waits_where_the_table_says_of_how_he_came(
+        rule in 0..Dispatching::ALL.len(),
+        sorts in prop::collection::vec((0..KINDS.len(), 0..ARRIVALS.len()), 1..60),
+    ) {
+        let dispatching = Dispatching::ALL[rule];
+        let executor = ruled(Rules::Fixed(Policy { dispatching, ..Policy::BASELINE }), 1, 64);
+        let go = Go(Arc::default());
+        let (begun, has_begun) = channel();
+        executor.spawn(Kind::Other, None, blocker(&go, begun)).unwrap();
+        has_begun.recv().unwrap();
+        let (mut depths, mut resumed) = ([0; 3], 0);
+        for (kind, came) in sorts.iter().map(|&(kind, came)| (KINDS[kind], ARRIVALS[came])) {
+            executor.spawn_as(kind, came, None, Box::pin(async {})).unwrap();
+            depths[dispatching.queue(kind, came).index()] += 1;
+            resumed += u64::from(came == Arrival::Resumed);
+        }
+        prop_assert_eq!(executor.figures().queues.map(|queue| queue.depth), depths);
+        drop(go);
+        let thread = all_done(&executor).threads[0];
+        prop_assert_eq!((thread.done, thread.resumed), (sorts.len() as u64 + 1, resumed));
+    }
 }
 
 #[test]

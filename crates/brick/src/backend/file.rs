@@ -2,9 +2,18 @@
 //!
 //! Opened with O_DIRECT where the file system can, so that the page cache neither doubles memory nor hides the device
 //! from the scheduler, and locked against a second daemon for as long as it is open. A request becomes one or more
-//! *steps*, each one operation on the engine's ring; what a step's result means is decided here, without any I/O.
+//! *steps*, each one operation on the engine's ring or, where what it holds is encrypted, work for a processor; what a step's result
+//! means is decided here, without any I/O.
+//!
+//! ```text
+//!   write, write-zeroes, encrypted:  Encrypt (as much as memory was found for) -> Write -> Encrypt the next -> Write ...
+//!   read, encrypted:                 Read -> Decrypt
+//! ```
+//!
+//! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are encrypted like anything
+//! else, so nobody sees where they are.
 
-use super::{BLOCK_BYTES_MIN, VolumeConfig, VolumeError, check_size};
+use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
 use io_uring::{opcode, squeue, types};
 use plimsoll_core::{Operation, Span, Time};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
@@ -13,6 +22,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Zeroes are written this many bytes at a time where the file system cannot make them itself.
 const ZEROES_BYTES: usize = 64 * 1024;
@@ -26,7 +36,7 @@ const LOCK_PAUSE: Span = Span::from_millis(20);
 struct Zeroes([u8; ZEROES_BYTES]);
 static ZEROES: Zeroes = Zeroes([0; ZEROES_BYTES]);
 
-/// One operation on a file.
+/// One operation on a file, or on the bytes of a request to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileStep {
     /// Reads into the request's buffer.
@@ -44,6 +54,10 @@ pub(crate) enum FileStep {
     PunchHole,
     /// fdatasync.
     Sync,
+    /// Makes of the request's bytes, or of as many zeroes, what is written: no operation on the ring, but work.
+    Encrypt,
+    /// Makes of all that was read what it means: work, too.
+    Decrypt,
 }
 
 /// What follows a step.
@@ -59,9 +73,11 @@ pub(crate) enum Progress {
 
 /// An open file and what its file system has turned out to be able to do.
 pub(crate) struct FileBackend {
-    file: File,
+    pub(super) file: File,
     volume: String,
     can_zero_range: bool,
+    /// By which what it holds is encrypted.
+    pub(crate) cipher: Option<Arc<SectorCipher>>,
     failed_logged: Option<Time>,
 }
 
@@ -70,6 +86,7 @@ impl FileBackend {
     pub(crate) fn first_step(&self, operation: Operation, is_forced: bool) -> FileStep {
         match operation {
             Operation::Read => FileStep::Read,
+            Operation::Write | Operation::WriteZeroes if self.cipher.is_some() => FileStep::Encrypt,
             Operation::Write => FileStep::Write { is_forced },
             Operation::Trim => FileStep::PunchHole,
             Operation::WriteZeroes if self.can_zero_range => FileStep::ZeroRange,
@@ -97,6 +114,7 @@ impl FileBackend {
             }
             FileStep::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
             FileStep::PunchHole => fallocate(FallocateFlags::PUNCH_HOLE),
+            FileStep::Encrypt | FileStep::Decrypt => unreachable!("work is not for the ring"),
             FileStep::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
         }
     }
@@ -111,7 +129,8 @@ impl FileBackend {
     ) -> Progress {
         let after = |bytes: u32| if is_forced { Progress::Next(FileStep::Sync, bytes) } else { Progress::Done };
         match (step, result) {
-            (FileStep::Sync, Ok(_)) => Progress::Done,
+            (FileStep::Sync | FileStep::Decrypt, Ok(_)) => Progress::Done,
+            (FileStep::Encrypt, Ok(_)) => Progress::Next(FileStep::Write { is_forced }, 0),
             (FileStep::ZeroRange | FileStep::PunchHole, Ok(_)) => after(left),
             (FileStep::ZeroRange, Err(Errno::OPNOTSUPP)) => {
                 self.can_zero_range = false;
@@ -121,8 +140,12 @@ impl FileBackend {
             (_, Err(errno)) => Progress::Failed(errno),
             // The file ends before the volume does: somebody truncated it.
             (_, Ok(0)) => Progress::Failed(Errno::IO),
+            (FileStep::Write { .. }, Ok(bytes)) if bytes < left && self.cipher.is_some() => {
+                Progress::Next(FileStep::Encrypt, bytes)
+            }
             (_, Ok(bytes)) if bytes < left => Progress::Next(step, bytes),
             (FileStep::WriteZeroes, Ok(bytes)) => after(bytes),
+            (FileStep::Read, Ok(_)) if self.cipher.is_some() => Progress::Next(FileStep::Decrypt, 0),
             (FileStep::Read | FileStep::Write { .. }, Ok(_)) => Progress::Done,
         }
     }
@@ -204,7 +227,7 @@ pub(super) fn open(
             block_bytes = BLOCK_BYTES_MIN;
         }
     }
-    let backend = FileBackend { file, volume: config.name.clone(), can_zero_range: true, failed_logged: None };
+    let backend = FileBackend { file, volume: volume(), can_zero_range: true, cipher: None, failed_logged: None };
     Ok(Opened { backend, size_bytes: size, block_bytes })
 }
 
@@ -275,6 +298,7 @@ mod tests {
             file: tempfile::tempfile().unwrap(),
             volume: "v".into(),
             can_zero_range: true,
+            cipher: None,
             failed_logged: None,
         }
     }
@@ -295,6 +319,36 @@ mod tests {
         assert_eq!(no_holes, Progress::Failed(Errno::OPNOTSUPP), "what was trimmed must read as zero");
         assert_eq!(after(FileStep::Sync, 0, true, Ok(0)), Progress::Done);
         assert_eq!(after(FileStep::Sync, 0, true, Err(Errno::IO)), Progress::Failed(Errno::IO));
+    }
+
+    fn cipher() -> Arc<SectorCipher> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, std::array::from_fn::<u8, 64, _>(|at| at as u8)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Arc::new(SectorCipher::of_key_file(&path).unwrap())
+    }
+
+    /// Planted break: what is left of a short write is not encrypted anew, so that it is written from where the first part was.
+    #[test]
+    fn what_is_written_encrypted_is_encrypted_first_and_what_is_read_is_decrypted_at_last() {
+        let mut file = FileBackend { cipher: Some(cipher()), ..backend() };
+        let firsts = [Operation::Read, Operation::Write, Operation::WriteZeroes, Operation::Trim, Operation::Flush];
+        let firsts = firsts.map(|operation| file.first_step(operation, true));
+        let expected = [FileStep::Read, FileStep::Encrypt, FileStep::Encrypt, FileStep::PunchHole, FileStep::Sync];
+        assert_eq!(firsts, expected);
+        let mut after = |step, left, result| file.progress(step, left, true, result);
+        let write = FileStep::Write { is_forced: true };
+        assert_eq!(after(FileStep::Encrypt, 8192, Ok(0)), Progress::Next(write, 0));
+        assert_eq!(after(FileStep::Encrypt, 8192, Err(Errno::IO)), Progress::Failed(Errno::IO));
+        assert_eq!(after(write, 8192, Err(Errno::INTR)), Progress::Next(write, 0));
+        assert_eq!(after(write, 8192, Ok(4096)), Progress::Next(FileStep::Encrypt, 4096));
+        assert_eq!(after(write, 4096, Ok(4096)), Progress::Done);
+        assert_eq!(after(FileStep::Read, 8192, Ok(4096)), Progress::Next(FileStep::Read, 4096));
+        assert_eq!(after(FileStep::Read, 4096, Ok(4096)), Progress::Next(FileStep::Decrypt, 0));
+        assert_eq!(after(FileStep::Read, 4096, Ok(0)), Progress::Failed(Errno::IO));
+        assert_eq!(after(FileStep::Decrypt, 4096, Ok(0)), Progress::Done);
+        assert_eq!(after(FileStep::Decrypt, 4096, Err(Errno::IO)), Progress::Failed(Errno::IO));
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! before anybody is served, and slow file systems do not hold up an engine. Then the engine takes it over.
 
 mod compressed;
+mod encrypted;
 mod file;
 mod memory;
 
 pub use compressed::COMPRESSION_LEVELS;
 pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, PAGE_BYTES};
+pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher};
 pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
 pub(crate) use memory::MemoryBackend;
 
@@ -44,10 +46,17 @@ pub enum Backing {
         size_bytes: Option<u64>,
         /// Whether to make a sparse file of `size_bytes` if there is none.
         creates: bool,
+        /// How what it holds is encrypted; `None`: it is not.
+        encryption: Option<Encryption>,
     },
 }
 
 impl Backing {
+    /// Whether it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Backing::File { encryption: Some(_), .. })
+    }
+
     /// Whether it is lost at the end.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, Backing::Memory { .. } | Backing::CompressedMemory { .. })
@@ -91,6 +100,16 @@ pub enum VolumeError {
         volume: String,
         /// The backing file.
         path: PathBuf,
+    },
+    /// A key that is not used.
+    #[error("volume {volume}: key file {}: {source}", path.display())]
+    Key {
+        /// The volume.
+        volume: String,
+        /// The key's file.
+        path: PathBuf,
+        /// Why not.
+        source: KeyError,
     },
     /// Neither a regular file nor a block device.
     #[error("volume {volume}: {} is neither a regular file nor a block device", path.display())]
@@ -182,8 +201,14 @@ impl Volume {
                 let memory = Arc::new(CompressedMemory::new(*size_bytes, *level));
                 (Backend::Compressed(memory), *size_bytes, PAGE_BYTES as u32)
             }
-            Backing::File { path, size_bytes, creates } => {
-                let opened = file::open(&config, path, *size_bytes, *creates)?;
+            Backing::File { path, size_bytes, creates, encryption } => {
+                // Before a file is made.
+                let key = encryption.as_ref().map(|encryption| encryption.key(&config)).transpose()?;
+                let mut opened = file::open(&config, path, *size_bytes, *creates)?;
+                if let (Some(encryption), Some(key)) = (encryption, key) {
+                    let cipher = encryption.cipher(&config, &opened.backend.file, &key)?;
+                    opened.backend.cipher = Some(Arc::new(cipher));
+                }
                 (Backend::File(opened.backend), opened.size_bytes, opened.block_bytes)
             }
         };

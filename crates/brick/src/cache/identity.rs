@@ -17,7 +17,7 @@ const DEVICE_NAMES: &[&str] =
     &["wwid", "device/wwid", "dm/uuid", "md/uuid", "device/serial", "serial", "loop/backing_file"];
 
 /// Sixteen bytes that nobody else has.
-pub(super) fn random() -> io::Result<[u8; 16]> {
+pub(crate) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -27,9 +27,14 @@ pub(super) fn random() -> io::Result<[u8; 16]> {
 pub(super) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Result<Identity> {
     let store = match &volume.backing {
         Backing::Memory { .. } | Backing::CompressedMemory { .. } => random()?,
-        Backing::File { path, .. } => Md5::digest(words_of(path)?).into(),
+        Backing::File { path, .. } => store_of(path)?,
     };
     Ok(Identity { store, store_blocks: volume_bytes / BLOCK_BYTES as u64 })
+}
+
+/// What the store in a file or on a block device is known by.
+pub(crate) fn store_of(path: &Path) -> io::Result<[u8; 16]> {
+    Ok(Md5::digest(words_of(path)?).into())
 }
 
 /// What the cache on `device` says that it is of.

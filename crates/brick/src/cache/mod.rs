@@ -10,15 +10,17 @@
 
 mod device;
 mod identity;
-mod notes;
+mod note;
 mod pools;
 
 pub(crate) use device::CacheDevice;
-pub use notes::{CacheNote, CacheNotes};
+pub(crate) use identity::{random, store_of};
+pub use note::CacheNote;
 pub(crate) use pools::numbered;
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::engine::emulation::Emulation;
+use crate::notes::Notes;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::{
@@ -62,7 +64,7 @@ pub struct CacheSettings {
     /// What is damaged may be forgotten.
     pub accepts_losses: bool,
     /// Where it is noted that a volume has a cache; `None` for nowhere.
-    pub notes: Option<CacheNotes>,
+    pub notes: Option<Notes>,
 }
 
 impl CacheSettings {
@@ -195,6 +197,12 @@ pub enum CacheError {
         /// The volume.
         volume: String,
     },
+    /// Its fast device would hold what the slow one may not.
+    #[error("volume {volume} is encrypted and cannot have a cache: what is in a cache is not")]
+    Encrypted {
+        /// The volume.
+        volume: String,
+    },
 }
 
 /// A cache that was found on its device, for a volume.
@@ -206,6 +214,13 @@ pub struct FoundCache {
     pub(crate) emulation: Option<Emulation>,
     /// What was found.
     pub report: Report,
+}
+
+fn refuse_encrypted(volume: &VolumeConfig) -> Result<(), CacheError> {
+    match volume.backing.is_encrypted() {
+        true => Err(CacheError::Encrypted { volume: volume.name.clone() }),
+        false => Ok(()),
+    }
 }
 
 /// Makes an empty cache for `volume`. Whatever was on its device is gone; so is what only a cache there had.
@@ -220,6 +235,7 @@ pub fn make(
     volume_bytes: u64,
     replaces: bool,
 ) -> Result<u32, CacheError> {
+    refuse_encrypted(volume)?;
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     if let Some(note) = noted(settings, volume)?
         && !replaces
@@ -277,7 +293,7 @@ fn make_on(
     let uuid = identity::random().map_err(device.system("draw a name for"))?;
     format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
     if let Some(notes) = &settings.notes {
-        notes.remove(volume).map_err(device.system("remove the note of"))?;
+        notes.remove::<CacheNote>(volume).map_err(device.system("remove the note of"))?;
     }
     Ok(layout.units)
 }
@@ -288,6 +304,7 @@ impl FoundCache {
     /// # Errors
     /// There is none, it is of another store, or it is damaged; and as for [`make`].
     pub fn find(settings: CacheSettings, volume: &Volume) -> Result<FoundCache, CacheError> {
+        refuse_encrypted(volume.config())?;
         let is_in_memory = volume.config().backing.is_in_memory();
         let mut device = CacheDevice::open(&settings, is_in_memory)?;
         if is_in_memory {
@@ -306,6 +323,7 @@ impl FoundCache {
         volume_bytes: u64,
         makes: bool,
     ) -> Result<FoundCache, CacheError> {
+        refuse_encrypted(volume)?;
         let mut device = CacheDevice::open(&settings, makes)?;
         if makes {
             make_on(&mut device, &settings, volume, volume_bytes)?;
@@ -354,8 +372,8 @@ impl FoundCache {
 ///
 /// # Errors
 /// The system's, or somebody else has the cache's device.
-pub fn forget(notes: &CacheNotes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, bool)>> {
-    let Some(note) = notes.get(volume)? else { return Ok(None) };
+pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, bool)>> {
+    let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
     let is_given_up = match CacheDevice::open_existing(&note.cache, &note.path) {
         Ok(mut device) => match probe(&mut device) {
             Ok(superblock) if note.is_of(&superblock.uuid) => {
@@ -368,7 +386,7 @@ pub fn forget(notes: &CacheNotes, volume: &VolumeConfig) -> io::Result<Option<(C
         Err(error @ CacheError::Locked { .. }) => return Err(io::Error::other(error)),
         Err(_) => false,
     };
-    notes.remove(volume)?;
+    notes.remove::<CacheNote>(volume)?;
     Ok(Some((note, is_given_up)))
 }
 

@@ -178,6 +178,9 @@ impl Core {
         {
             memory.use_large_pages();
         }
+        if volume.config().backing.is_encrypted() {
+            self.work.make_scratch()?;
+        }
         let (tags, unflushed, cache, read_ahead) = (None, CauseSet::EMPTY, None, None);
         self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, cache, read_ahead });
         Ok(())

@@ -225,22 +225,15 @@ impl Core {
             piece.error = Some(Errno::CANCELED);
             return self.piece_done(index);
         }
+        self.send_to_model(index);
+        let piece = &mut self.pieces[index];
+        let request = &self.requests[piece.request];
         let VolumeSeat { volume, .. } = &mut self.volumes[request.volume];
-        if let Some(emulation) = &mut self.emulation {
-            let offset = volume.config().start_bytes + request.offset + u64::from(piece.start);
-            emulation.submit(
-                self.now,
-                DeviceRequest {
-                    token: u64::from(index),
-                    operation: request.operation,
-                    offset,
-                    length: piece.length,
-                    is_forced: request.is_forced,
-                },
-            );
-            piece.waits.for_model = true;
-        }
-        if !matches!(volume.backend, Backend::File(_)) && !matches!(request.payload, Payload::Volume(_)) {
+        let takes_time = match &volume.backend {
+            Backend::File(file) => file.cipher.is_some(),
+            _ => !matches!(request.payload, Payload::Volume(_)),
+        };
+        if takes_time {
             self.bytes_left = self.bytes_left.saturating_sub(piece.length.into());
         }
         match &mut volume.backend {
@@ -267,18 +260,16 @@ impl Core {
             Backend::Compressed(memory) => {
                 let offset = request.offset + u64::from(piece.start);
                 let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
-                match (request.operation, request.payload.as_ptr()) {
-                    (Operation::Read | Operation::Write, Some(data)) => {
+                match request.operation {
+                    Operation::Read | Operation::Write => {
                         let memory = memory.clone();
-                        // SAFETY: `check` found the payload to hold the whole request, of which this is a piece.
-                        let data = unsafe { data.add(piece.start as usize).cast_mut() };
-                        return self.begin_work(index, memory, offset, data);
+                        return self.begin_packing(index, memory);
                     }
-                    (Operation::Trim | Operation::WriteZeroes, _) => {
+                    Operation::Trim | Operation::WriteZeroes => {
                         memory.zero(pages(offset), pages(piece.length.into()));
                     }
-                    // A flush has nothing to do.
-                    _ => {}
+                    // It has nothing to do.
+                    Operation::Flush => {}
                 }
                 if !piece.waits.for_model {
                     self.piece_done(index);
@@ -287,43 +278,57 @@ impl Core {
             Backend::File(file) => {
                 piece.step = file.first_step(request.operation, request.is_forced);
                 piece.waits.for_backend = true;
-                self.push_step(index);
+                self.begin_step(index);
             }
         }
     }
 
+    /// Lets the model say when a piece is done, where the device is emulated.
+    fn send_to_model(&mut self, index: u32) {
+        let Some(emulation) = &mut self.emulation else { return };
+        let piece = &mut self.pieces[index];
+        let request = &self.requests[piece.request];
+        let offset = self.volumes[request.volume].volume.config().start_bytes + request.offset + u64::from(piece.start);
+        let (token, operation, length, is_forced) =
+            (u64::from(index), request.operation, piece.length, request.is_forced);
+        emulation.submit(self.now, DeviceRequest { token, operation, offset, length, is_forced });
+        piece.waits.for_model = true;
+    }
+
     /// Puts the step of a piece on the ring.
-    fn push_step(&mut self, index: u32) {
-        let piece = &self.pieces[index];
+    pub(super) fn push_step(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
         let request = &self.requests[piece.request];
         let Backend::File(file) = &self.volumes[request.volume].volume.backend else {
             unreachable!("only files have steps")
         };
         let start = piece.start + piece.done_bytes;
-        let data = match request.payload.as_ptr() {
+        let left = piece.left();
+        let (data, length) = match (&mut piece.scratch, request.payload.as_ptr()) {
+            (Some(scratch), _) => (scratch.as_mut_ptr(), left.min(scratch.capacity() as u32)),
             // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
-            Some(data) => unsafe { data.add(start as usize).cast_mut() },
-            None => std::ptr::null_mut(),
+            (None, Some(data)) => (unsafe { data.add(start as usize).cast_mut() }, left),
+            (None, None) => (std::ptr::null_mut(), left),
         };
         let offset = request.offset + u64::from(start);
-        let entry = file.entry(piece.step, offset, piece.length - piece.done_bytes, data);
-        // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, or are
-        // static; the file is open as long as the volume, which is not removed while a front end is attached.
+        let entry = file.entry(piece.step, offset, length, data);
+        // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, in the piece's
+        // scratch buffer, which it gives back when it is done, or are static; the file is open as long as the volume, which is not removed while a front end is attached.
         unsafe { self.ring.push(entry, Owner::Piece(index)) }
     }
 
-    /// The step of a piece has ended.
+    /// The step of a piece has ended, on the ring or with the service threads. In memory there is one only.
     pub(super) fn step_completed(&mut self, index: u32, result: Result<u32, Errno>) {
         let piece = &mut self.pieces[index];
         let request = &self.requests[piece.request];
         let Backend::File(file) = &mut self.volumes[request.volume].volume.backend else {
-            unreachable!("only files have steps")
+            return self.backend_done(index, result.err());
         };
-        match file.progress(piece.step, piece.length - piece.done_bytes, request.is_forced, result) {
+        match file.progress(piece.step, piece.left(), request.is_forced, result) {
             Progress::Next(step, bytes) => {
                 piece.step = step;
                 piece.done_bytes += bytes;
-                self.push_step(index);
+                self.begin_step(index);
             }
             Progress::Failed(errno) => {
                 let offset = request.offset + u64::from(piece.start + piece.done_bytes);
@@ -339,8 +344,12 @@ impl Core {
         let piece = &mut self.pieces[index];
         piece.error = error;
         piece.waits.for_backend = false;
-        if !piece.waits.for_model {
+        let (scratch, is_done) = (piece.scratch.take(), !piece.waits.for_model);
+        if is_done {
             self.piece_done(index);
+        }
+        if let Some(scratch) = scratch {
+            self.give_scratch(scratch);
         }
     }
 

@@ -52,6 +52,7 @@ mod read_ahead;
 mod recorder;
 mod request;
 pub(crate) mod ring;
+mod scratch;
 mod slab;
 pub mod status;
 mod turn;

@@ -3,6 +3,7 @@
 //! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device while
 //! others' deadlines pass; so each request is cut, and is done when its last piece is.
 
+use super::buffer::Buffer;
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use super::upper_levels::{BlockTag, session_of};
 use crate::backend::{FileStep, VolumeInfo};
@@ -140,6 +141,8 @@ pub(super) struct Piece {
     /// At a file: the step under way, and the bytes that are done.
     pub(super) step: FileStep,
     pub(super) done_bytes: u32,
+    /// What is written is encrypted into this.
+    pub(super) scratch: Option<Buffer>,
     pub(super) error: Option<Errno>,
 }
 
@@ -170,8 +173,14 @@ impl Piece {
             waits: Waits { for_backend: false, for_model: false },
             step: FileStep::Sync,
             done_bytes: 0,
+            scratch: None,
             error: None,
         }
+    }
+
+    /// Bytes that are not done.
+    pub(super) fn left(&self) -> u32 {
+        self.length - self.done_bytes
     }
 
     /// The piece as a scheduler sees it, on a volume whose first byte is at `volume_start` of the device.

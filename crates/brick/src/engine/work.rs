@@ -1,25 +1,37 @@
 //! Steps of a request that take a processor's time: service threads do them, under the rules of the request executor.
 //!
 //! ```text
-//!   engine's thread: dispatch -> PieceWork --spawn--> queues -> service thread: page, checkpoint, page, checkpoint ...
-//!                    piece_done <-- told <-- eventfd <----------------------------------------------------+
+//!   a page in memory, compressed      dispatch -> (new) pages -> done
+//!   a write to an encrypted file      dispatch -> (new) encrypt pages -> ring: write -> done
+//!   a read of one                     dispatch -> ring: read -> (resumed) decrypt pages -> done
+//!
+//!   engine's thread: PieceWork --spawn--> queues -> service thread: page, checkpoint, page, checkpoint ...
+//!                    step_completed <-- told <-- eventfd <------------------------------------------+
 //! ```
 //!
-//! **Rule.** A piece of a read or write of a compressed volume is a request to the [`Executor`], page by page, and may be preempted
-//! between two pages. Everything else of it (socket, scheduler, accounts, model) stays on the engine's thread. A request
-//! without such steps never comes here. What clients write is kept as it is and answered; a request of the maintenance queue compresses it
-//! afterwards, which the engine begins when it hears of the piece. **Complication.** The engine hears of a burst once: who tells it
+//! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is a processor's is a
+//! request to the [`Executor`], page by page, and may be preempted between two pages. It comes as new unless the disk had the piece before:
+//! then the engine's thread has begun the request, the disk suspended it, and it comes as resumed. Everything else of it (socket, scheduler,
+//! accounts, model) stays on the engine's thread. A request without such steps never comes here. What clients write to compressed memory is
+//! kept as it is and answered; a request of the maintenance queue compresses it afterwards, which the engine begins when it hears of the piece.
+//!
+//! **Complication.** The engine hears of a burst once: who tells it
 //! first writes to the eventfd, the others find that said. What a cache's syncer copies is the maintenance queue's already, and is compressed at
 //! once. A piece whose work panics, or that the executor drops, ends with an error and is not waited for; what the executor has
-//! no room for, and everything where there is no executor, the engine's thread does itself, and compresses at once, too.
+//! no room for, and everything where there is no executor, the engine's thread does itself, and compresses at once, too. What is written
+//! encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is decrypted where it was read to.
 
+use super::buffer::Buffer;
 use super::core::Core;
 use super::error::EngineError;
 use super::ring::Owner;
-use crate::backend::{Backend, CompressedMemory, Compressing, Damaged, PAGE_BYTES};
+use super::scratch::Scratch;
+use crate::backend::{
+    Backend, CompressedMemory, Compressing, Damaged, FileStep, PAGE_BYTES, SECTOR_BYTES, SectorCipher,
+};
 use crossbeam_queue::SegQueue;
 use plimsoll_core::{Operation, Span, Time};
-use plimsoll_executor::{Executor, Kind, checkpoint, give_way};
+use plimsoll_executor::{Arrival, Executor, Kind, checkpoint, give_way};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::future::Future;
@@ -58,11 +70,36 @@ impl Drop for Answer {
     }
 }
 
-/// The bytes of a piece.
+/// The bytes of a piece, of which those before are done.
 struct Bytes(*mut u8);
 
-// SAFETY: they lie in the payload of a request, which keeps it for this piece alone until the engine has heard its answer.
+// SAFETY: they lie in the payload of a request, which keeps it for this piece alone until the engine has heard its answer, or in the
+// piece's own scratch buffer, which it keeps as long.
 unsafe impl Send for Bytes {}
+
+impl Bytes {
+    /// The next so many.
+    ///
+    /// # Safety
+    /// There are so many, nobody else uses them, and what is made of them is used no more when this is called again.
+    unsafe fn next<'used>(&mut self, length: usize) -> &'used mut [u8] {
+        let start = self.0;
+        // SAFETY: the caller's promise; behind the last one nothing is used.
+        unsafe {
+            self.0 = start.add(length);
+            std::slice::from_raw_parts_mut(start, length)
+        }
+    }
+
+    /// The next page.
+    ///
+    /// # Safety
+    /// As for [`next`](Self::next).
+    unsafe fn next_page<'used>(&mut self) -> &'used mut [u8; PAGE_BYTES] {
+        // SAFETY: the caller's promise.
+        unsafe { self.next(PAGE_BYTES) }.try_into().expect("a page has that length")
+    }
+}
 
 /// What service threads do for engines.
 pub struct ServiceRequest(Service);
@@ -74,49 +111,67 @@ enum Service {
 }
 
 /// What is done with a page.
-#[derive(Clone, Copy)]
-enum Step {
-    Read,
-    Write,
-    WriteBehind,
+enum PageStep {
+    Unpack(Arc<CompressedMemory>),
+    Pack(Arc<CompressedMemory>),
+    /// Kept as it is, and packed afterwards.
+    PackBehind(Arc<CompressedMemory>),
+    /// Made of zeroes, or of the request's bytes, in memory of its own.
+    Encrypt(Arc<SectorCipher>, Bytes),
+    Decrypt(Arc<SectorCipher>),
 }
 
-/// A piece's pages, to be compressed or decompressed one after the other.
+/// A step of a piece that is done page by page.
 struct PieceWork {
-    memory: Arc<CompressedMemory>,
-    bytes: Bytes,
-    step: Step,
-    next_page: u64,
-    pages_left: u64,
+    step: PageStep,
+    /// The request's own; a write-zeroes has none.
+    bytes: Option<Bytes>,
+    /// The next page's first byte in the volume.
+    offset: u64,
+    bytes_left: usize,
     answer: Answer,
 }
 
 impl PieceWork {
     fn one_page(&mut self) -> Result<(), Errno> {
-        let page = self.bytes.0.cast::<[u8; PAGE_BYTES]>();
-        // SAFETY: `pages_left` pages from here on are this piece's part of a payload that nobody else uses; behind the last one
-        // nothing is used.
+        let length = self.bytes_left.min(PAGE_BYTES);
+        let (page, sector) = (self.offset / PAGE_BYTES as u64, self.offset / SECTOR_BYTES as u64);
+        // SAFETY: `bytes_left` bytes from here on are this piece's part of a payload, and of its scratch buffer, that nobody else uses;
+        // those of compressed memory are whole pages.
         unsafe {
-            self.bytes.0 = self.bytes.0.add(PAGE_BYTES);
-            match self.step {
-                Step::Read => self.memory.read(self.next_page, &mut *page).map_err(|Damaged| Errno::IO)?,
-                Step::Write => self.memory.write(self.next_page, &*page),
-                Step::WriteBehind => self.memory.write_behind(self.next_page, &*page),
+            match (&mut self.step, &mut self.bytes) {
+                (PageStep::Unpack(memory), Some(bytes)) => {
+                    memory.read(page, bytes.next_page()).map_err(|Damaged| {
+                        tracing::error!(page, "a page in memory is not what was written");
+                        Errno::IO
+                    })?;
+                }
+                (PageStep::Pack(memory), Some(bytes)) => memory.write(page, bytes.next_page()),
+                (PageStep::PackBehind(memory), Some(bytes)) => memory.write_behind(page, bytes.next_page()),
+                (PageStep::Encrypt(cipher, target), source) => {
+                    let target = target.next(length);
+                    match source {
+                        Some(source) => target.copy_from_slice(source.next(length)),
+                        None => target.fill(0),
+                    }
+                    cipher.encrypt(sector, target);
+                }
+                (PageStep::Decrypt(cipher), Some(bytes)) => cipher.decrypt(sector, bytes.next(length)),
+                (_, None) => unreachable!("reads and writes have bytes"),
             }
         }
-        self.next_page += 1;
-        self.pages_left -= 1;
+        self.offset += length as u64;
+        self.bytes_left -= length;
         Ok(())
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while self.pages_left > 0 {
+        while self.bytes_left > 0 {
             if let Err(errno) = self.one_page() {
-                tracing::error!(page = self.next_page, "a page in memory is not what was written");
                 self.answer.result = Err(errno);
                 return Poll::Ready(());
             }
-            if self.pages_left > 0 && Pin::new(&mut checkpoint()).poll(context).is_pending() {
+            if self.bytes_left > 0 && Pin::new(&mut checkpoint()).poll(context).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -149,6 +204,8 @@ pub(super) struct Work {
     told: Arc<Told>,
     /// The ring watches the eventfd, since the first work.
     is_watched: bool,
+    /// What is written to encrypted volumes is encrypted into it; since the first of them.
+    scratch: Option<Scratch>,
     /// The executor had no room for those who compress a backlog: when it is tried again.
     pub(super) try_again: Option<Time>,
 }
@@ -158,19 +215,32 @@ impl Work {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| EngineError::System { action: "make an eventfd", source: errno.into() })?;
         let told = Told { done: SegQueue::new(), is_said: AtomicBool::new(false), wake };
-        Ok(Work { executor, told: Arc::new(told), is_watched: false, try_again: None })
+        Ok(Work { executor, told: Arc::new(told), is_watched: false, scratch: None, try_again: None })
+    }
+
+    /// Prepares for volumes that are encrypted.
+    pub(super) fn make_scratch(&mut self) -> Result<(), EngineError> {
+        if self.scratch.is_none() {
+            let made = Scratch::new();
+            self.scratch = Some(made.map_err(|source| EngineError::System { action: "reserve buffers", source })?);
+        }
+        Ok(())
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
     /// Gives it to the service threads, or does it here.
-    fn begin(&self, kind: Kind, work: PieceWork) {
+    fn begin(&self, kind: Kind, came: Arrival, work: PieceWork) {
         let request = ServiceRequest(Service::Piece(work));
         let refused = match &self.executor {
-            Some(executor) => executor.spawn(kind, None, request).err().map(|full| full.request),
+            Some(executor) => executor.spawn_as(kind, came, None, request).err().map(|full| full.request),
             None => Some(request),
         };
         if let Some(ServiceRequest(Service::Piece(mut work))) = refused {
-            if let Step::WriteBehind = work.step {
-                work.step = Step::Write;
+            if let PageStep::PackBehind(memory) = work.step {
+                work.step = PageStep::Pack(memory);
             }
             // Outside of an executor's threads it is not preempted, so this is once.
             while work.poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
@@ -191,30 +261,87 @@ impl Work {
 }
 
 impl Core {
-    /// Lets a piece of a read or write of a compressed volume be done; `data` is where its bytes are.
-    pub(super) fn begin_work(&mut self, index: u32, memory: Arc<CompressedMemory>, offset: u64, data: *mut u8) {
+    /// Has a step of a piece done with `length` bytes from `start` of its request on.
+    fn begin_work(&mut self, index: u32, came: Arrival, step: PageStep, start: u32, length: usize) {
         if !std::mem::replace(&mut self.work.is_watched, true) {
             self.ring.watch(self.work.told.wake.as_raw_fd(), Owner::Work);
         }
-        let piece = &mut self.pieces[index];
-        piece.waits.for_backend = true;
-        let request = &self.requests[piece.request];
-        let (kind, step) = match request.operation {
-            Operation::Read if request.is_maintenance => (Kind::Maintenance, Step::Read),
-            Operation::Read => (Kind::Read, Step::Read),
-            _ if request.is_maintenance => (Kind::Maintenance, Step::Write),
-            _ => (Kind::Write, Step::WriteBehind),
+        let request = &self.requests[self.pieces[index].request];
+        let kind = match request.operation {
+            _ if request.is_maintenance => Kind::Maintenance,
+            Operation::Read => Kind::Read,
+            _ => Kind::Write,
         };
+        // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
+        let bytes = request.payload.as_ptr().map(|data| Bytes(unsafe { data.add(start as usize).cast_mut() }));
         let work = PieceWork {
-            memory,
-            bytes: Bytes(data),
             step,
-            next_page: offset / PAGE_BYTES as u64,
-            pages_left: u64::from(piece.length) / PAGE_BYTES as u64,
+            bytes,
+            offset: request.offset + u64::from(start),
+            bytes_left: length,
             // Unless it is done it failed.
             answer: Answer { piece: index, result: Err(Errno::IO), told: self.work.told.clone() },
         };
-        self.work.begin(kind, work);
+        self.work.begin(kind, came, work);
+    }
+
+    /// Lets a piece of a read or write of compressed memory be done.
+    pub(super) fn begin_packing(&mut self, index: u32, memory: Arc<CompressedMemory>) {
+        let piece = &mut self.pieces[index];
+        piece.waits.for_backend = true;
+        let request = &self.requests[piece.request];
+        let step = match request.operation {
+            Operation::Read => PageStep::Unpack(memory),
+            _ if request.is_maintenance => PageStep::Pack(memory),
+            _ => PageStep::PackBehind(memory),
+        };
+        let (start, length) = (piece.start, piece.length as usize);
+        self.begin_work(index, Arrival::New, step, start, length);
+    }
+
+    /// Begins the step of a piece at a file.
+    pub(super) fn begin_step(&mut self, index: u32) {
+        match self.pieces[index].step {
+            FileStep::Encrypt => self.begin_encrypting(index),
+            FileStep::Decrypt => {
+                let cipher = self.cipher_of(index);
+                let piece = &self.pieces[index];
+                let (start, length) = (piece.start, piece.length as usize);
+                self.begin_work(index, Arrival::Resumed, PageStep::Decrypt(cipher), start, length);
+            }
+            _ => self.push_step(index),
+        }
+    }
+
+    fn cipher_of(&self, index: u32) -> Arc<SectorCipher> {
+        let volume = self.requests[self.pieces[index].request].volume;
+        match &self.volumes[volume].volume.backend {
+            Backend::File(file) => file.cipher.clone().expect("what is not encrypted has no such steps"),
+            _ => unreachable!("only files have steps"),
+        }
+    }
+
+    /// Has the next bytes of a piece encrypted, as many as its scratch buffer takes; without one it waits for one.
+    fn begin_encrypting(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
+        if piece.scratch.is_none() {
+            piece.scratch = self.work.scratch().take(index, piece.length);
+        }
+        let Some(scratch) = &mut piece.scratch else { return };
+        let target = Bytes(scratch.as_mut_ptr());
+        let (start, length) = (piece.start + piece.done_bytes, scratch.capacity().min(piece.left() as usize));
+        let came = if piece.done_bytes == 0 { Arrival::New } else { Arrival::Resumed };
+        let step = PageStep::Encrypt(self.cipher_of(index), target);
+        self.begin_work(index, came, step, start, length);
+    }
+
+    /// A piece needs its scratch buffer no more: others have waited for one.
+    pub(super) fn give_scratch(&mut self, buffer: Buffer) {
+        self.work.scratch().give(buffer);
+        while let Some((index, buffer)) = self.work.scratch().next(|index| self.pieces[index].length) {
+            self.pieces[index].scratch = Some(buffer);
+            self.begin_encrypting(index);
+        }
     }
 
     /// Service threads have done something.
@@ -230,7 +357,7 @@ impl Core {
             if request.operation == Operation::Write {
                 self.compress_backlog(request.volume);
             }
-            self.backend_done(index, result.err());
+            self.step_completed(index, result.map(|()| 0));
         }
     }
 
@@ -248,5 +375,32 @@ impl Core {
             let volumes: Vec<u32> = self.volumes.iter().map(|(index, _)| index).collect();
             volumes.into_iter().for_each(|volume| self.compress_backlog(volume));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_executor::{ExecutorConfig, Policy, Rules};
+
+    /// A page that does not exist makes it panic. Planted break: a piece has succeeded until it has failed.
+    #[test]
+    fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
+        let rules = Rules::Fixed(Policy::COMBO);
+        let config = ExecutorConfig { threads: 1, rules, requests_max: 8, seed: 1 };
+        let work = Work::new(Some(Arc::new(Executor::start(config).unwrap()))).unwrap();
+        let memory = Arc::new(CompressedMemory::new(PAGE_BYTES as u64, 1));
+        let mut page = [7_u8; PAGE_BYTES];
+        for (piece, offset) in [(1, 1 << 40), (2, 0)] {
+            let answer = Answer { piece, result: Err(Errno::IO), told: work.told.clone() };
+            let (step, bytes) = (PageStep::Unpack(memory.clone()), Some(Bytes(page.as_mut_ptr())));
+            work.begin(Kind::Read, Arrival::New, PieceWork { step, bytes, offset, bytes_left: PAGE_BYTES, answer });
+            while work.told.done.is_empty() {
+                std::thread::yield_now();
+            }
+            let expected = if piece == 1 { Err(Errno::IO) } else { Ok(()) };
+            assert_eq!(work.told.done.pop(), Some((piece, expected)));
+        }
+        assert_eq!(page, [0; PAGE_BYTES]);
     }
 }

@@ -85,7 +85,7 @@ impl Rig {
     /// With a volume in a file of the directory.
     pub fn in_file(directory: TempDir) -> Rig {
         let path = backing_path(directory.path());
-        Rig::new(directory, Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true })
+        Rig::new(directory, Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: true, encryption: None })
     }
 
     fn new(directory: TempDir, backing: Backing) -> Rig {

@@ -2,18 +2,19 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
+use plimsoll_brick::backend::{Backing, Encryption, KEY_BYTES, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{CacheStatus, EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
 use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, Negotiated, SharedExports};
+use plimsoll_brick::notes::Notes;
 use plimsoll_cache::policies;
 use plimsoll_core::class::Scheme;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Long enough for a machine that is busy with something else.
 pub const PATIENCE: Span = Span::from_secs(300);
@@ -47,8 +48,23 @@ pub fn memory(name: &str, size_bytes: u64, start_bytes: u64) -> Volume {
 }
 
 pub fn file_config(name: &str, path: &Path, size_bytes: Option<u64>) -> VolumeConfig {
-    let backing = Backing::File { path: path.to_owned(), size_bytes, creates: size_bytes.is_some() };
+    let backing = Backing::File { path: path.to_owned(), size_bytes, creates: size_bytes.is_some(), encryption: None };
     VolumeConfig { name: name.into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false }
+}
+
+/// The key of volumes that are encrypted.
+pub fn key_bytes() -> [u8; KEY_BYTES] {
+    std::array::from_fn(|at| at as u8 * 3 + 1)
+}
+
+/// As [`file_config`], encrypted; key and notes are beside the file.
+pub fn encrypted_config(name: &str, path: &Path, size_bytes: u64) -> VolumeConfig {
+    let key_file = path.with_extension("key");
+    std::fs::write(&key_file, key_bytes()).unwrap();
+    std::fs::set_permissions(&key_file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let encryption = Some(Encryption { key_file, notes: Some(Notes::new(path.with_extension("notes"))) });
+    let backing = Backing::File { path: path.to_owned(), size_bytes: Some(size_bytes), creates: true, encryption };
+    VolumeConfig { backing, ..file_config(name, path, None) }
 }
 
 /// An engine whose volumes can be reached over a Unix socket.
@@ -171,6 +187,12 @@ impl Random {
     }
 }
 
+/// A cache by LRU on `path`.
+pub fn cache_settings(path: PathBuf) -> CacheSettings {
+    let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
+    CacheSettings { size_bytes: Some(CACHE_BYTES), ..CacheSettings::new("fast", path, policy, Scheme::default()) }
+}
+
 /// An engine with a volume `v` that has a cache, and where the cache is.
 pub fn cached(
     config: EngineConfig,
@@ -178,9 +200,7 @@ pub fn cached(
     change: impl FnOnce(&mut CacheSettings),
 ) -> (Served, tempfile::TempDir) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
-    let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
-    settings.size_bytes = Some(CACHE_BYTES);
+    let mut settings = cache_settings(directory.path().join("fast"));
     change(&mut settings);
     let (volume_config, bytes) = (volume.config().clone(), volume.info().size_bytes);
     let found = FoundCache::find_or_make(settings, &volume_config, bytes, true).unwrap();

@@ -2,7 +2,8 @@
 
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
-use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheNotes, CacheSettings};
+use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings};
+use plimsoll_brick::notes::Notes;
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
@@ -69,7 +70,7 @@ pub(super) fn cache(
         watermark_high,
         semantics: if semantics == Some("strict") { Semantics::Strict } else { Semantics::WriteCache },
         accepts_losses,
-        notes: Some(CacheNotes::new(notes.to_owned())),
+        notes: Some(Notes::new(notes.to_owned())),
         ..usual
     };
     (problems.len() == before).then_some(Cache { name, settings, classes, bounds, place })

@@ -1,4 +1,4 @@
-//! The section `[executor]`: the service threads that compress and decompress.
+//! The section `[executor]`: the service threads, which compress and encrypt.
 
 use plimsoll_executor::Rules;
 use plimsoll_settings::{Problem, Section};

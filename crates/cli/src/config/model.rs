@@ -176,8 +176,13 @@ pub struct Volume {
 /// Where a volume's content is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// In a file or a block device, by its absolute path.
-    File(PathBuf),
+    /// In a file or a block device.
+    File {
+        /// Its absolute path.
+        path: PathBuf,
+        /// Where the key is that it is encrypted with; `None`: it is not.
+        key_file: Option<PathBuf>,
+    },
     /// In memory, gone when the daemon ends.
     Memory,
     /// The same, compressed and with checksums.
@@ -188,6 +193,11 @@ pub enum Backing {
 }
 
 impl Backing {
+    /// Whether it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Backing::File { key_file: Some(_), .. })
+    }
+
     /// Whether it is gone when the daemon ends.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, Backing::Memory | Backing::CompressedMemory { .. })
@@ -197,7 +207,8 @@ impl Backing {
 impl fmt::Display for Backing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Backing::File(path) => write!(out, "{}", path.display()),
+            Backing::File { path, key_file: None } => write!(out, "{}", path.display()),
+            Backing::File { path, key_file: Some(_) } => write!(out, "{}, encrypted", path.display()),
             Backing::Memory => out.write_str("memory"),
             Backing::CompressedMemory { .. } => out.write_str("memory, compressed"),
         }
@@ -238,7 +249,10 @@ pub struct Mount {
 impl Configuration {
     /// The service threads, where a volume needs them.
     pub fn service_threads(&self) -> Option<&ExecutorSection> {
-        let needs = |volume: &Volume| matches!(volume.backing, Backing::CompressedMemory { .. });
+        let needs = |volume: &Volume| match &volume.backing {
+            Backing::CompressedMemory { .. } => true,
+            backing => backing.is_encrypted(),
+        };
         self.volumes.iter().any(needs).then_some(&self.executor)
     }
 

@@ -3,9 +3,8 @@
 
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
-use super::{ExecutorSection, caches, executor, iscsi, read_ahead};
+use super::{ExecutorSection, backing, caches, executor, iscsi, read_ahead};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
-use plimsoll_brick::backend::COMPRESSION_LEVELS;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
@@ -32,8 +31,6 @@ const EXPORT_NAME_BYTES_MAX: usize = 4096;
 /// What a mount call takes as data: one page. Bytes.
 const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
 pub(super) const OUTSTANDING_MAX: u64 = 1024;
-/// How volumes in memory can be compressed.
-const COMPRESSION_ALLOWED: &str = "\"zstd\", or \"zstd:LEVEL\" with 1 to 19";
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
 pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
@@ -320,7 +317,7 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let is_block = |bytes: &ByteCount| bytes.0.is_multiple_of(BLOCK_BYTES) && bytes.0 <= SIZE_BYTES_MAX;
     let size = section.quantity("size", SIZE, problems, |size: &ByteCount| size.0 > 0 && is_block(size));
     let start = section.quantity("start", START, problems, is_block);
-    let backing = backing(&mut section, directory, problems);
+    let backing = backing::read(&mut section, directory, problems);
     let cache = section.text("cache", "the name of a cache", problems).map(str::to_owned);
     let ahead = read_ahead::read(&mut section, problems);
     let has_static_classes = section.boolean("static_classes", problems).unwrap_or(false);
@@ -362,39 +359,6 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         mount,
         place,
     })
-}
-
-fn backing(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Backing> {
-    const ALLOWED: &str = "exactly one of file = \"PATH\" and memory = true";
-    let file = section.read("file", "the path of a file or block device", problems, |text| path(text, directory));
-    let memory = section.boolean("memory", problems);
-    match (section.place().has("file"), memory) {
-        (true, Some(true)) => problems.push(section.place().problem("memory", "both a file and memory", ALLOWED)),
-        (false, None | Some(false)) if section.place().has("memory") == memory.is_some() => {
-            problems.push(section.place().problem("", "neither a file nor memory", ALLOWED));
-        }
-        _ => {}
-    }
-    let level = section.read("compression", COMPRESSION_ALLOWED, problems, compression_level);
-    if level.is_some() && memory != Some(true) {
-        problems.push(section.place().problem(
-            "compression",
-            "compression of a volume in a file",
-            "only with memory = true",
-        ));
-    }
-    let in_memory = level.map_or(Backing::Memory, |level| Backing::CompressedMemory { level });
-    file.map(Backing::File).or((memory == Some(true)).then_some(in_memory))
-}
-
-/// `zstd`, which is its first level, or `zstd:LEVEL`.
-fn compression_level(text: &str) -> Result<u8, String> {
-    let level = match text.strip_prefix("zstd") {
-        Some("") => Some(*COMPRESSION_LEVELS.start()),
-        Some(rest) => rest.strip_prefix(':').and_then(|level| level.parse().ok()),
-        None => None,
-    };
-    level.filter(|level| COMPRESSION_LEVELS.contains(level)).ok_or_else(|| COMPRESSION_ALLOWED.to_owned())
 }
 
 fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Export> {

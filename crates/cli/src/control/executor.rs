@@ -27,6 +27,8 @@ pub struct ServiceThreadStatus {
     pub done: u64,
     /// Runs that ended because something was lacking.
     pub suspended: u64,
+    /// Runs that began because what was lacking is there, such as blocks from a disk.
+    pub resumed: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
     /// Requests that panicked; they count as done.
@@ -66,11 +68,12 @@ impl ExecutorStatus {
 }
 
 fn thread(figures: &ThreadFigures) -> ServiceThreadStatus {
-    let ThreadFigures { turns, done, suspended, preempted, panicked, busy, running_since, .. } = *figures;
+    let ThreadFigures { turns, done, suspended, resumed, preempted, panicked, busy, running_since, .. } = *figures;
     ServiceThreadStatus {
         turns,
         done,
         suspended,
+        resumed,
         preempted,
         panicked,
         busy_ns: busy.as_nanos(),
@@ -96,11 +99,12 @@ fn of_queue(queue: Queue, figures: &QueueFigures) -> QueueStatus {
 impl fmt::Display for ExecutorStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |of: fn(&ServiceThreadStatus) -> u64| self.threads.iter().map(of).sum::<u64>();
-        let (count, done, preempted) = (self.threads.len(), sum(|thread| thread.done), sum(|thread| thread.preempted));
+        let (count, done) = (self.threads.len(), sum(|thread| thread.done));
+        let (preempted, resumed) = (sum(|thread| thread.preempted), sum(|thread| thread.resumed));
         let ending = if count == 1 { "" } else { "s" };
         write!(
             out,
-            "executor: {}, {count} service thread{ending}, {done} requests done, {preempted} times preempted",
+            "executor: {}, {count} service thread{ending}, {done} requests done, {preempted} times preempted, {resumed} times resumed",
             self.policy
         )?;
         for queue in self.queues.iter().filter(|queue| queue.served > 0 || queue.depth > 0) {
@@ -119,12 +123,12 @@ mod tests {
     fn a_line_says_who_waits_where() {
         let mut figures = Figures { threads: vec![ThreadFigures::default(); 2], ..Figures::default() };
         figures.threads[0].done = 7;
-        figures.threads[1] = ThreadFigures { done: 3, preempted: 2, ..ThreadFigures::default() };
+        figures.threads[1] = ThreadFigures { done: 3, preempted: 2, resumed: 6, ..ThreadFigures::default() };
         figures.queues[1] = QueueFigures { depth: 4, served: 10, waited: Span::from_micros(50), ..Default::default() };
         let status = ExecutorStatus::new("combo", &figures);
         assert_eq!(
             status.to_string(),
-            "executor: combo, 2 service threads, 10 requests done, 2 times preempted; low: 4 wait, 5 us on average"
+            "executor: combo, 2 service threads, 10 requests done, 2 times preempted, 6 times resumed; low: 4 wait, 5 us on average"
         );
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<ExecutorStatus>(&json).unwrap(), status);

@@ -6,7 +6,7 @@ use crate::config::{Cache, Configuration, Volume, named_scheme};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
 use plimsoll_brick::backend;
-use plimsoll_brick::cache::{CacheError, CacheNotes, CacheSettings, FoundCache};
+use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, FoundCache};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
@@ -42,7 +42,7 @@ pub(super) fn find(
 fn why_not_without(configuration: &Configuration, section: &Volume, volume: &backend::Volume) -> Option<String> {
     let (file, place) = (configuration.file.display(), &section.place);
     let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
-    let note = match notes(configuration).get(volume.config()) {
+    let note = match plan::notes(configuration).get::<CacheNote>(volume.config()) {
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
@@ -52,10 +52,6 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
          without it: plimsoll cache forget {file} {})",
         section.name
     ))
-}
-
-fn notes(configuration: &Configuration) -> CacheNotes {
-    CacheNotes::new(configuration.daemon.notes_directory.clone())
 }
 
 /// An error, and what can be done.
@@ -245,7 +241,7 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         let names = configuration.volumes.iter().map(|volume| format!("{:?}", volume.name)).collect::<Vec<_>>();
         Failure::BadInput(format!("{file}: volume: got {name:?}, allowed {}", names.join(", ")))
     })?;
-    let forgotten = plimsoll_brick::cache::forget(&notes(configuration), &plan::volume(configuration, section));
+    let forgotten = plimsoll_brick::cache::forget(&plan::notes(configuration), &plan::volume(configuration, section));
     let place = format!("{file}:{}: volume.{name}", section.place.line);
     match forgotten.map_err(|error| Failure::Failed(format!("{place}: cannot forget its cache: {error}")))? {
         None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),

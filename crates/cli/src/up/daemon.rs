@@ -140,7 +140,11 @@ impl Daemon {
             match Volume::open(plan::volume(&self.configuration, section)) {
                 Ok(volume) => volumes.push(volume),
                 Err(error) => {
-                    let key = if section.place.has("file") { "file" } else { "memory" };
+                    let key = match &error {
+                        VolumeError::Key { .. } => "encryption",
+                        _ if section.place.has("file") => "file",
+                        _ => "memory",
+                    };
                     let message = match &error {
                         VolumeError::Missing { path, .. } => {
                             let path = path.display();

@@ -15,7 +15,7 @@ const SEED: u64 = 1;
 /// They, for engines and for who asks how they are.
 pub(super) type ServiceThreads = Arc<Executor<ServiceRequest>>;
 
-/// Starts them, if any volume is compressed.
+/// Starts them, if any volume is compressed or encrypted.
 pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThreads>, Failure> {
     let Some(section) = configuration.service_threads() else { return Ok(None) };
     let (threads, rules) = (section.thread_count(), section.rules());

@@ -2,8 +2,9 @@
 
 use crate::config::{Backing, Configuration, Device, Volume};
 use plimsoll_brick::attach::{AttachPlan, FileSystemPlan};
-use plimsoll_brick::backend::{self, VolumeConfig, VolumeInfo};
+use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{EngineConfig, LATENESS_BOUND_DEFAULT};
+use plimsoll_brick::notes::Notes;
 
 /// The engine of `device`.
 pub(super) fn engine(device: &Device) -> EngineConfig {
@@ -17,6 +18,11 @@ pub(super) fn engine(device: &Device) -> EngineConfig {
     }
 }
 
+/// Where is noted what outlives the daemon.
+pub(super) fn notes(configuration: &Configuration) -> Notes {
+    Notes::new(configuration.daemon.notes_directory.clone())
+}
+
 /// The volume, which opens its sessions in an account of its own.
 pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeConfig {
     VolumeConfig {
@@ -27,9 +33,12 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
             &Backing::CompressedMemory { level } => {
                 backend::Backing::CompressedMemory { size_bytes: volume.size_bytes, level }
             }
-            Backing::File(path) => {
-                backend::Backing::File { path: path.clone(), size_bytes: Some(volume.size_bytes), creates: false }
-            }
+            Backing::File { path, key_file } => backend::Backing::File {
+                path: path.clone(),
+                size_bytes: Some(volume.size_bytes),
+                creates: false,
+                encryption: key_file.clone().map(|key_file| Encryption { key_file, notes: Some(notes(configuration)) }),
+            },
         },
         start_bytes: volume.start_bytes,
         is_read_only: volume.is_read_only,

@@ -4,6 +4,7 @@ use crate::support::{Site, mounts_below, text, why_no_mounts};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 
 fn with_mounts(volumes: &str) -> Site {
     let site = Site::new(&format!(
@@ -47,6 +48,28 @@ fn a_file_system_is_made_once_kept_and_detached_in_order() {
 
     let daemon = site.up();
     assert_eq!(std::fs::read_to_string(site.path("mnt/a")).unwrap(), "kept");
+    daemon.stop();
+}
+
+#[test]
+fn an_encrypted_volume_that_is_empty_is_formatted_and_its_files_are_nowhere_to_be_read() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let file = "file = \"db.img\"\n";
+    let site = with_mounts(&EXT4.replace(file, &format!("{file}encryption = {{ key_file = \"db.key\" }}\n")));
+    let key: [u8; 64] = std::array::from_fn(|at| at as u8);
+    std::fs::write(site.path("db.key"), key).unwrap();
+    std::fs::set_permissions(site.path("db.key"), PermissionsExt::from_mode(0o600)).unwrap();
+    let line = "nobody else is to know what is written here\n";
+    let daemon = site.up();
+    std::fs::write(site.path("mnt/a"), line.repeat(4096)).unwrap();
+    daemon.stop();
+    let stored = std::fs::read(site.path("db.img")).unwrap();
+    assert!(stored.iter().any(|&byte| byte != 0), "something is there");
+    assert!(!stored.windows(16).any(|part| part == &line.as_bytes()[..16]), "and nothing of what was written");
+    let daemon = site.up();
+    assert_eq!(std::fs::read_to_string(site.path("mnt/a")).unwrap(), line.repeat(4096));
     daemon.stop();
 }
 

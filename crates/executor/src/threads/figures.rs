@@ -17,6 +17,8 @@ pub struct ThreadFigures {
     pub done: u64,
     /// Runs that ended because something was lacking.
     pub suspended: u64,
+    /// Runs that began because what was lacking is there; of a request that somebody else suspended, the first too.
+    pub resumed: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
     /// Runs that ended before, so that others may go first.
@@ -59,6 +61,7 @@ pub(super) struct Books {
     turns: AtomicU64,
     done: AtomicU64,
     suspended: AtomicU64,
+    resumed: AtomicU64,
     preempted: AtomicU64,
     gave_way: AtomicU64,
     panicked: AtomicU64,
@@ -85,7 +88,10 @@ impl Books {
         add(&self.turns, 1);
     }
 
-    pub(super) fn begun(&self, now: Time, queue: Queue, waited: Span) {
+    pub(super) fn begun(&self, now: Time, queue: Queue, waited: Span, came: Arrival) {
+        if came == Arrival::Resumed {
+            add(&self.resumed, 1);
+        }
         let queue = &self.queues[queue.index()];
         add(&queue.served, 1);
         add(&queue.waited_ns, waited.as_nanos());
@@ -122,6 +128,7 @@ impl Books {
             runs: done + suspended + preempted + gave_way,
             done,
             suspended,
+            resumed: of(&self.resumed),
             preempted,
             gave_way,
             panicked: of(&self.panicked),

@@ -161,6 +161,15 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
     /// # Errors
     /// [`Full`], with the request, if as many as allowed are not done yet.
     pub fn spawn(&self, kind: Kind, deadline: Option<Time>, request: F) -> Result<(), Full<F>> {
+        self.spawn_as(kind, Arrival::New, deadline, request)
+    }
+
+    /// The same of a request that comes as `came` says: one whose first part was run by somebody else, who suspended it there, is
+    /// [`Arrival::Resumed`] when what it lacked is there.
+    ///
+    /// # Errors
+    /// As of [`spawn`](Self::spawn).
+    pub fn spawn_as(&self, kind: Kind, came: Arrival, deadline: Option<Time>, request: F) -> Result<(), Full<F>> {
         let shared = &self.shared;
         let requests_max = shared.requests_max;
         let taken = shared.alive.fetch_update(AcqRel, Acquire, |alive| (alive < requests_max).then_some(alive + 1));
@@ -174,7 +183,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
         };
         // None has ended yet, or somebody still has a waker of the one that has.
         let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
-        shared.queue(task, Arrival::New);
+        shared.queue(task, came);
         Ok(())
     }
 

@@ -82,7 +82,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
     fn run_one(&mut self, queue: Queue, now: Time, ends: Time, waiting: Waiting<Queued<F>>) -> Time {
         let Waiting { request: Queued { task, came }, since, .. } = waiting;
         let kind = task.about.kind;
-        self.books().begun(now, queue, now.since(since));
+        self.books().begun(now, queue, now.since(since), came);
         let outcome = task.run(|poll| {
             slice::within(ends, || {
                 // What a request leaves behind when it panics is its own: nobody polls it again.

@@ -9,7 +9,8 @@ use super::super::status::{EmulationStatus, VolumeStatus};
 use super::pools::BoundedPools;
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
-use crate::cache::{CacheDevice, CacheNotes, CacheSettings, FoundCache, give_up};
+use crate::cache::{CacheDevice, CacheNote, CacheSettings, FoundCache, give_up};
+use crate::notes::Notes;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::CLASSES;
 use plimsoll_core::{Allocation, Class};
@@ -402,13 +403,13 @@ impl EngineHandle {
         let name = volume.to_owned();
         let parts = |cache: &mut VolumeCache| (cache.device.clone(), cache.settings.notes.clone());
         let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
-        let (mut device, notes): (CacheDevice, Option<CacheNotes>) = found?;
+        let (mut device, notes): (CacheDevice, Option<Notes>) = found?;
         let given_up = give_up(&mut device);
         drop(device);
         if let (Ok(()), Some(notes)) = (&given_up, notes) {
             // Of a note that stays, the next start says too much and nothing wrong is served.
             let (config, _) = self.volume_config(volume)?;
-            if let Err(error) = notes.remove(&config) {
+            if let Err(error) = notes.remove::<CacheNote>(&config) {
                 tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
             }
         }

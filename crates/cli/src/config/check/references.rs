@@ -65,6 +65,11 @@ fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
             let got = format!("the cache {} of a read-only volume", quoted(cache));
             problems.push(volume.place.problem("cache", got, "a cache of a volume that is written"));
         }
+        if volume.backing.is_encrypted() {
+            const ALLOWED: &str = "a cache of a volume that is not: what is in a cache is not encrypted";
+            let got = format!("the cache {} of an encrypted volume", quoted(cache));
+            problems.push(volume.place.problem("cache", got, ALLOWED));
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
 fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&Path, &str> = BTreeMap::new();
     for volume in volumes {
-        let Backing::File(path) = &volume.backing else { continue };
+        let Backing::File { path, .. } = &volume.backing else { continue };
         if let Some(first) = users.get(path.as_path()) {
             let got = format!("the file of volume {first:?}, {}", quoted(&path.to_string_lossy()));
             problems.push(volume.place.problem("file", got, "a file of its own"));
@@ -35,7 +35,7 @@ fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
 /// A cache has a file that nobody else has, and is of one volume.
 fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
     let volumes = sections.volumes.iter().filter_map(|volume| match &volume.backing {
-        Backing::File(path) => Some((path.as_path(), format!("volume {:?}", volume.name))),
+        Backing::File { path, .. } => Some((path.as_path(), format!("volume {:?}", volume.name))),
         Backing::Memory | Backing::CompressedMemory { .. } => None,
     });
     let mut users: BTreeMap<&Path, String> = volumes.collect();

@@ -41,7 +41,7 @@ pub(super) fn open(name: &str, folder: &Path, bytes: u64) -> Result<(Volume, Dev
         let config = VolumeConfig {
             name: name.to_owned(),
             pool: String::new(),
-            backing: Backing::File { path: path.clone(), size_bytes: None, creates: false },
+            backing: Backing::File { path: path.clone(), size_bytes: None, creates: false, encryption: None },
             start_bytes: 0,
             is_read_only: false,
         };

@@ -1,0 +1,56 @@
+//! Which volumes have a cache, noted where it outlives the daemon, the machine's memory and the configuration.
+//!
+//! As long as a volume has a cache, its slow device alone is not the volume: what is newest may be in the cache only. The cache's
+//! superblock says so, but who takes `cache = "fast"` out of the configuration takes away the only way to it. So a note says it
+//! too, on the side of the slow device: it is written before the cache is first used, and removed when the cache was given up with
+//! everything in it on the slow device. A volume that has a note is served with that cache or not at all.
+
+use crate::notes::Note;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Version of a note's format.
+const VERSION: u32 = 1;
+
+/// That a volume has a cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheNote {
+    version: u32,
+    /// The volume's name, when it was written.
+    pub volume: String,
+    /// The cache's name.
+    pub cache: String,
+    /// The cache's device.
+    pub path: PathBuf,
+    /// Which cache it is: that of its superblock.
+    uuid: [u8; 16],
+}
+
+impl CacheNote {
+    /// That `volume` has the cache `uuid`, which is called `cache` and is on `path`.
+    pub(crate) fn new(volume: &str, cache: &str, path: &Path, uuid: [u8; 16]) -> CacheNote {
+        // The next daemon may be started elsewhere.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        CacheNote { version: VERSION, volume: volume.to_owned(), cache: cache.to_owned(), path, uuid }
+    }
+
+    /// Whether the cache is on that device.
+    pub(super) fn is_on(&self, path: &Path) -> bool {
+        std::path::absolute(path).is_ok_and(|path| path == self.path)
+    }
+
+    /// Whether it is this cache that the volume has.
+    pub(super) fn is_of(&self, uuid: &[u8; 16]) -> bool {
+        self.uuid == *uuid
+    }
+}
+
+impl Note for CacheNote {
+    const ABOUT: &'static str = "cache";
+    const VERSION: u32 = VERSION;
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+}

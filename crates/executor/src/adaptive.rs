@@ -1,39 +1,73 @@
-//! `adaptive`: where a request waits follows from what requests of its sort were seen to need.
+//! `adaptive`: where a request waits, and how long it is served, follow from what requests of its sort were seen to need.
 //!
 //! **Intuition.** The mean response time falls when a thread runs next what it brings to its end soonest. The paper guesses what that is:
 //! writes, and what was suspended. Where the guess is wrong it loses. **Rule.** A *sort* is what a request does and how it came. Of
-//! each sort two things are counted: the time of its runs, and how many of them were a request's last. Its *yield* is ends a second of
-//! a thread. Who yields less than half of what all together yield waits in the low queue; everybody else in the high one, in the order in
-//! which they came. Slices are those of QATS.
+//! each sort three things are counted: its runs, their time, and what came of them: the request's end, or that it came again as another
+//! sort. Its *yield* is the ends a second of a thread of whoever runs a request of this sort, and goes on with it as long as that
+//! pays (Klimov, 1974): one that is soon suspended and soon done after that yields much, though its first run ends nothing. Who yields
+//! less than half of what all together yield waits in the low queue; everybody else in the high one, in the order in which they came.
+//!
+//! Times are counted in *requests*: what one takes on average, all its runs together. A run is stopped after two of them (eight if
+//! nobody waits when it begins), and what is left is a sort of its own: it took long so far, so it likely takes longer yet, and if so it is seen
+//! to yield little. Since no single request has a slice for itself, slices can be long: those of QATS, with its figures in
+//! requests. Its factor of the low queue is what a second there ends of what one in the high queue ends; and a slice that the low
+//! queue got because nobody waited high ends with the run in which somebody came there.
 //!
 //! **Complication.** Loads change, so counts are halved every 4096 runs. A sort that was hardly seen waits in the high queue.
 //! Where all sorts are alike there is one queue and no guess to lose by.
 
-use crate::{Arrival, Dispatching, Kind, Policy, Queue, Slicing};
+use crate::{Arrival, Dispatching, Kind, Policy, QUEUES, Queue, Slicing};
 use plimsoll_core::Span;
 
 const KINDS: usize = 4;
 const ARRIVALS: usize = 3;
-const SORTS: usize = KINDS * ARRIVALS;
-/// Runs after which all counts are halved, and queues chosen anew.
+/// Runs after which all counts are halved, and queues and times chosen anew.
 const FORGET_RUNS: u32 = 4096;
 /// Runs of a sort below which nothing is said about it: its yield would be off by more than a third two times of three.
 const KNOWN_RUNS: f64 = 10.0;
 /// Who yields less than this part of what all together yield waits in the low queue.
 const LOW_PART: f64 = 0.5;
+/// What a request takes as long as nobody knows: with it the slices are the paper's.
+const REQUEST: Span = Span::from_micros(100);
+/// A request is taken for one of these bounds if it takes less or more, so that slices stay between 3 us and 53 ms.
+const REQUEST_BOUNDS: [Span; 2] = [Span::from_micros(1), Span::from_millis(1)];
+/// A run is stopped after so many requests' time: where nobody waits when it begins, and where somebody does.
+const RUN_REQUESTS: [u64; 2] = [8, 2];
+/// QATS's base and cap, 0.3 and 5 ms, in requests.
+const SLICE_REQUESTS: [u64; 2] = [3, 50];
+/// The maintenance queue's slice, 0.2 ms, in requests: a longer one for clients is one for it too, so it keeps its part.
+const MAINTENANCE_REQUESTS: u64 = 2;
+/// A run of a sort leads out of what one goes on with less often than that: nobody was seen to get out.
+const NEVER_LEFT: f64 = 1e-9;
 
 /// What was seen of a sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
-    runs: f64,
-    ends: f64,
     seconds: f64,
+    /// Runs that ended a request.
+    ends: f64,
+    /// Runs after which it came again, by how it came.
+    again: [f64; ARRIVALS],
 }
 
 impl Seen {
-    /// Ends a second; `None` without any time.
-    fn yields(&self) -> Option<f64> {
-        (self.seconds > 0.0).then(|| self.ends / self.seconds)
+    fn runs(&self) -> f64 {
+        self.ends + self.again.iter().sum::<f64>()
+    }
+
+    /// Of one run, on average: what is counted by `of`, which is 0 where nothing was seen.
+    fn mean(&self, of: f64) -> f64 {
+        if self.runs() > 0.0 { of / self.runs() } else { 0.0 }
+    }
+
+    fn after(&self, arrival: Arrival) -> f64 {
+        self.mean(self.again[arrival as usize])
+    }
+
+    fn halve(&mut self) {
+        self.seconds /= 2.0;
+        self.ends /= 2.0;
+        self.again = self.again.map(|runs| runs / 2.0);
     }
 }
 
@@ -63,11 +97,21 @@ impl LowSorts {
 }
 
 /// The rule and what it has seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Adaptive {
-    seen: [Seen; SORTS],
+    seen: [[Seen; ARRIVALS]; KINDS],
     low: LowSorts,
+    /// What a request takes.
+    request: Span,
+    /// Ends a second of who waits low, of those of who waits high: 0 to 1.
+    low_factor: f64,
     runs: u32,
+}
+
+impl Default for Adaptive {
+    fn default() -> Adaptive {
+        Adaptive { seen: Default::default(), low: LowSorts::default(), request: REQUEST, low_factor: 1.0, runs: 0 }
+    }
 }
 
 fn sort(kind: Kind, arrival: Arrival) -> usize {
@@ -75,7 +119,7 @@ fn sort(kind: Kind, arrival: Arrival) -> usize {
 }
 
 impl Adaptive {
-    /// Slices and weights: those of Combo.
+    /// Its weights, which are Combo's; where requests wait and how long they are served it chooses itself.
     pub const POLICY: Policy =
         Policy { dispatching: Dispatching::AllToHigh, slicing: Slicing::BY_DEPTH, weights: Policy::COMBO.weights };
 
@@ -89,39 +133,101 @@ impl Adaptive {
         self.low
     }
 
-    /// A request of this sort ran for so long; `is_end`: and is done. Says whether [`low`](Self::low) was chosen anew. O(1), each
+    /// The slice of a thread that drew `queue`, while so many requests wait in each. O(1).
+    pub fn slice(&self, queue: Queue, depths: [u32; QUEUES]) -> Span {
+        if queue == Queue::Maintenance {
+            return self.request * MAINTENANCE_REQUESTS;
+        }
+        let [base, cap] = SLICE_REQUESTS.map(|requests| self.request * requests);
+        Slicing::ByDepth { base, cap, factors: [1.0, self.low_factor, 1.0] }.slice(queue, depths, Self::POLICY.weights)
+    }
+
+    /// Whether a slice of `queue`, which was drawn while so many waited in each, ends as soon as somebody waits high. O(1).
+    pub fn is_lent(queue: Queue, depths: [u32; QUEUES]) -> bool {
+        queue == Queue::Low && depths[Queue::High.index()] == 0
+    }
+
+    /// After how long a client's run is stopped, while so many requests wait in each queue when it begins: to stop it costs a turn, which
+    /// is for nothing where nobody comes meanwhile. O(1).
+    pub fn run_max(&self, depths: [u32; QUEUES]) -> Span {
+        let [high, low, _] = depths;
+        self.request * RUN_REQUESTS[usize::from(high > 0 || low > 0)]
+    }
+
+    /// A request of this sort ran for so long; it came again as `next`, or is done. Says whether what it answers was chosen anew. O(1), each
     /// 4096 times O(sorts).
-    pub fn observe(&mut self, kind: Kind, arrival: Arrival, ran: Span, is_end: bool) -> bool {
+    pub fn observe(&mut self, kind: Kind, arrival: Arrival, ran: Span, next: Option<Arrival>) -> bool {
         if kind == Kind::Maintenance {
             return false;
         }
-        let seen = &mut self.seen[sort(kind, arrival)];
-        seen.runs += 1.0;
-        seen.ends += f64::from(u8::from(is_end));
+        let seen = &mut self.seen[kind as usize][arrival as usize];
         seen.seconds += ran.as_secs_f64();
+        match next {
+            None => seen.ends += 1.0,
+            Some(next) => seen.again[next as usize] += 1.0,
+        }
         self.runs += 1;
         if self.runs < FORGET_RUNS {
             return false;
         }
         self.runs = 0;
         self.choose();
+        self.seen.iter_mut().flatten().for_each(Seen::halve);
         true
     }
 
     fn choose(&mut self) {
-        let all = self.seen.iter().fold(Seen::default(), |sum, seen| Seen {
-            runs: sum.runs + seen.runs,
-            ends: sum.ends + seen.ends,
-            seconds: sum.seconds + seen.seconds,
-        });
-        let bound = all.yields().unwrap_or(0.0) * LOW_PART;
+        let sum = |of: fn(&Seen) -> f64| self.seen.iter().flatten().map(of).sum::<f64>();
+        let (ends, seconds) = (sum(|seen| seen.ends), sum(|seen| seen.seconds));
+        let [least, most] = REQUEST_BOUNDS;
+        self.request = if ends > 0.0 { Span::from_secs_f64(seconds / ends).clamp(least, most) } else { most };
         self.low = LowSorts::default();
-        for (sort, seen) in self.seen.iter_mut().enumerate() {
-            let is_low = seen.runs >= KNOWN_RUNS && seen.yields().is_some_and(|yields| yields < bound);
-            self.low.0 |= u16::from(is_low) << sort;
-            *seen = Seen { runs: seen.runs / 2.0, ends: seen.ends / 2.0, seconds: seen.seconds / 2.0 };
+        let (mut low_ends, mut low_seconds) = (0.0, 0.0);
+        for (kind, seen) in self.seen.iter().enumerate() {
+            for (arrival, yields) in yields(seen).into_iter().enumerate() {
+                let is_low = seen[arrival].runs() >= KNOWN_RUNS && yields * seconds < ends * LOW_PART;
+                self.low.0 |= u16::from(is_low) << (kind * ARRIVALS + arrival);
+                low_ends += if is_low { seen[arrival].ends } else { 0.0 };
+                low_seconds += if is_low { seen[arrival].seconds } else { 0.0 };
+            }
+        }
+        let (high_ends, high_seconds) = (ends - low_ends, seconds - low_seconds);
+        let factor = low_ends * high_seconds / (low_seconds * high_ends);
+        self.low_factor = if factor.is_finite() { factor.min(1.0) } else { 1.0 };
+    }
+}
+
+/// What each sort of a kind yields, ends a second: the best of what follows if one goes on with it when it is suspended, when it is
+/// preempted, both, or neither.
+fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
+    let mut best = [0.0_f64; ARRIVALS];
+    for (resumed, preempted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let goes_on = [true, resumed, preempted];
+        let ends = until_left(seen, goes_on, |seen| seen.ends);
+        let seconds = until_left(seen, goes_on, |seen| seen.seconds);
+        for at in (0..ARRIVALS).filter(|&at| goes_on[at] && seconds[at] > 0.0) {
+            best[at] = best[at].max(ends[at] / seconds[at]);
         }
     }
+    best
+}
+
+/// What is counted by `of` from a run of each sort on, until a request is done or comes as a sort that one does not go on with. The sums
+/// of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
+fn until_left(seen: &[Seen; ARRIVALS], goes_on: [bool; ARRIVALS], of: fn(&Seen) -> f64) -> [f64; ARRIVALS] {
+    use Arrival::{Preempted, Resumed};
+    let [new, resumed, preempted] = seen;
+    let part = |from: &Seen, to: Arrival| if goes_on[to as usize] { from.after(to) } else { 0.0 };
+    let (leaves_resumed, leaves_preempted) = (1.0 - part(resumed, Resumed), 1.0 - part(preempted, Preempted));
+    let (to_preempted, to_resumed) = (part(resumed, Preempted), part(preempted, Resumed));
+    let determinant = leaves_resumed * leaves_preempted - to_preempted * to_resumed;
+    if determinant < NEVER_LEFT {
+        return [0.0; ARRIVALS];
+    }
+    let [run, run_resumed, run_preempted] = [new, resumed, preempted].map(|seen| seen.mean(of(seen)));
+    let sum_resumed = (run_resumed * leaves_preempted + to_preempted * run_preempted) / determinant;
+    let sum_preempted = (run_preempted * leaves_resumed + to_resumed * run_resumed) / determinant;
+    [run + part(new, Resumed) * sum_resumed + part(new, Preempted) * sum_preempted, sum_resumed, sum_preempted]
 }
 
 #[cfg(test)]
@@ -132,30 +238,69 @@ mod tests {
     const CLIENTS: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Other];
     const ALL_ARRIVALS: [Arrival; ARRIVALS] = [Arrival::New, Arrival::Resumed, Arrival::Preempted];
 
+    /// What follows from a run of each sort of a kind, step by step until next to nothing is left. `runs`: of each sort what is
+    /// counted in a run, and the parts of its runs that come again as each sort.
+    fn step_by_step(runs: &[(f64, [f64; ARRIVALS]); ARRIVALS], goes_on: [bool; ARRIVALS]) -> [f64; ARRIVALS] {
+        let mut sums = [0.0; ARRIVALS];
+        for _ in 0..2000 {
+            sums = std::array::from_fn(|at| {
+                let (run, again) = runs[at];
+                run + (0..ARRIVALS).filter(|&to| goes_on[to]).map(|to| again[to] * sums[to]).sum::<f64>()
+            });
+        }
+        sums
+    }
+
+    /// One sort in the list of all runs: how many of eight end, are suspended, are preempted.
+    type Outcomes = (usize, usize, usize);
+
+    fn outcome((ends, suspended, preempted): Outcomes, run: usize) -> Option<Arrival> {
+        match run % (ends + suspended + preempted) {
+            at if at < ends => None,
+            at if at < ends + suspended => Some(Arrival::Resumed),
+            _ => Some(Arrival::Preempted),
+        }
+    }
+
     proptest! {
-        /// Against sums over a list of all runs. Planted break: who yields most waits low.
+        /// Against the list of all runs and sums that go on step by step. Planted breaks: who yields most waits low; one never goes on
+        /// with what was suspended.
         #[test]
         fn who_yields_less_than_half_of_all_waits_low(
-            micros in prop::collection::vec(1u64..2000, 9), ending in prop::collection::vec(0u32..=4, 9), start in 0usize..9
+            micros in prop::collection::vec(1u64..2000, 9),
+            outcomes in prop::collection::vec((1usize..=4, 0usize..=4, 0usize..=4), 9), start in 0usize..9
         ) {
             let sorts: Vec<_> = CLIENTS.iter().flat_map(|&kind| ALL_ARRIVALS.map(|arrival| (kind, arrival))).collect();
             let mut adaptive = Adaptive::default();
-            let (mut ends, mut seconds) = ([0.0; 9], [0.0; 9]);
+            let mut list: Vec<Vec<Option<Arrival>>> = vec![Vec::new(); 9];
             for run in 0..FORGET_RUNS as usize {
                 let at = (start + run) % 9;
-                let is_end = (run / 9 % 4) < ending[at] as usize;
-                adaptive.observe(sorts[at].0, sorts[at].1, Span::from_micros(micros[at]), is_end);
-                ends[at] += f64::from(u8::from(is_end));
-                seconds[at] += micros[at] as f64 * 1e-6;
+                let next = outcome(outcomes[at], run / 9);
+                adaptive.observe(sorts[at].0, sorts[at].1, Span::from_micros(micros[at]), next);
+                list[at].push(next);
             }
-            let all = ends.iter().sum::<f64>() / seconds.iter().sum::<f64>();
+            let count = |at: usize, next: Option<Arrival>| list[at].iter().filter(|each| **each == next).count() as f64;
+            let ends = (0..9).map(|at| count(at, None)).sum::<f64>();
+            let micros_all = (0..9).map(|at| list[at].len() as f64 * micros[at] as f64).sum::<f64>();
             for (at, &(kind, arrival)) in sorts.iter().enumerate() {
-                let yields = ends[at] / seconds[at];
+                let first = at / ARRIVALS * ARRIVALS;
+                let runs = |of: &dyn Fn(usize) -> f64| std::array::from_fn(|sort| {
+                    let at = first + sort;
+                    let part = |next| count(at, Some(next)) / list[at].len() as f64;
+                    (of(at), ALL_ARRIVALS.map(part))
+                });
+                let (run_ends, run_micros) = (|at: usize| count(at, None) / list[at].len() as f64, |at: usize| micros[at] as f64);
+                let ways = [[true, false, false], [true, true, false], [true, false, true], [true; 3]];
+                let of_way = |goes_on| step_by_step(&runs(&run_ends), goes_on)[at - first]
+                    / step_by_step(&runs(&run_micros), goes_on)[at - first];
+                let can = ways.into_iter().filter(|goes_on| goes_on[at - first]);
+                let yields = can.map(of_way).fold(0.0, f64::max);
                 // On the bound itself rounding decides.
-                prop_assume!((yields - all / 2.0).abs() > 1e-6);
-                let expected = if yields < all / 2.0 { Queue::Low } else { Queue::High };
+                prop_assume!((yields * micros_all / ends * 2.0 - 1.0).abs() > 1e-6);
+                let expected = if yields < ends / micros_all / 2.0 { Queue::Low } else { Queue::High };
                 prop_assert_eq!(adaptive.queue(kind, arrival), expected, "{:?} {:?}", kind, arrival);
             }
+            prop_assert!((adaptive.request.as_micros_f64() - (micros_all / ends).min(1000.0)).abs() < 0.01);
         }
     }
 
@@ -164,11 +309,11 @@ mod tests {
         let mut adaptive = Adaptive::default();
         let mut run = |read_micros: u64| {
             for _ in 0..8 * FORGET_RUNS {
-                adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(read_micros), true);
+                adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(read_micros), None);
                 for _ in 0..4 {
-                    adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), true);
+                    adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), None);
                 }
-                adaptive.observe(Kind::Maintenance, Arrival::New, Span::from_millis(9), false);
+                adaptive.observe(Kind::Maintenance, Arrival::New, Span::from_millis(9), None);
             }
             [Kind::Read, Kind::Write, Kind::Other, Kind::Maintenance].map(|kind| adaptive.queue(kind, Arrival::New))
         };
@@ -176,5 +321,96 @@ mod tests {
         assert_eq!(run(110), [high, high, high, maintenance]);
         assert_eq!(run(900), [low, high, high, maintenance]);
         assert_eq!(run(90), [high, high, high, maintenance]);
+    }
+
+    /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and goes on for long.
+    #[test]
+    fn who_is_soon_suspended_and_soon_done_waits_high() {
+        let mut adaptive = Adaptive::default();
+        for _ in 0..FORGET_RUNS {
+            adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(60), Some(Arrival::Resumed));
+            adaptive.observe(Kind::Read, Arrival::Resumed, Span::from_micros(30), None);
+            adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), None);
+            adaptive.observe(Kind::Other, Arrival::New, Span::from_micros(200), Some(Arrival::Preempted));
+            adaptive.observe(Kind::Other, Arrival::Preempted, Span::from_micros(900), None);
+        }
+        let queues = |kind| ALL_ARRIVALS.map(|arrival| adaptive.queue(kind, arrival));
+        assert_eq!(queues(Kind::Read), [Queue::High; 3]);
+        assert_eq!(queues(Kind::Write), [Queue::High; 3]);
+        assert_eq!(queues(Kind::Other), [Queue::Low, Queue::High, Queue::Low]);
+    }
+
+    #[test]
+    fn who_is_never_seen_to_end_waits_low() {
+        let mut adaptive = Adaptive::default();
+        for _ in 0..FORGET_RUNS {
+            adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), None);
+            adaptive.observe(Kind::Read, Arrival::Preempted, Span::from_micros(100), Some(Arrival::Preempted));
+        }
+        assert_eq!(adaptive.queue(Kind::Read, Arrival::Preempted), Queue::Low);
+        assert_eq!(adaptive.queue(Kind::Write, Arrival::New), Queue::High);
+        // Nothing ends at all: times are bounded, and all are alike.
+        let mut stuck = Adaptive::default();
+        (0..FORGET_RUNS).for_each(|_| {
+            stuck.observe(Kind::Read, Arrival::Preempted, Span::from_micros(5), Some(Arrival::Preempted));
+        });
+        assert_eq!(
+            (stuck.run_max([1, 0, 0]), stuck.queue(Kind::Read, Arrival::Preempted)),
+            (Span::from_millis(2), Queue::High)
+        );
+    }
+
+    /// Reads: a sixth of what ends in a second of writes. Planted break: the factor is 1; any slice is lent.
+    #[test]
+    fn the_low_queue_is_served_for_as_long_as_its_part_of_the_ends() {
+        let mut adaptive = Adaptive::default();
+        for _ in 0..FORGET_RUNS {
+            (0..4).for_each(|_| {
+                adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(50), None);
+            });
+            adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(300), None);
+        }
+        assert_eq!(adaptive.queue(Kind::Read, Arrival::New), Queue::Low);
+        let request = adaptive.request.as_micros_f64();
+        let slice = adaptive.slice(Queue::Low, [10, 30, 0]).as_micros_f64() / request;
+        // Five of fifteen parts: thirty requests count as five.
+        assert!((slice - (3.0 + 50.0 / 3.0)).abs() < 0.01, "{slice} of {request} us");
+        let lent = |queue, depths| Adaptive::is_lent(queue, depths);
+        assert!(lent(Queue::Low, [0, 3, 0]) && !lent(Queue::Low, [1, 3, 0]) && !lent(Queue::High, [0, 3, 0]));
+    }
+
+    /// Without anything seen the slices are the paper's; after that they follow what a request takes, its runs together.
+    #[test]
+    fn slices_and_runs_are_as_long_as_requests_need() {
+        let times = |adaptive: &Adaptive| {
+            let slice = |queue, depths| adaptive.slice(queue, depths).as_micros_f64();
+            let high = slice(Queue::High, [30, 10, 5000]);
+            let maintenance = slice(Queue::Maintenance, [1, 1, 1]);
+            [
+                slice(Queue::Low, [0, 0, 0]),
+                slice(Queue::Low, [0, 7, 0]),
+                high,
+                maintenance,
+                adaptive.run_max([0, 1, 0]).as_micros_f64(),
+            ]
+        };
+        let mut adaptive = Adaptive::default();
+        let high = 300.0 + 5000.0 * 30.0 / 5040.0;
+        let near = |got: [f64; 5], expected: [f64; 5]| {
+            got.iter()
+                .zip(expected)
+                .for_each(|(got, expected)| assert!((got / expected - 1.0).abs() < 1e-4, "{got} {expected}"));
+        };
+        assert_eq!(adaptive.run_max([0, 0, 9]), Span::from_micros(800));
+        near(times(&adaptive), [300.0, 5300.0, high, 200.0, 200.0]);
+        let mut see = |micros| {
+            for _ in 0..16 * FORGET_RUNS {
+                adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(micros), Some(Arrival::Preempted));
+                adaptive.observe(Kind::Read, Arrival::Preempted, Span::from_micros(micros), None);
+            }
+            times(&adaptive)
+        };
+        near(see(200), [1200.0, 21_200.0, high * 4.0, 800.0, 800.0]);
+        near(see(5000), [3000.0, 53_000.0, high * 10.0, 2000.0, 2000.0]);
     }
 }

@@ -314,39 +314,101 @@ fn what_is_not_done_is_dropped_with_the_executor() {
     assert_eq!(alive.load(SeqCst), 0);
 }
 
-/// Reads that take long, and three short writes for each: a thread of theirs ends half as many reads as it ends requests. Planted
-/// breaks: what was run is not counted; what was chosen is not shared.
+/// Takes some ten times what a write takes that does nothing.
+fn long_read() -> Request {
+    Box::pin(async {
+        let mut word = 1_u64;
+        (0..40_000).for_each(|_| word = std::hint::black_box(word.rotate_left(5) ^ 0x9e37_79b9));
+    })
+}
+
+/// Shows an adaptive executor reads that take long, and three short writes for each, until reads wait low; or says what it saw.
+fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
+    const BATCHES: u32 = 30;
+    let batch = |count: usize| {
+        for _ in 0..count {
+            executor.spawn(Kind::Read, None, long_read()).unwrap();
+            for _ in 0..3 {
+                executor.spawn(Kind::Write, None, Box::pin(async {})).unwrap();
+            }
+        }
+        all_done(executor).queues.map(|queue| queue.served)
+    };
+    // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a second has
+    // taken longer than all reads, and is forgotten after some thousand others.
+    let (mut before, mut seen) = (batch(6000), Vec::new());
+    let has_learned = (0..BATCHES).any(|_| {
+        let after = batch(1000);
+        seen.push(Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]));
+        before = after;
+        seen.last() == Some(&[3000, 1000, 0])
+    });
+    if has_learned { Ok(()) } else { Err(seen) }
+}
+
+/// A thread of theirs ends half as many reads as it ends requests. Planted breaks: what was run is not counted; what was chosen is
+/// not shared.
 #[test]
 fn adaptive_threads_learn_which_requests_take_long() {
-    const BATCHES: u32 = 30;
     for threads in [1, 2] {
         let executor = ruled(Rules::Adaptive, threads, 100_000);
-        let read = || -> Request {
-            Box::pin(async {
-                let mut word = 1_u64;
-                (0..40_000).for_each(|_| word = std::hint::black_box(word.rotate_left(5) ^ 0x9e37_79b9));
-            })
-        };
-        let batch = |count: usize| {
-            for _ in 0..count {
-                executor.spawn(Kind::Read, None, read()).unwrap();
-                for _ in 0..3 {
-                    executor.spawn(Kind::Write, None, Box::pin(async {})).unwrap();
-                }
-            }
-            all_done(&executor).queues.map(|queue| queue.served)
-        };
-        // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a second has
-        // taken longer than all reads, and is forgotten after some thousand others.
-        let (mut before, mut seen) = (batch(6000), Vec::new());
-        let has_learned = (0..BATCHES).any(|_| {
-            let after = batch(1000);
-            seen.push(Queue::ALL.map(|queue| after[queue.index()] - before[queue.index()]));
-            before = after;
-            seen.last() == Some(&[3000, 1000, 0])
-        });
-        assert!(has_learned, "{threads} threads: {seen:?}");
+        assert_eq!(show_long_reads(&executor), Ok(()), "{threads} threads");
     }
+}
+
+/// Two reads wait, low, and nobody else; while the first is run a write comes. The draw after that run takes the write three times of
+/// four. Planted break: the slice goes on, with the second read.
+#[test]
+fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
+    const ROUNDS: usize = 40;
+    let executor = Arc::new(ruled(Rules::Adaptive, 1, 100_000));
+    assert_eq!(show_long_reads(&executor), Ok(()));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let write_was_second = (0..ROUNDS).filter(|_| {
+        let go = Go(Arc::default());
+        let (begun, has_begun) = channel();
+        executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+        has_begun.recv().unwrap();
+        let named = |name: &'static str| {
+            let order = order.clone();
+            async move { order.lock().unwrap().push(name) }
+        };
+        let (first, write, spawner) = (named("first"), named("write"), executor.clone());
+        let first = async move {
+            assert!(spawner.spawn(Kind::Write, None, Box::pin(write)).is_ok());
+            first.await;
+        };
+        executor.spawn(Kind::Read, None, Box::pin(first)).unwrap();
+        executor.spawn(Kind::Read, None, Box::pin(named("second"))).unwrap();
+        drop(go);
+        all_done(&executor);
+        std::mem::take(&mut *order.lock().unwrap()) == ["first", "write", "second"]
+    });
+    let count = write_was_second.count();
+    assert!(count > ROUNDS / 2, "{count} of {ROUNDS}");
+}
+
+/// Reads that each take many times what a request is taken for as long as nobody knows, all waiting at once. Where only slices stop
+/// them, a thread stops one read a turn at the most. Planted break: runs are stopped with the slice alone.
+#[test]
+fn adaptive_threads_stop_a_long_run_though_their_slice_goes_on() {
+    // Fewer runs than it takes to learn how long these are.
+    const READS: usize = 200;
+    let executor = ruled(Rules::Adaptive, 1, READS + 1);
+    let (go, (begun, has_begun)) = (Go(Arc::default()), channel());
+    executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    for _ in 0..READS {
+        let read = async {
+            for _ in 0..50_000 {
+                checkpoint().await;
+            }
+        };
+        executor.spawn(Kind::Read, None, Box::pin(read)).unwrap();
+    }
+    drop(go);
+    let thread = all_done(&executor).threads[0];
+    assert!(thread.preempted > thread.turns, "{thread:?}");
 }
 
 /// A read comes while maintenance is run that gives way after each step, of which hundreds fit its slice. Planted break: the

@@ -20,6 +20,11 @@ const LEGEND_ROW_PIXELS: i32 = 20;
 /// Estimated width of a letter of the legend, pixels.
 const LETTER_PIXELS: i32 = 8;
 const FONT: &str = "sans-serif";
+/// Estimated width of a letter below an axis, and room between two texts there, pixels.
+const TICK_LETTER_PIXELS: f64 = 8.0;
+const TICK_GAP_PIXELS: f64 = 6.0;
+/// What a panel has beside its horizontal axis, pixels.
+const BESIDE_AXIS_PIXELS: u32 = 106;
 /// Ticks on a linear axis, about.
 const TICKS: f64 = 6.0;
 /// Part of a place that its bars take together.
@@ -190,7 +195,26 @@ impl Axis {
         let high = axis.ticks.iter().map(|tick| tick.0).fold(f64::NEG_INFINITY, f64::max);
         let margin = if high > low { (high - low) * 0.05 } else { 0.5 };
         axis.range = low - margin..high + margin;
+        axis.leave_out_texts(f64::from(PANEL_PIXELS.0 - BESIDE_AXIS_PIXELS));
         axis
+    }
+
+    /// Leaves out the texts of ticks that would be on top of others on an axis of so many pixels. The last one stays.
+    fn leave_out_texts(&mut self, pixels: f64) {
+        let a_pixel = (self.range.end - self.range.start) / pixels;
+        let half = |text: &str| (text.chars().count() as f64 * TICK_LETTER_PIXELS + TICK_GAP_PIXELS) / 2.0 * a_pixel;
+        self.ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((last, before)) = self.ticks.split_last_mut() else { return };
+        let end = last.0 - half(&last.1);
+        let mut free_from = f64::NEG_INFINITY;
+        for (at, text) in before {
+            let half = half(text);
+            if *at - half < free_from || *at + half > end {
+                text.clear();
+            } else {
+                free_from = *at + half;
+            }
+        }
     }
 
     /// Names at 0, 1, 2 and so on.
@@ -379,6 +403,19 @@ mod tests {
         assert_eq!(axis.clamped(1e9), 3.0);
         assert_eq!([0.11, 0.2, 0.3, 7.0].map(round_step), [0.2, 0.2, 0.5, 10.0]);
         assert!(Axis::of_values(&[], true).range.end.is_finite());
+    }
+
+    /// Loads of a scenario that lie close together at the end. Planted break: all texts stay.
+    #[test]
+    fn texts_of_ticks_are_not_on_top_of_each_other() {
+        let texts = |places: &[f64]| {
+            let places: Vec<_> = places.iter().map(|place| (*place, place.to_string())).collect();
+            Axis::of_places(&places, false).ticks.into_iter().map(|tick| tick.1).collect::<Vec<_>>()
+        };
+        let shown = texts(&[24000.0, 32020.0, 39980.0, 42000.0, 44020.0, 45600.0, 47040.0, 48000.0]);
+        assert_eq!(shown, ["24000", "32020", "39980", "", "44020", "", "", "48000"]);
+        assert_eq!(texts(&[1.0, 2.0, 3.0]), ["1", "2", "3"]);
+        assert_eq!(texts(&[7.0]), ["7"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The storage server against what is known in closed form: queueing formulas, the paper's Table 2, and its own books.
 
 use plimsoll_core::{Span, Time};
-use plimsoll_executor::{Dispatching, Kind, Policy, Slicing};
+use plimsoll_executor::{Adaptive, Dispatching, Kind, Policy, Slicing};
 use plimsoll_sim::filer::{Costs, Filer, FilerConfig, FilerFigures, PLATFORMS, Platform, Stream, WORKLOADS, Workload};
 
 const SECOND: Span = Span::from_secs(1);
@@ -68,6 +68,21 @@ fn one_thread_keeps_requests_waiting_as_long_as_the_formula_says() {
         let waits_s = load * mean_s * (1.0 + variation) / (2.0 * (1.0 - load));
         assert_near(outcome.mean_ms, (waits_s + mean_s) * 1e3, 0.04, &format!("at {load}"));
         assert_eq!(outcome.figures.preempted, 0);
+    }
+}
+
+/// Requests of very different lengths: by the adaptive rule a long one gives way to those that wait, so that the mean is well below that of
+/// Combo's slices. Planted break: runs are stopped with the slice alone.
+#[test]
+fn a_long_request_gives_way_under_the_adaptive_rule() {
+    let mean_ms = |load: f64, is_adaptive| {
+        let costs = Costs { deviation: 1.5, ..costs(1000, 0) };
+        let config = config(one_thread(), WRITES, load * 1000.0, Adaptive::POLICY, costs);
+        run(FilerConfig { is_adaptive, ..config }, 200).mean_ms
+    };
+    for (load, part) in [(0.5, 1.0), (0.7, 0.9), (0.9, 0.8)] {
+        let (adaptive, combo) = (mean_ms(load, true), mean_ms(load, false));
+        assert!(adaptive < combo * part, "at {load}: {adaptive} and {combo} ms");
     }
 }
 

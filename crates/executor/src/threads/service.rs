@@ -36,8 +36,11 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
             let depths = self.shared.lines.depths();
             match self.selector.draw(depths, self.random.next_u32()) {
                 Some(queue) => {
-                    let slice = self.shared.policy.slice(queue, depths);
-                    self.serve(queue, slice);
+                    let (slice, is_lent) = match &self.adaptive {
+                        Some(adaptive) => (adaptive.slice(queue, depths), Adaptive::is_lent(queue, depths)),
+                        None => (self.shared.policy.slice(queue, depths), false),
+                    };
+                    self.serve(queue, slice, is_lent);
                 }
                 None => self.sleep(),
             }
@@ -52,16 +55,19 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         shared.idle.sleep(|| shared.has_work() || shared.is_over.load(Acquire));
     }
 
-    /// Serves a queue for a slice, and at least one request of it. No client waits for a whole slice of maintenance: that ends with the
-    /// run that he came in, and the next turn is drawn.
-    fn serve(&mut self, queue: Queue, slice: Span) {
+    /// Serves a queue for a slice, and at least one request of it. No client waits for a whole slice of maintenance, and nobody in the
+    /// high queue for one that `is_lent` to the low one: that ends with the run that he came in, and the next turn is drawn.
+    fn serve(&mut self, queue: Queue, slice: Span, is_lent: bool) {
         self.books().turn();
         let mut now = clock::now();
         let ends = now + slice;
         while let Some(waiting) = self.shared.lines.take(queue) {
             self.found();
             now = self.run_one(queue, now, ends, waiting);
-            let gives_way = queue == Queue::Maintenance && self.shared.clients_wait();
+            let gives_way = match queue {
+                Queue::Maintenance => self.shared.clients_wait(),
+                _ => is_lent && self.shared.lines.depths()[Queue::High.index()] > 0,
+            };
             if now >= ends || gives_way || self.shared.is_over.load(Relaxed) {
                 break;
             }
@@ -82,6 +88,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
     fn run_one(&mut self, queue: Queue, now: Time, ends: Time, waiting: Waiting<Queued<F>>) -> Time {
         let Waiting { request: Queued { task, came }, since, .. } = waiting;
         let kind = task.about.kind;
+        let ends = self.run_ends(kind, now, ends);
         self.books().begun(now, queue, now.since(since), came);
         let outcome = task.run(|poll| {
             slice::within(ends, || {
@@ -94,7 +101,12 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         });
         let after = clock::now();
         let ran = after.since(now);
-        self.observe(kind, came, ran, matches!(outcome, Ended::Done));
+        let again = match outcome {
+            Ended::Done => None,
+            Ended::Suspended => Some(Arrival::Resumed),
+            Ended::Again(arrival) => Some(arrival),
+        };
+        self.observe(kind, came, ran, again);
         match outcome {
             Ended::Done => {
                 self.books().ended(ran, None, false);
@@ -109,10 +121,20 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         after
     }
 
-    /// What was run counts for where others wait.
-    fn observe(&mut self, kind: Kind, came: Arrival, ran: Span, is_end: bool) {
+    /// When a run that begins now has to stop: with its slice, or earlier if the adaptive rule says so.
+    fn run_ends(&self, kind: Kind, now: Time, slice_ends: Time) -> Time {
+        match &self.adaptive {
+            Some(adaptive) if kind != Kind::Maintenance => {
+                slice_ends.min(now + adaptive.run_max(self.shared.lines.depths()))
+            }
+            _ => slice_ends,
+        }
+    }
+
+    /// What was run counts for where others wait, and for how long.
+    fn observe(&mut self, kind: Kind, came: Arrival, ran: Span, again: Option<Arrival>) {
         if let Some(adaptive) = &mut self.adaptive
-            && adaptive.observe(kind, came, ran, is_end)
+            && adaptive.observe(kind, came, ran, again)
         {
             self.shared.low.store(adaptive.low().bits(), Relaxed);
         }

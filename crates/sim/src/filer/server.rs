@@ -47,9 +47,10 @@ enum Event {
 struct Thread {
     selector: Selector,
     chance: Chance,
-    /// The queue that it serves, and when its slice ends.
+    /// The queue that it serves, when its slice ends, and whether it does so earlier if somebody waits high.
     queue: Queue,
     slice_ends: Time,
+    is_lent: bool,
     /// The slot of what it runs, and for how long.
     runs: u32,
     ran: Span,
@@ -87,6 +88,7 @@ impl Filer {
             chance: Chance::new(seed, 100 + number as u64),
             queue: Queue::High,
             slice_ends: Time::ZERO,
+            is_lent: false,
             runs: 0,
             ran: Span::ZERO,
         });
@@ -206,17 +208,22 @@ impl Filer {
         self.figures.turns += 1;
         let begins = self.now + self.config.costs.turn;
         thread.queue = queue;
-        thread.slice_ends = begins + self.config.policy.slice(queue, depths);
+        let slice = match self.config.is_adaptive {
+            true => self.adaptive.slice(queue, depths),
+            false => self.config.policy.slice(queue, depths),
+        };
+        thread.slice_ends = begins + slice;
+        thread.is_lent = self.config.is_adaptive && Adaptive::is_lent(queue, depths);
         let waiting = self.queues.take(queue).expect("a queue that was drawn is not empty");
         self.run(number, waiting.request, begins);
     }
 
-    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after its slice's end.
+    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after the time that it has.
     fn run(&mut self, number: usize, slot: u32, begins: Time) {
+        let ends = self.run_ends(number, slot, begins);
         let thread = &mut self.threads[number];
         let request = &mut self.slots[slot as usize];
-        let slice = thread.slice_ends.since(begins).as_nanos();
-        let stop = slice.div_ceil(CHECKPOINT.as_nanos()).max(1) * CHECKPOINT.as_nanos();
+        let stop = ends.since(begins).as_nanos().div_ceil(CHECKPOINT.as_nanos()).max(1) * CHECKPOINT.as_nanos();
         let ran = Span::from_nanos(stop).min(request.left);
         request.left -= ran;
         (thread.runs, thread.ran) = (slot, ran);
@@ -226,18 +233,39 @@ impl Filer {
         self.at(stops, Event::Stop(number));
     }
 
+    /// When what a thread begins to run has to stop: with its slice, or earlier if the adaptive rule says so.
+    fn run_ends(&self, number: usize, slot: u32, begins: Time) -> Time {
+        let slice_ends = self.threads[number].slice_ends;
+        match self.config.is_adaptive && self.slots[slot as usize].kind != Kind::Maintenance {
+            true => slice_ends.min(begins + self.adaptive.run_max(self.queues.depths())),
+            false => slice_ends,
+        }
+    }
+
     /// What a thread ran has stopped: it goes on with the next of the queue, or takes another turn.
     fn stop(&mut self, number: usize, done: Done<'_>) {
         let Thread { runs: slot, ran, .. } = self.threads[number];
-        let request = &self.slots[slot as usize];
-        let is_end = request.is_done() && request.origin == Origin::Client;
-        self.adaptive.observe(request.kind, request.came, ran, is_end);
+        let request = self.slots[slot as usize];
+        if request.origin == Origin::Client {
+            self.adaptive.observe(request.kind, request.came, ran, self.comes_again(&request));
+        }
         self.after_run(slot, done);
         let thread = &self.threads[number];
-        let next = if self.now < thread.slice_ends { self.queues.take(thread.queue) } else { None };
+        let is_wanted_back = thread.is_lent && self.queues.depths()[Queue::High.index()] > 0;
+        let next = if self.now < thread.slice_ends && !is_wanted_back { self.queues.take(thread.queue) } else { None };
         match next {
             Some(waiting) => self.run(number, waiting.request, self.now),
             None => self.turn(number),
+        }
+    }
+
+    /// How a client's request will come to a queue after its run; `None` if it is done.
+    fn comes_again(&self, request: &Request) -> Option<Arrival> {
+        let waits_for_log = request.kind == Kind::Write && self.log.is_full();
+        match (request.left > Span::ZERO, request.is_done() && !waits_for_log) {
+            (true, _) => Some(Arrival::Preempted),
+            (false, false) => Some(Arrival::Resumed),
+            (false, true) => None,
         }
     }
 

@@ -49,7 +49,7 @@ const fn in_sequence(stream: Stream) -> Stream {
     Stream { is_sequential: true, is_suspended: false, ..stream }
 }
 
-/// Sizes of sequential requests, SMIX of the SPC-1 specification as commonly quoted; the specification was not at hand.
+/// Sizes of sequential requests, the specification's SMIX, as NetApp's open implementation of the workload has it.
 const SMIX: &[(u32, f64)] = &[(4 * KIB, 0.4), (8 * KIB, 0.24), (16 * KIB, 0.2), (32 * KIB, 0.08), (64 * KIB, 0.08)];
 
 /// All of them. Parts of SPC-1: random and sequential reads and writes as Gill and Modha have them (SARC, USENIX ATC 2005, section

@@ -19,6 +19,7 @@ use super::front_end::{Finished, Payload, Submission, VolumeBytes};
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
+use super::orphans::Orphans;
 use super::port::Seat;
 use super::read_ahead::{OF_READ_AHEAD, VolumeReadAhead, Wishes};
 use super::recorder::Tap;
@@ -97,6 +98,8 @@ pub(crate) struct Core {
     pub(super) caches_with_work: Vec<u32>,
     /// Volumes whose caches' devices are emulated.
     pub(super) emulated_caches: Vec<u32>,
+    /// Writes that nobody waits for any more, at backends.
+    pub(super) orphans: Orphans,
     /// Service threads, for what takes a processor's time.
     pub(super) work: Work,
     /// What sessions would like to read ahead.
@@ -127,8 +130,17 @@ impl Core {
             return self.submit_to_cache(seat.volume, (seat.index, seat.session), submission);
         }
         let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
+        let has_to_wait = self.orphans.are_in_the_way(request.volume, request.offset, request.length);
         let index = self.requests.insert(request);
-        match seat.reader {
+        match has_to_wait {
+            true => self.hold(index, seat.reader),
+            false => self.begin(index, seat.reader),
+        }
+    }
+
+    /// Lets a request go on its way, of somebody who reads as number `reader` if its volume is read ahead.
+    pub(super) fn begin(&mut self, index: u32, reader: Option<u32>) {
+        match reader {
             Some(reader) => self.submit_to_reader(reader, index),
             None => self.add_pieces(index),
         }
@@ -339,8 +351,12 @@ impl Core {
         let piece = &mut self.pieces[index];
         piece.error = error;
         piece.waits.for_backend = false;
+        let was_orphan = piece.is_orphan;
         if !piece.waits.for_model {
             self.piece_done(index);
+        }
+        if was_orphan {
+            self.orphan_ended(index);
         }
     }
 
@@ -420,18 +436,6 @@ impl Core {
         let result = error.map_or(Ok(()), Err);
         self.finished.push((front_end, Finished { token, operation, length, result, payload }));
         self.cache_has_work(request.volume);
-    }
-
-    /// Marks the requests of a front end as wanted by nobody. O(requests).
-    pub(super) fn abandon(&mut self, front_end: u32) {
-        for index in 0..self.requests.places() as u32 {
-            if let Some(request) = self.requests.get_mut(index).filter(|request| request.front_end == front_end) {
-                request.is_abandoned = true;
-                request.cut_no_more();
-            }
-        }
-        self.give_up_fetches_for(front_end);
-        self.abandon_in_caches(front_end);
     }
 
     /// When the engine must wake up even if nothing happens.

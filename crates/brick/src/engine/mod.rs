@@ -21,6 +21,7 @@
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
+//! | `orphans` | requests that nobody waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
@@ -47,6 +48,7 @@ mod handle;
 mod held_reads;
 mod meter;
 mod observed;
+mod orphans;
 mod port;
 mod read_ahead;
 mod recorder;

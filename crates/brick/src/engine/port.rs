@@ -117,8 +117,35 @@ impl Port<'_> {
     }
 
     /// Says that nobody waits for the front end's requests any more: those that have not reached a backend need not.
-    /// They complete all the same, as `ECANCELED`.
+    /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
     pub fn abandon_requests(&mut self) {
-        self.core.abandon(self.seat.index);
+        let own = self.seat.index;
+        self.core.abandon(|front_end, _| front_end == own);
+        self.core.give_up_fetches_for(own);
+    }
+
+    /// The same of the one request that the front end calls `token`.
+    pub fn abandon_request(&mut self, token: u64) {
+        let own = self.seat.index;
+        self.core.abandon(|front_end, other| (front_end, other) == (own, token));
+    }
+
+    /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.
+    pub fn abandon_requests_of(&mut self, numbers: &[u32]) {
+        if !numbers.is_empty() {
+            self.core.abandon(|front_end, _| numbers.contains(&front_end));
+        }
+    }
+
+    /// The front end's number on its engine, used again after it is gone.
+    pub fn number(&self) -> u32 {
+        self.seat.index
+    }
+
+    /// Waits until nothing that was abandoned on the volume, by whomever, changes it any more;
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) then hears of `token`.
+    pub fn wait_for_abandoned(&mut self, token: u64) {
+        self.seat.requests += 1;
+        self.core.wait_for_abandoned(self.seat.volume, self.seat.index, token);
     }
 }

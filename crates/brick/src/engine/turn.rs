@@ -13,6 +13,7 @@ use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionC
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::ObservedRequests;
+use super::orphans::Orphans;
 use super::port::{Port, Seat};
 use super::read_ahead::Wishes;
 use super::ring::{Completed, Owner, Ring};
@@ -108,6 +109,7 @@ impl Engine {
             caches_with_work: Vec::new(),
             emulated_caches: Vec::new(),
             bytes_left: TURN_BYTES_MAX,
+            orphans: Orphans::default(),
             work: Work::new(executor)?,
             wishes: Wishes::default(),
         };

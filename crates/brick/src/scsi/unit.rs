@@ -79,6 +79,8 @@ pub struct LogicalUnit {
     released: Released,
     /// Counts the times at which commands were aborted.
     epoch: u64,
+    /// Ports whose commands a PERSISTENT RESERVE OUT has just aborted.
+    aborted: Option<Vec<PortName>>,
 }
 
 impl LogicalUnit {
@@ -95,6 +97,7 @@ impl LogicalUnit {
             at_work: AtWork::default(),
             released: Released::default(),
             epoch: 0,
+            aborted: None,
         }
     }
 
@@ -324,8 +327,15 @@ impl LogicalUnit {
                 self.nexuses.iter_mut().filter(|nexus| nexus.port == port).for_each(|nexus| {
                     nexus.aborted_before = epoch;
                 });
+                self.aborted.get_or_insert_default().push(port);
             }
         }
+    }
+
+    /// The ports whose commands [`parameters`](Self::parameters) has just aborted, if it has any, for whoever has to see that these do
+    /// nothing any more.
+    pub fn take_aborted(&mut self) -> Option<Vec<PortName>> {
+        self.aborted.take()
     }
 
     fn lba_status(&self, lba: u64, allocation: usize) -> Answer {

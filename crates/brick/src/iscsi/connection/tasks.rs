@@ -14,7 +14,8 @@ use crate::scsi::{CDB_BYTES, Job, Progress};
 pub const COMMANDS_MAX: usize = 64;
 /// More of them that the initiator sends as immediate, out of that order.
 pub const IMMEDIATE_MAX: usize = 4;
-const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
+/// Of tasks: the engine calls their requests by them.
+pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 
 /// Buffers of a connection: each command has one of any size, and another to compare with.
 pub(super) const BUFFER_CLASSES: &[BufferClass] = &[
@@ -32,6 +33,15 @@ pub(super) enum Stage {
     Data(Job),
     /// The volume.
     Volume(Progress),
+    /// What others had under way, whose commands it has aborted.
+    Aborted,
+}
+
+impl Stage {
+    /// The initiator still has to send something.
+    pub(super) fn is_unfed(&self) -> bool {
+        matches!(self, Stage::Parameters | Stage::Data(_))
+    }
 }
 
 /// Data that are on their way from the initiator.

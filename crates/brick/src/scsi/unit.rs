@@ -146,6 +146,11 @@ impl LogicalUnit {
         self.tell_all(RESET, |_| true);
     }
 
+    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the volume, too.
+    pub fn has_new_changes(&mut self) -> bool {
+        self.at_work.has_new()
+    }
+
     /// Aborts the commands of all sessions but `nexus` (CLEAR TASK SET), and tells them.
     pub fn abort_others(&mut self, nexus: NexusId) {
         const CLEARED: u16 = 0x2f00;

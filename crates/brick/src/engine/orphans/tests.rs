@@ -9,14 +9,18 @@ mod iscsi_support;
 
 use crate::backend::{Backend, Backing, CompressedMemory, Volume, VolumeConfig};
 use crate::engine::{EngineConfig, EngineHandle, EngineStatus};
-use crate::iscsi::pdu::{Header, NO_TAG, opcode};
+use crate::iscsi::parameters::Parameters;
+use crate::iscsi::pdu::{Digests, Header, NO_TAG, opcode};
+use crate::iscsi::{IscsiConnection, Negotiated, Target};
 use crate::nbd::wire::Request;
 use crate::nbd::{Command, CommandFlags};
+use crate::scsi::PortName;
 use engine_support::{BLOCK, Served, memory, pause, profile, raw_connection, raw_connection_in};
 use iscsi_support::{Portal, initiator::Initiator};
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_executor::{Executor, ExecutorConfig, Rules};
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -207,23 +211,46 @@ fn manage(initiator: &mut Initiator, function: u8, tag: u32) {
     initiator.send(request, &[]);
 }
 
+/// A session of the one port of a target, whose connection does not hear when another one takes its place.
+fn deaf_session(engine: &EngineHandle, target: &Arc<Target>) -> Initiator {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [0; 6] };
+    let nexus = target.session_began(&port, UnixStream::pair().unwrap().0).unwrap();
+    let negotiated = Negotiated {
+        target: Some(target.name().to_owned()),
+        port,
+        connection: 0,
+        command_number: 1,
+        status_number: 1,
+        parameters: Parameters::default(),
+    };
+    let connection = IscsiConnection::new(server.into(), "", target.clone(), nexus, negotiated);
+    engine.attach("v", engine_support::session("iscsi"), Box::new(connection)).unwrap();
+    let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
+    assert_eq!(initiator.command(&[0; 6], 0, &[]).0, 2, "the unit attention of a new session");
+    initiator
+}
+
 /// Broken on purpose and seen red: a session does not abandon what the one had under way whose place it takes.
 #[test]
 fn what_a_session_wrote_comes_before_what_the_one_in_its_place_writes() {
     let (volume, pages) = compressed();
-    let portal = Portal::with(config("noop"), vec![(volume, None)]);
-    let mut old = Initiator::log_in(&portal, "v", 1, &[]);
+    let target = Arc::new(Target::of_volume("iqn.2026-01.org.example:v", None, volume.info(), false));
+    let served = Served::new(config("noop"), vec![volume]);
+    let mut old = deaf_session(&served.engine, &target);
     let held = pages.hold(HELD);
     write(&mut old, HELD, 2, OLD);
-    wait_until(&portal.engine, "the write", has_begun);
-    let mut new = Initiator::log_in(&portal, "v", 1, &[]);
+    served.wait_until("the write", has_begun);
+    let mut new = deaf_session(&served.engine, &target);
     let tag = new.command_number;
     write(&mut new, BEHIND, 1, NEW);
     write(&mut new, ELSEWHERE, 1, NEW);
     let first = heard(&mut new);
     drop(held);
     let second = heard(&mut new);
-    wait_until(&portal.engine, "the end of the old session", |status| status.volumes[0].front_ends == 1);
+    served.wait_until("the end of both writes", |status| status.requests_under_way == 0);
     assert_eq!(read(&mut new, BEHIND), NEW);
     assert_eq!((first, second), ((opcode::RESPONSE, tag + 1), (opcode::RESPONSE, tag)));
 }

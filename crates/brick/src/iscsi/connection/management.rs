@@ -70,7 +70,9 @@ impl IscsiConnection {
             _ => self.target.unit().reset(),
         }
         aborted.into_iter().for_each(|place| self.abort(port, place));
-        if !matches!(function, function::ABORT_TASK | function::ABORT_TASK_SET) {
+        let is_of_all = !matches!(function, function::ABORT_TASK | function::ABORT_TASK_SET);
+        // Resets cost their sender nothing, and looking for what is abandoned takes time of everybody's.
+        if is_of_all && self.target.unit().has_new_changes() {
             port.abandon_requests_of(&self.target.front_ends(|nexus, _| nexus != self.nexus));
         }
         self.waiting.places[free] = Some(*request);

@@ -8,6 +8,8 @@ use plimsoll_core::{Class, Operation, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 const VOLUME_BYTES: u64 = 64 << 20;
 
@@ -112,4 +114,44 @@ fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
         let most = most_of_a_turn(operation, VOLUME_BYTES as u32, 100, 100);
         assert!((1..=2).contains(&most), "{operation:?}: {most} in one turn");
     }
+}
+
+/// Is through once it was told twice to look at its other end.
+struct Looking(u32, #[allow(dead_code, reason = "whoever waits hears that it is dropped")] Sender<()>);
+
+impl FrontEnd for Looking {
+    fn buffer_classes(&self) -> &[BufferClass] {
+        &[BufferClass { bytes: 4096, count: 1 }]
+    }
+
+    fn started(&mut self, _: &mut Port<'_>) {}
+
+    fn ring_completed(&mut self, _: &mut Port<'_>, _: u32, _: Result<u32, Errno>, _: bool) {}
+
+    fn request_completed(&mut self, _: &mut Port<'_>, _: Finished) {}
+
+    fn turn_ended(&mut self, _: &mut Port<'_>) {}
+
+    fn look(&mut self, _: &mut Port<'_>) {
+        self.0 += 1;
+    }
+
+    fn stop(&mut self, _: &mut Port<'_>) {}
+
+    fn cut(&mut self, _: &mut Port<'_>) {}
+
+    fn is_finished(&self) -> bool {
+        self.0 == 2
+    }
+}
+
+/// Planted break that was seen red: an engine that has nothing else to do does not wake up for it.
+#[test]
+fn front_ends_are_told_to_look_at_their_other_ends_though_nothing_happens() {
+    let served = Served::plain(vec![memory("v", 1 << 20, 0)]);
+    let (alive, dropped) = channel();
+    served.engine.attach("v", session("looking"), Box::new(Looking(0, alive))).unwrap();
+    // Whoever asked the engine for its status would wake it.
+    let end = dropped.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos()));
+    assert_eq!(end, Err(RecvTimeoutError::Disconnected));
 }

@@ -127,6 +127,9 @@ pub trait FrontEnd: Send {
     /// The turn is over: send what came together; receive if there is room again.
     fn turn_ended(&mut self, port: &mut Port<'_>);
 
+    /// Some seconds have passed: a look at whether the other end is still there, if there is anything to look at.
+    fn look(&mut self, _port: &mut Port<'_>) {}
+
     /// The engine or the volume goes away. Receive no more, answer what is under way, then become finished.
     fn stop(&mut self, port: &mut Port<'_>);
 

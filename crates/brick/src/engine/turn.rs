@@ -19,6 +19,7 @@ use super::read_ahead::Wishes;
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
 use super::work::Work;
+use crate::connection::LOOK_EVERY;
 use plimsoll_core::{AccountTree, Span, Time};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
@@ -54,6 +55,8 @@ pub(super) struct Engine {
     leaving: Vec<u32>,
     /// When the first of those who were asked to stop is cut off.
     next_cut: Option<Time>,
+    /// When front ends look at their other ends again.
+    next_look: Time,
     completed: Vec<Completed>,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
@@ -119,6 +122,7 @@ impl Engine {
             touched: Vec::new(),
             leaving: Vec::new(),
             next_cut: None,
+            next_look: now + LOOK_EVERY,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
             wake,
@@ -204,6 +208,7 @@ impl Engine {
         self.core.look_once_a_second();
         self.core.compress_again();
         self.cut_overdue();
+        self.look();
         self.go_round();
         self.core.tell_of_reads();
         self.leaving.append(&mut self.core.wishes.through);
@@ -401,6 +406,17 @@ impl Engine {
         }
     }
 
+    /// Lets front ends look at their other ends, once in a while.
+    fn look(&mut self) {
+        if self.core.now < self.next_look {
+            return;
+        }
+        self.next_look = self.core.now + LOOK_EVERY;
+        for index in 0..self.front_ends.places() as u32 {
+            self.with(index, |front_end, port| front_end.look(port));
+        }
+    }
+
     /// Other threads want something.
     fn woken(&mut self, is_still_watched: bool) {
         // The count says nothing that the queue does not.
@@ -425,6 +441,7 @@ impl Engine {
     /// When the engine must wake up even if nothing happens.
     fn wake_at(&self) -> Option<Time> {
         let at_once = self.goes_on.then_some(self.core.now);
-        [at_once, self.core.wake_at(), self.next_cut].into_iter().flatten().min()
+        let look = (self.front_ends.len() > 0).then_some(self.next_look);
+        [at_once, self.core.wake_at(), self.next_cut, look].into_iter().flatten().min()
     }
 }

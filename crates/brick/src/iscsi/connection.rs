@@ -25,7 +25,7 @@ use super::login::Negotiated;
 use super::parameters::DATA_BYTES_MAX;
 use super::pdu::{Frame, Header, NO_TAG, opcode};
 use super::target::Target;
-use crate::connection::prepare;
+use crate::connection::{Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, Port};
 use crate::scsi::NexusId;
 use inbox::Inbox;
@@ -66,6 +66,7 @@ pub struct IscsiConnection {
     phase: Phase,
     inbox: Inbox,
     outbox: Outbox,
+    silence: Silence,
     tasks: Tasks,
     /// Task management that waits until what was aborted has ended.
     waiting: Waiting,
@@ -95,6 +96,7 @@ impl IscsiConnection {
             phase: Phase::Open,
             inbox: Inbox::new(),
             outbox: Outbox::new(digests),
+            silence: Silence::default(),
             tasks: Tasks::new(),
             waiting: Waiting::default(),
             logout: None,
@@ -223,6 +225,7 @@ impl IscsiConnection {
     }
 
     fn received(&mut self, port: &mut Port<'_>, result: Result<u32, Errno>) {
+        self.silence.heard();
         self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
         match result {
             _ if self.phase != Phase::Open => {}
@@ -281,6 +284,13 @@ impl FrontEnd for IscsiConnection {
         self.outbox.send(port, self.socket.as_raw_fd());
         if self.phase == Phase::Open && has_taken_all {
             self.inbox.receive(port, self.socket.as_raw_fd());
+        }
+    }
+
+    fn look(&mut self, port: &mut Port<'_>) {
+        if self.phase != Phase::Broken && self.silence.is_final(&self.socket) {
+            tracing::info!(volume = port.volume().name, "an iSCSI initiator has gone without a word");
+            self.break_off(port);
         }
     }
 

@@ -27,7 +27,7 @@ use super::export::{ExportInfo, Features};
 use super::handshake::Negotiated;
 use super::wire::{self, Command, CommandFlags, Request};
 use crate::backend::VolumeInfo;
-use crate::connection::prepare;
+use crate::connection::{Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use inbox::{Inbox, Next};
 use io_uring::{opcode, types};
@@ -82,6 +82,7 @@ pub struct NbdConnection {
     phase: Phase,
     inbox: Inbox,
     outbox: Outbox,
+    silence: Silence,
     asked: Box<[Asked; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
@@ -126,6 +127,7 @@ impl NbdConnection {
             phase: Phase::Open,
             inbox: Inbox::new(),
             outbox: Outbox::new(),
+            silence: Silence::default(),
             asked: Box::new([nothing; REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
             is_watched: false,
@@ -256,6 +258,7 @@ impl NbdConnection {
     }
 
     fn received(&mut self, port: &mut Port<'_>, result: Result<u32, SystemErrno>) {
+        self.silence.heard();
         self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
         if self.phase != Phase::Open {
             return self.inbox.discard(port);
@@ -342,6 +345,13 @@ impl FrontEnd for NbdConnection {
         }
         // While it is received, what comes last says how the client has ended.
         if self.phase == Phase::Open && self.has_hung_up && !self.inbox.is_receiving() {
+            self.break_off(port);
+        }
+    }
+
+    fn look(&mut self, port: &mut Port<'_>) {
+        if self.phase != Phase::Broken && self.silence.is_final(&self.socket) {
+            tracing::info!(volume = port.volume().name, "an NBD client has gone without a word");
             self.break_off(port);
         }
     }

@@ -303,11 +303,11 @@ impl IscsiConnection {
     /// Answers a read with its bytes, and with its status in the last PDU of them.
     fn respond_with(&mut self, port: &mut Port<'_>, place: usize, mut finished: Finished) {
         let has_digest = self.session.parameters.digests.data;
-        if has_digest
-            && matches!(finished.payload, Payload::Volume(_))
-            && let Some(mut buffer) = port.take_buffer(finished.length)
-        {
+        if has_digest && matches!(finished.payload, Payload::Volume(_)) {
             // What lies in the volume may change until it is sent, and then its digest would be wrong.
+            let Some(mut buffer) = port.take_buffer(finished.length) else {
+                return self.finish(port, place, &Answer::of_status(Status::TaskSetFull));
+            };
             buffer.as_mut_slice()[..finished.length as usize].copy_from_slice(port.read_bytes(&finished));
             finished.payload = Payload::Buffer { buffer, at: 0 };
         }

@@ -5,6 +5,7 @@
 //! buffer, whose data may stand behind it in the same stream.
 
 use super::super::pdu::Header;
+use super::outbox::KEPT_BYTES_MAX;
 use crate::engine::{Buffer, BufferClass};
 use crate::scsi::inquiry::TRANSFER_BYTES_MAX;
 use crate::scsi::job::SCRATCH_BYTES;
@@ -17,11 +18,14 @@ pub const IMMEDIATE_MAX: usize = 4;
 /// Of tasks: the engine calls their requests by them.
 pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 
-/// Buffers of a connection: each command has one of any size, and another to compare with.
+/// Answers of the largest size that one send keeps, whose commands are over to the initiator.
+const SENT_MAX: usize = KEPT_BYTES_MAX / TRANSFER_BYTES_MAX as usize;
+
+/// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that are being sent.
 pub(super) const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: PLACES as u16 },
     BufferClass { bytes: SCRATCH_BYTES, count: 2 * PLACES as u16 },
-    BufferClass { bytes: TRANSFER_BYTES_MAX, count: PLACES as u16 },
+    BufferClass { bytes: TRANSFER_BYTES_MAX, count: (PLACES + SENT_MAX) as u16 },
 ];
 
 /// What a command waits for.

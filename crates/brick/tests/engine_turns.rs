@@ -116,8 +116,13 @@ fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
     }
 }
 
-/// Is through once it was told twice to look at its other end.
-struct Looking(u32, #[allow(dead_code, reason = "whoever waits hears that it is dropped")] Sender<()>);
+/// Its other end has vanished at the second look; who waits hears of its own end.
+struct Looking {
+    looks: u32,
+    is_cut: bool,
+    #[allow(dead_code, reason = "whoever waits hears that it is dropped")]
+    alive: Sender<()>,
+}
 
 impl FrontEnd for Looking {
     fn buffer_classes(&self) -> &[BufferClass] {
@@ -132,25 +137,28 @@ impl FrontEnd for Looking {
 
     fn turn_ended(&mut self, _: &mut Port<'_>) {}
 
-    fn look(&mut self, _: &mut Port<'_>) {
-        self.0 += 1;
+    fn has_vanished(&mut self) -> bool {
+        self.looks += 1;
+        self.looks == 2
     }
 
     fn stop(&mut self, _: &mut Port<'_>) {}
 
-    fn cut(&mut self, _: &mut Port<'_>) {}
+    fn cut(&mut self, _: &mut Port<'_>) {
+        self.is_cut = true;
+    }
 
     fn is_finished(&self) -> bool {
-        self.0 == 2
+        self.is_cut
     }
 }
 
 /// Planted break that was seen red: an engine that has nothing else to do does not wake up for it.
 #[test]
-fn front_ends_are_told_to_look_at_their_other_ends_though_nothing_happens() {
+fn whoever_has_vanished_is_cut_off_though_nothing_happens() {
     let served = Served::plain(vec![memory("v", 1 << 20, 0)]);
     let (alive, dropped) = channel();
-    served.engine.attach("v", session("looking"), Box::new(Looking(0, alive))).unwrap();
+    served.engine.attach("v", session("looking"), Box::new(Looking { looks: 0, is_cut: false, alive })).unwrap();
     // Whoever asked the engine for its status would wake it.
     let end = dropped.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos()));
     assert_eq!(end, Err(RecvTimeoutError::Disconnected));

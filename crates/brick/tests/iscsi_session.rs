@@ -220,7 +220,7 @@ fn who_asks_for_more_as_soon_as_an_answer_has_come_finds_room_for_it() {
     let segment = DATA_BYTES_MAX.to_string();
     let mut initiator = Initiator::log_in(&portal, "file", 1, &[("MaxRecvDataSegmentLength", segment.as_str())]);
     let read = |initiator: &mut Initiator| {
-        initiator.request(&[0x28, 0, 0, 0, 0, 0, 0, (READ_BYTES / 512 >> 8) as u8, 0, 0], READ_BYTES, &[]);
+        initiator.request(&[0x28, 0, 0, 0, 0, 0, 0, ((READ_BYTES / 512) >> 8) as u8, 0, 0], READ_BYTES, &[]);
     };
     // As many as the window lets in, and their answers wait before any is taken.
     (0..COMMANDS_MAX).for_each(|_| read(&mut initiator));

@@ -11,6 +11,7 @@
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
+use super::buffer_memory::BufferMemory;
 use super::cached::{OF_CACHE, VolumeCache};
 use super::clock::Clock;
 use super::early_reads::EarlyReads;
@@ -29,13 +30,16 @@ use super::slab::Slab;
 use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
 use super::work::Work;
 use crate::backend::{Backend, PAGE_BYTES, Progress, Volume};
-use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
+use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time};
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
 /// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard: two requests of
 /// the largest size, or four pieces of a trim. To copy them takes some ten milliseconds.
 pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
+
+/// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.
+const MEMORY_TRY_AGAIN: Span = Span::from_millis(10);
 
 /// A volume at work.
 pub(super) struct VolumeSeat {
@@ -50,6 +54,8 @@ pub(super) struct VolumeSeat {
     pub(super) cache: Option<Box<VolumeCache>>,
     /// What is read ahead in it.
     pub(super) read_ahead: Option<Box<VolumeReadAhead>>,
+    /// What the buffers of its connections are taken from.
+    pub(super) buffers: BufferMemory,
 }
 
 /// All of an engine but its front ends.
@@ -98,6 +104,11 @@ pub(crate) struct Core {
     pub(super) caches_with_work: Vec<u32>,
     /// Volumes whose caches' devices are emulated.
     pub(super) emulated_caches: Vec<u32>,
+    /// What the buffers of all connections are taken from.
+    pub(super) buffers: BufferMemory,
+    /// Front ends that wait until there is memory for a buffer, and when they try again.
+    pub(super) wait_for_memory: Vec<u32>,
+    pub(super) memory_try_again: Option<Time>,
     /// Writes that nobody waits for any more, at backends.
     pub(super) orphans: Orphans,
     /// Service threads, for what takes a processor's time.
@@ -114,6 +125,14 @@ impl Core {
             Backend::Memory(_) if seat.cache.is_some() => None,
             Backend::Memory(memory) => Some(memory.bytes(offset, length)),
             Backend::File(_) | Backend::Compressed(_) => None,
+        }
+    }
+
+    /// Remembers that a front end found no memory for a buffer.
+    pub(super) fn wait_for_memory(&mut self, seat: &mut Seat) {
+        if !std::mem::replace(&mut seat.waits_for_memory, true) {
+            self.wait_for_memory.push(seat.index);
+            self.memory_try_again.get_or_insert(self.now + MEMORY_TRY_AGAIN);
         }
     }
 
@@ -441,7 +460,7 @@ impl Core {
     /// When the engine must wake up even if nothing happens.
     pub(super) fn wake_at(&self) -> Option<Time> {
         let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
-        let again = [self.ask_again, self.upper_levels_at, self.work.try_again];
+        let again = [self.ask_again, self.upper_levels_at, self.work.try_again, self.memory_try_again];
         again.into_iter().chain([emulated, self.emulated_caches_wake_at()]).flatten().min()
     }
 }

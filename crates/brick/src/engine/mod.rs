@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | [`front_end`] | the contract with NBD connections and FUSE mounts |
 //! | `port` | what a front end can do |
-//! | `buffer` | a front end's buffers |
+//! | `buffer`, `buffer_memory` | a front end's buffers; the memory of all |
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
@@ -37,6 +37,7 @@
 mod administration;
 mod alarm;
 mod buffer;
+mod buffer_memory;
 mod cached;
 pub(crate) mod clock;
 mod core;
@@ -62,6 +63,7 @@ mod urgency;
 mod work;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
+pub use buffer_memory::{BUFFER_BYTES_MIN, BufferMemory};
 pub use error::EngineError;
 pub use front_end::{CacheBlock, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
 pub use handle::{

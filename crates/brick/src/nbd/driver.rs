@@ -349,11 +349,12 @@ impl FrontEnd for NbdConnection {
         }
     }
 
-    fn look(&mut self, port: &mut Port<'_>) {
-        if self.phase != Phase::Broken && self.silence.is_final(&self.socket) {
-            tracing::info!(volume = port.volume().name, "an NBD client has gone without a word");
-            self.break_off(port);
+    fn has_vanished(&mut self) -> bool {
+        let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
+        if has_vanished {
+            tracing::info!("an NBD client has gone without a word");
         }
+        has_vanished
     }
 
     fn stop(&mut self, port: &mut Port<'_>) {

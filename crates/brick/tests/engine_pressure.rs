@@ -2,12 +2,12 @@
 
 mod engine_support;
 
-use engine_support::{Random, Served, file_config, memory, pause, raw_connection};
-use plimsoll_brick::backend::Volume;
-use plimsoll_brick::engine::{EngineConfig, EngineHandle};
-use plimsoll_brick::nbd::driver::REQUESTS_MAX;
+use engine_support::{Random, Served, file_config, memory, pause, profile, raw_connection, session};
+use plimsoll_brick::backend::{Volume, VolumeConfig};
+use plimsoll_brick::engine::{BUFFER_BYTES_MIN, BufferMemory, EngineConfig, EngineHandle};
+use plimsoll_brick::nbd::driver::{REQUESTS_MAX, export_info};
 use plimsoll_brick::nbd::wire::Request;
-use plimsoll_brick::nbd::{Command, CommandFlags};
+use plimsoll_brick::nbd::{Command, CommandFlags, NbdConnection, Negotiated};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -216,4 +216,84 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
     }
     drop(client);
     served.wait_until_all_have_gone();
+}
+
+/// Broken on purpose and seen red: buffers are not counted; who finds no memory does not try again; what others do not use is not given back.
+#[test]
+fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_all() {
+    const BUFFERS_BYTES: u64 = BUFFER_BYTES_MIN;
+    // Of which each would take 17 MiB.
+    const CONNECTIONS: usize = 20;
+    const OWN_BYTES: u64 = 48 << 20;
+    let _turn = turn();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let open = |name: &str, start_bytes| {
+        let config = file_config(name, &directory.path().join(name), Some(VOLUME_BYTES));
+        Volume::open(VolumeConfig { start_bytes, ..config }).unwrap()
+    };
+    let buffers = BufferMemory::new(BUFFERS_BYTES);
+    let config = EngineConfig { buffers: buffers.clone(), ..EngineConfig::new(profile(), "noop") };
+    let greedy = open("greedy", 0);
+    let info = greedy.info().clone();
+    let served = Served::new(config, vec![greedy, open("polite", 1 << 30)]);
+    let before = resident_bytes();
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut connection = raw_connection(&served.engine, &info);
+        for cookie in 0..REQUESTS_MAX as u64 {
+            connection.write_all(&read_request(cookie, READ_BYTES)).unwrap();
+        }
+        connections.push(connection);
+    }
+    served.wait_until("as much as there is for one volume", |_| buffers.taken_bytes() > BUFFERS_BYTES * 4 / 10);
+    pause();
+    assert!(buffers.taken_bytes() <= BUFFERS_BYTES * 6 / 10, "half is left to others");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < BUFFERS_BYTES * 6 / 10 + OWN_BYTES, "{grown}");
+    // Another volume has what it needs, and the largest request, too.
+    let mut polite = served.connect("polite", 8, true);
+    let mut bytes = vec![7; 24 << 20];
+    polite.write(0, &bytes, false).unwrap();
+    bytes.fill(0);
+    polite.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 7));
+    // Who waits goes on when others have read, although those stay.
+    let mut reply = vec![0; 16 + READ_BYTES as usize];
+    for connection in &mut connections {
+        (0..REQUESTS_MAX).for_each(|_| connection.read_exact(&mut reply).unwrap());
+    }
+    drop(connections);
+    polite.disconnect().unwrap();
+    served.wait_until_all_have_gone();
+    assert_eq!(buffers.taken_bytes(), 0);
+}
+
+/// Broken on purpose and seen red: a connection is not counted.
+#[test]
+fn connections_are_bounded_by_memory_and_those_of_one_volume_keep_nobody_out_of_another() {
+    let config = EngineConfig { buffers: BufferMemory::new(BUFFER_BYTES_MIN), ..EngineConfig::new(profile(), "noop") };
+    let volumes = [memory("greedy", VOLUME_BYTES, 0), memory("polite", VOLUME_BYTES, 1 << 30)];
+    let infos = volumes.each_ref().map(|volume| volume.info().clone());
+    let served = Served::new(config, volumes.into());
+    let connect = |volume: usize| {
+        let (client, server) = UnixStream::pair().unwrap();
+        let export = export_info(&infos[volume], false);
+        let negotiated = Negotiated { export, structured_replies: false, block_size_known: true };
+        let connection = Box::new(NbdConnection::new(server.into(), negotiated));
+        served.engine.attach(&infos[volume].name, session("raw"), connection).map(|_| client)
+    };
+    let mut clients = Vec::new();
+    let refusal = loop {
+        match connect(0) {
+            Ok(client) => clients.push(client),
+            Err(error) => break error.to_string(),
+        }
+        assert!(clients.len() < 1000, "more than memory has room for");
+    };
+    assert_eq!(refusal, "cannot let another connection in: out of memory");
+    assert_eq!(clients.len(), 128, "half of what there is");
+    clients.push(connect(1).unwrap());
+    clients.clear();
+    served.wait_until_all_have_gone();
+    connect(0).unwrap();
 }

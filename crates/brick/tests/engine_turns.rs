@@ -8,6 +8,8 @@ use plimsoll_core::{Class, Operation, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 const VOLUME_BYTES: u64 = 64 << 20;
 
@@ -112,4 +114,52 @@ fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
         let most = most_of_a_turn(operation, VOLUME_BYTES as u32, 100, 100);
         assert!((1..=2).contains(&most), "{operation:?}: {most} in one turn");
     }
+}
+
+/// Its other end has vanished at the second look; who waits hears of its own end.
+struct Looking {
+    looks: u32,
+    is_cut: bool,
+    #[allow(dead_code, reason = "whoever waits hears that it is dropped")]
+    alive: Sender<()>,
+}
+
+impl FrontEnd for Looking {
+    fn buffer_classes(&self) -> &[BufferClass] {
+        &[BufferClass { bytes: 4096, count: 1 }]
+    }
+
+    fn started(&mut self, _: &mut Port<'_>) {}
+
+    fn ring_completed(&mut self, _: &mut Port<'_>, _: u32, _: Result<u32, Errno>, _: bool) {}
+
+    fn request_completed(&mut self, _: &mut Port<'_>, _: Finished) {}
+
+    fn turn_ended(&mut self, _: &mut Port<'_>) {}
+
+    fn has_vanished(&mut self) -> bool {
+        self.looks += 1;
+        self.looks == 2
+    }
+
+    fn stop(&mut self, _: &mut Port<'_>) {}
+
+    fn cut(&mut self, _: &mut Port<'_>) {
+        self.is_cut = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// Planted break that was seen red: an engine that has nothing else to do does not wake up for it.
+#[test]
+fn whoever_has_vanished_is_cut_off_though_nothing_happens() {
+    let served = Served::plain(vec![memory("v", 1 << 20, 0)]);
+    let (alive, dropped) = channel();
+    served.engine.attach("v", session("looking"), Box::new(Looking { looks: 0, is_cut: false, alive })).unwrap();
+    // Whoever asked the engine for its status would wake it.
+    let end = dropped.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos()));
+    assert_eq!(end, Err(RecvTimeoutError::Disconnected));
 }

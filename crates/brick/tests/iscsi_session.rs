@@ -3,11 +3,12 @@
 mod engine_support;
 mod iscsi_support;
 
-use engine_support::{encrypted_config, memory, pause, profile};
+use engine_support::{encrypted_config, file_config, memory, pause, profile};
 use iscsi_support::Portal;
 use iscsi_support::initiator::Initiator;
 use plimsoll_brick::backend::Volume;
 use plimsoll_brick::engine::RECORDER_EVENTS_DEFAULT;
+use plimsoll_brick::iscsi::connection::COMMANDS_MAX;
 use plimsoll_brick::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_brick::iscsi::pdu::{Header, NO_TAG, encode, opcode};
 use plimsoll_core::{DeviceProfile, Operation};
@@ -225,4 +226,42 @@ fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
         "before the verification is over"
     );
     assert_eq!(greedy.command(&[0; 6], 0, &[]).0, 0);
+}
+
+/// Broken on purpose and seen red: answers are sent together whatever their buffers are.
+#[test]
+fn who_asks_for_more_as_soon_as_an_answer_has_come_finds_room_for_it() {
+    const READ_BYTES: u32 = 1 << 20;
+    const COMMANDS: u32 = 200;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = Volume::open(file_config("file", &directory.path().join("disk"), Some(VOLUME_BYTES))).unwrap();
+    let portal = Portal::new(profile(), vec![(file, None)]);
+    // As large as the target sends them, so that one send has as many answers as may be.
+    let segment = DATA_BYTES_MAX.to_string();
+    let mut initiator = Initiator::log_in(&portal, "file", 1, &[("MaxRecvDataSegmentLength", segment.as_str())]);
+    let read = |initiator: &mut Initiator| {
+        initiator.request(&[0x28, 0, 0, 0, 0, 0, 0, ((READ_BYTES / 512) >> 8) as u8, 0, 0], READ_BYTES, &[]);
+    };
+    // As many as the window lets in, and their answers wait before any is taken.
+    (0..COMMANDS_MAX).for_each(|_| read(&mut initiator));
+    wait_until_idle(&portal);
+    for _ in 0..COMMANDS {
+        let mut length = 0;
+        while length < READ_BYTES {
+            let (header, data) = initiator.receive();
+            assert_eq!(header.opcode(), opcode::DATA_IN, "{header:?}");
+            length += data.len() as u32;
+        }
+        read(&mut initiator);
+    }
+}
+
+/// Waits until the engine has done everything, or for a while: it may be waiting for an initiator.
+fn wait_until_idle(portal: &Portal) {
+    for _ in 0..100 {
+        pause();
+        if portal.engine.status().unwrap().requests_under_way == 0 {
+            return;
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! | `handshakes` | those under way, and who must go when there are too many |
 //! | `socket` | waiting for a socket, with an end to the waiting |
 //! | `prepare` | a socket before its first operation on the ring |
+//! | `silence` | whether the other machine is still there |
 //! | `send` | one send of bytes that lie in several places |
 
 pub mod address;
@@ -15,10 +16,12 @@ mod handshakes;
 pub mod listener;
 mod prepare;
 mod send;
+mod silence;
 mod socket;
 
 pub use address::Address;
 pub use listener::{ListenError, Listener, ListenerOptions, Peer, Serving};
 pub(crate) use prepare::prepare;
 pub(crate) use send::{GatheredSend, Part};
+pub(crate) use silence::{LOOK_EVERY, Silence};
 pub(crate) use socket::{Patience, now, try_send};

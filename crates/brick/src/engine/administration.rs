@@ -182,7 +182,8 @@ impl Core {
             self.work.make_scratch()?;
         }
         let (tags, unflushed, cache, read_ahead) = (None, CauseSet::EMPTY, None, None);
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, cache, read_ahead });
+        let buffers = self.buffers.of_another();
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, cache, read_ahead, buffers });
         Ok(())
     }
 

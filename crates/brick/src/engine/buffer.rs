@@ -2,7 +2,8 @@
 //!
 //! Each front end has an **arena** of its own, one reservation of address space cut into slots of a few sizes. So a
 //! tenant that never reads its replies runs out of its own buffers and of nobody else's, and what a connection can take
-//! is known when it is attached. Address space that was never touched costs no memory.
+//! is known when it is attached. Address space that was never touched costs no memory; what was is counted, where connections share
+//! what there is ([`BufferMemory`]).
 //!
 //! Every slot is [`HEADROOM_BYTES`] of room, then page-aligned data: a front end whose messages carry a header before
 //! the payload receives both at once and the payload still lies where O_DIRECT wants it.
@@ -12,6 +13,7 @@
 //!                    ^ page-aligned                                   ^ page-aligned
 //! ```
 
+use super::buffer_memory::BufferMemory;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
@@ -85,6 +87,19 @@ pub(crate) struct Arena {
     length: usize,
     classes: Vec<Class>,
     out: usize,
+    /// What it takes memory from; nothing where its owner has its own.
+    memory: Option<BufferMemory>,
+    /// Bytes of slots that take memory.
+    warm_bytes: u64,
+}
+
+/// Why there is no buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// All that are large enough are out.
+    Slots,
+    /// There is a slot, and no memory for it now.
+    Memory,
 }
 
 // SAFETY: the arena owns its mapping; nothing in it is tied to a thread.
@@ -94,8 +109,10 @@ struct Class {
     bytes: u32,
     /// First slot's distance from the base.
     start: usize,
-    /// Free slots, the one given back last on top: it is still in the processor's cache.
+    /// Free slots: those that take no memory, then the others, the one given back last on top: it is still in the processor's cache.
     free: Vec<u16>,
+    /// How many of them take no memory.
+    cold: usize,
 }
 
 impl Class {
@@ -109,33 +126,41 @@ impl Arena {
     ///
     /// # Errors
     /// What mmap says, out of memory above all.
-    pub(crate) fn new(layout: &[BufferClass]) -> io::Result<Arena> {
+    pub(crate) fn new(layout: &[BufferClass], memory: Option<BufferMemory>) -> io::Result<Arena> {
         let mut length = 0;
         let mut classes = Vec::with_capacity(layout.len());
         for class in layout {
             debug_assert!(class.bytes.is_multiple_of(4096));
             let free = (0..class.count).rev().collect();
-            classes.push(Class { bytes: class.bytes, start: length, free });
+            classes.push(Class { bytes: class.bytes, start: length, free, cold: class.count.into() });
             length += (HEADROOM_BYTES + class.bytes as usize) * usize::from(class.count);
         }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory that exists.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
         let base = NonNull::new(base.cast()).expect("mmap never answers with null");
-        Ok(Arena { base, length, classes, out: 0 })
+        Ok(Arena { base, length, classes, out: 0, memory, warm_bytes: 0 })
     }
 
     /// A buffer for `bytes`, from the smallest class that has one free.
-    pub(crate) fn take(&mut self, bytes: u32) -> Option<Buffer> {
+    pub(crate) fn take(&mut self, bytes: u32) -> Result<Buffer, Lack> {
         let fits = |class: &Class| class.bytes >= bytes && !class.free.is_empty();
-        let number = self.classes.iter().position(fits)?;
+        let number = self.classes.iter().position(fits).ok_or(Lack::Slots)?;
         let class = &mut self.classes[number];
-        let slot = class.free.pop()?;
+        if class.free.len() == class.cold {
+            let stride = class.stride() as u64;
+            if self.memory.as_ref().is_some_and(|memory| !memory.take(stride)) {
+                return Err(Lack::Memory);
+            }
+            class.cold -= 1;
+            self.warm_bytes += stride;
+        }
+        let slot = class.free.pop().ok_or(Lack::Slots)?;
         let offset = class.start + usize::from(slot) * class.stride() + HEADROOM_BYTES;
         self.out += 1;
         // SAFETY: the slot lies inside the mapping, which `new` made long enough for all slots.
         let data = unsafe { self.base.add(offset) };
-        Some(Buffer { data, capacity: class.bytes, class: number as u8, slot })
+        Ok(Buffer { data, capacity: class.bytes, class: number as u8, slot })
     }
 
     /// Takes a buffer back.
@@ -144,12 +169,43 @@ impl Arena {
         let offset = class.start + usize::from(buffer.slot) * class.stride() + HEADROOM_BYTES;
         // SAFETY: as in `take`; only the address is compared.
         assert_eq!(unsafe { self.base.add(offset) }, buffer.data, "a buffer came back to an arena that is not its own");
-        class.free.push(buffer.slot);
         self.out -= 1;
-        if class.bytes >= RETURNED_BYTES_MIN {
-            // SAFETY: the slot's bytes belong to nobody now. A refusal only means that the memory is kept.
-            let _ = unsafe { madvise(buffer.data.as_ptr().cast(), class.bytes as usize, Advice::LinuxDontneedLocked) };
+        let is_kept = class.bytes < RETURNED_BYTES_MIN && !self.memory.as_ref().is_some_and(BufferMemory::is_scarce);
+        // SAFETY: the slot's bytes belong to nobody now.
+        let returned = |data: NonNull<u8>, length: usize| unsafe {
+            madvise(data.as_ptr().cast(), length, Advice::LinuxDontneedLocked)
+        };
+        if is_kept || returned(buffer.data, class.bytes as usize).is_err() {
+            return class.free.push(buffer.slot);
         }
+        class.free.insert(class.cold, buffer.slot);
+        class.cold += 1;
+        let stride = class.stride() as u64;
+        self.warm_bytes -= stride;
+        self.memory.iter().for_each(|memory| memory.give(stride));
+    }
+
+    /// Gives the memory of up to `slots_max` free slots back to the kernel, those first that were not used for longest; says of how many.
+    pub(crate) fn trim(&mut self, slots_max: usize) -> usize {
+        let Some(memory) = &self.memory else { return 0 };
+        let mut trimmed = 0;
+        for class in &mut self.classes {
+            while trimmed < slots_max && class.cold < class.free.len() {
+                let offset = class.start + usize::from(class.free[class.cold]) * class.stride() + HEADROOM_BYTES;
+                // SAFETY: the slot lies inside the mapping, and its bytes belong to nobody.
+                let returned = unsafe {
+                    madvise(self.base.add(offset).as_ptr().cast(), class.bytes as usize, Advice::LinuxDontneedLocked)
+                };
+                if returned.is_err() {
+                    return trimmed;
+                }
+                class.cold += 1;
+                self.warm_bytes -= class.stride() as u64;
+                memory.give(class.stride() as u64);
+                trimmed += 1;
+            }
+        }
+        trimmed
     }
 
     /// Buffers that are taken and not yet given back.
@@ -165,6 +221,7 @@ impl Drop for Arena {
             tracing::error!(buffers = self.out, "buffers were lost; their arena stays mapped");
             return;
         }
+        self.memory.iter().for_each(|memory| memory.give(self.warm_bytes));
         // SAFETY: the mapping is ours, and no buffer points into it any more.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok());
@@ -179,9 +236,9 @@ mod tests {
 
     #[test]
     fn slots_do_not_overlap_and_are_aligned() {
-        let mut arena = Arena::new(LAYOUT).unwrap();
+        let mut arena = Arena::new(LAYOUT, None).unwrap();
         let mut buffers = Vec::new();
-        while let Some(mut buffer) = arena.take(1) {
+        while let Ok(mut buffer) = arena.take(1) {
             assert_eq!(buffer.as_ptr().align_offset(4096), 0);
             let mark = buffers.len() as u8 + 1;
             buffer.as_mut_slice().fill(mark);
@@ -199,10 +256,10 @@ mod tests {
 
     #[test]
     fn a_class_that_is_empty_is_helped_by_the_next_and_the_largest_has_a_limit() {
-        let mut arena = Arena::new(LAYOUT).unwrap();
-        assert!(arena.take((8 << 20) + 1).is_none());
+        let mut arena = Arena::new(LAYOUT, None).unwrap();
+        assert_eq!(arena.take((8 << 20) + 1).unwrap_err(), Lack::Slots);
         let taken: Vec<_> = (0..3).map(|_| arena.take(4096).unwrap()).collect();
-        assert!(arena.take(1).is_none());
+        assert_eq!(arena.take(1).unwrap_err(), Lack::Slots);
         taken.into_iter().for_each(|buffer| arena.give(buffer));
         let large = arena.take(4097).unwrap();
         assert_eq!(large.capacity(), 8 << 20);
@@ -210,9 +267,53 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_counted_while_it_is_warm_and_scarce_memory_is_not_kept() {
+        const SMALL: BufferClass = BufferClass { bytes: 1 << 20, count: 100 };
+        let memory = BufferMemory::new(0);
+        let stride = (HEADROOM_BYTES + (1 << 20)) as u64;
+        let mut arena = Arena::new(&[SMALL], Some(memory.clone())).unwrap();
+        let mut fill = || {
+            let mut taken = Vec::new();
+            loop {
+                match arena.take(1 << 20) {
+                    Ok(mut buffer) => {
+                        assert!(buffer.as_mut_slice()[0] <= 1, "what it was, or nothing");
+                        buffer.as_mut_slice()[0] = 1;
+                        taken.push(buffer);
+                    }
+                    Err(lack) => break assert_eq!(lack, Lack::Memory),
+                }
+            }
+            let count = taken.len() as u64;
+            assert_eq!(memory.taken_bytes(), count * stride);
+            taken.drain(..).for_each(|buffer| arena.give(buffer));
+            count
+        };
+        let first = fill();
+        let warm = memory.taken_bytes();
+        assert_eq!(warm, first * stride);
+        assert_eq!(fill(), first);
+        // Others have so much that what comes back is given back.
+        let others = [memory.of_another(), memory.of_another()];
+        for other in &others {
+            while other.take(stride) {}
+        }
+        let before = memory.taken_bytes();
+        let buffer = arena.take(1).unwrap();
+        assert_eq!(memory.taken_bytes(), before, "it was warm");
+        arena.give(buffer);
+        assert_eq!(memory.taken_bytes(), before - stride);
+        // What is not in use is given back on demand.
+        assert_eq!((arena.trim(10), memory.taken_bytes()), (10, before - 11 * stride));
+        assert_eq!(arena.trim(1000) as u64, first - 11);
+        drop(arena);
+        assert_eq!(memory.taken_bytes(), before - warm);
+    }
+
+    #[test]
     #[should_panic(expected = "not its own")]
     fn a_foreign_buffer_is_noticed() {
-        let (mut one, mut other) = (Arena::new(LAYOUT).unwrap(), Arena::new(LAYOUT).unwrap());
+        let (mut one, mut other) = (Arena::new(LAYOUT, None).unwrap(), Arena::new(LAYOUT, None).unwrap());
         let buffer = one.take(1).unwrap();
         other.give(buffer);
     }

@@ -11,6 +11,7 @@
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
+use super::buffer_memory::BufferMemory;
 use super::cached::{OF_CACHE, VolumeCache};
 use super::clock::Clock;
 use super::early_reads::EarlyReads;
@@ -19,6 +20,7 @@ use super::front_end::{Finished, Payload, Submission, VolumeBytes};
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
+use super::orphans::Orphans;
 use super::port::Seat;
 use super::read_ahead::{OF_READ_AHEAD, VolumeReadAhead, Wishes};
 use super::recorder::Tap;
@@ -28,13 +30,16 @@ use super::slab::Slab;
 use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
 use super::work::Work;
 use crate::backend::{Backend, PAGE_BYTES, Progress, Volume};
-use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Time};
+use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time};
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
 /// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard: two requests of
 /// the largest size, or four pieces of a trim. To copy them takes some ten milliseconds.
 pub(super) const TURN_BYTES_MAX: u64 = 64 << 20;
+
+/// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.
+const MEMORY_TRY_AGAIN: Span = Span::from_millis(10);
 
 /// A volume at work.
 pub(super) struct VolumeSeat {
@@ -49,6 +54,8 @@ pub(super) struct VolumeSeat {
     pub(super) cache: Option<Box<VolumeCache>>,
     /// What is read ahead in it.
     pub(super) read_ahead: Option<Box<VolumeReadAhead>>,
+    /// What the buffers of its connections are taken from.
+    pub(super) buffers: BufferMemory,
 }
 
 /// All of an engine but its front ends.
@@ -97,6 +104,13 @@ pub(crate) struct Core {
     pub(super) caches_with_work: Vec<u32>,
     /// Volumes whose caches' devices are emulated.
     pub(super) emulated_caches: Vec<u32>,
+    /// What the buffers of all connections are taken from.
+    pub(super) buffers: BufferMemory,
+    /// Front ends that wait until there is memory for a buffer, and when they try again.
+    pub(super) wait_for_memory: Vec<u32>,
+    pub(super) memory_try_again: Option<Time>,
+    /// Writes that nobody waits for any more, at backends.
+    pub(super) orphans: Orphans,
     /// Service threads, for what takes a processor's time.
     pub(super) work: Work,
     /// What sessions would like to read ahead.
@@ -114,6 +128,14 @@ impl Core {
         }
     }
 
+    /// Remembers that a front end found no memory for a buffer.
+    pub(super) fn wait_for_memory(&mut self, seat: &mut Seat) {
+        if !std::mem::replace(&mut seat.waits_for_memory, true) {
+            self.wait_for_memory.push(seat.index);
+            self.memory_try_again.get_or_insert(self.now + MEMORY_TRY_AGAIN);
+        }
+    }
+
     /// Takes a request from the front end at `seat`.
     pub(super) fn submit(&mut self, seat: &Seat, submission: Submission) {
         if let Err(errno) = check(&seat.info, &submission) {
@@ -127,8 +149,17 @@ impl Core {
             return self.submit_to_cache(seat.volume, (seat.index, seat.session), submission);
         }
         let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
+        let has_to_wait = self.orphans.are_in_the_way(request.volume, request.offset, request.length);
         let index = self.requests.insert(request);
-        match seat.reader {
+        match has_to_wait {
+            true => self.hold(index, seat.reader),
+            false => self.begin(index, seat.reader),
+        }
+    }
+
+    /// Lets a request go on its way, of somebody who reads as number `reader` if its volume is read ahead.
+    pub(super) fn begin(&mut self, index: u32, reader: Option<u32>) {
+        match reader {
             Some(reader) => self.submit_to_reader(reader, index),
             None => self.add_pieces(index),
         }
@@ -344,12 +375,15 @@ impl Core {
         let piece = &mut self.pieces[index];
         piece.error = error;
         piece.waits.for_backend = false;
-        let (scratch, is_done) = (piece.scratch.take(), !piece.waits.for_model);
-        if is_done {
+        let (scratch, was_orphan) = (piece.scratch.take(), piece.is_orphan);
+        if !piece.waits.for_model {
             self.piece_done(index);
         }
         if let Some(scratch) = scratch {
             self.give_scratch(scratch);
+        }
+        if was_orphan {
+            self.orphan_ended(index);
         }
     }
 
@@ -431,22 +465,10 @@ impl Core {
         self.cache_has_work(request.volume);
     }
 
-    /// Marks the requests of a front end as wanted by nobody. O(requests).
-    pub(super) fn abandon(&mut self, front_end: u32) {
-        for index in 0..self.requests.places() as u32 {
-            if let Some(request) = self.requests.get_mut(index).filter(|request| request.front_end == front_end) {
-                request.is_abandoned = true;
-                request.cut_no_more();
-            }
-        }
-        self.give_up_fetches_for(front_end);
-        self.abandon_in_caches(front_end);
-    }
-
     /// When the engine must wake up even if nothing happens.
     pub(super) fn wake_at(&self) -> Option<Time> {
         let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
-        let again = [self.ask_again, self.upper_levels_at, self.work.try_again];
+        let again = [self.ask_again, self.upper_levels_at, self.work.try_again, self.memory_try_again];
         again.into_iter().chain([emulated, self.emulated_caches_wake_at()]).flatten().min()
     }
 }

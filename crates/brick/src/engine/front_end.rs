@@ -115,6 +115,11 @@ pub trait FrontEnd: Send {
     /// The buffers that it needs, sizes ascending. The largest must hold the largest read or write that it submits.
     fn buffer_classes(&self) -> &[BufferClass];
 
+    /// Whether its buffers are its own, and not of what all connections have together: who depends on it cannot wait.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
     /// It was attached: start to receive.
     fn started(&mut self, port: &mut Port<'_>);
 
@@ -126,6 +131,11 @@ pub trait FrontEnd: Send {
 
     /// The turn is over: send what came together; receive if there is room again.
     fn turn_ended(&mut self, port: &mut Port<'_>);
+
+    /// Some seconds have passed: whether the other end is no longer there. It is cut off then.
+    fn has_vanished(&mut self) -> bool {
+        false
+    }
 
     /// The engine or the volume goes away. Receive no more, answer what is under way, then become finished.
     fn stop(&mut self, port: &mut Port<'_>);

@@ -3,6 +3,7 @@
 //! A handle sends closures through a queue and wakes the engine's ring; the engine runs them between two turns and sends
 //! back what they return. Nothing is shared, so nothing is locked.
 
+use super::buffer_memory::BufferMemory;
 use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::status::EngineStatus;
@@ -40,6 +41,8 @@ pub struct EngineConfig {
     pub processor: Option<usize>,
     /// Service threads for what takes a processor's time; without them the engine's thread does that too.
     pub executor: Option<Arc<Executor<ServiceRequest>>>,
+    /// What the buffers of connections are taken from; engines may share it.
+    pub buffers: BufferMemory,
 }
 
 impl EngineConfig {
@@ -53,6 +56,7 @@ impl EngineConfig {
             lateness_bound,
             processor: None,
             executor: None,
+            buffers: BufferMemory::default(),
         }
     }
 

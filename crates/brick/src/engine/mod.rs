@@ -17,10 +17,11 @@
 //! | --- | --- |
 //! | [`front_end`] | the contract with NBD connections and FUSE mounts |
 //! | `port` | what a front end can do |
-//! | `buffer` | a front end's buffers |
+//! | `buffer`, `buffer_memory` | a front end's buffers; the memory of all |
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
+//! | `orphans` | requests that nobody waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
@@ -36,6 +37,7 @@
 mod administration;
 mod alarm;
 mod buffer;
+mod buffer_memory;
 mod cached;
 pub(crate) mod clock;
 mod core;
@@ -47,6 +49,7 @@ mod handle;
 mod held_reads;
 mod meter;
 mod observed;
+mod orphans;
 mod port;
 mod read_ahead;
 mod recorder;
@@ -61,6 +64,7 @@ mod urgency;
 mod work;
 
 pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
+pub use buffer_memory::{BUFFER_BYTES_MIN, BufferMemory};
 pub use error::EngineError;
 pub use front_end::{CacheBlock, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
 pub use handle::{

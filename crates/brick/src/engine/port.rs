@@ -1,6 +1,7 @@
 //! What a front end can do on its engine.
 
-use super::buffer::{Arena, Buffer};
+use super::buffer::{Arena, Buffer, Lack};
+use super::buffer_memory::ConnectionMemory;
 use super::core::Core;
 use super::front_end::{Finished, Payload, Submission};
 use super::ring::Owner;
@@ -26,6 +27,10 @@ pub(crate) struct Seat {
     pub(crate) requests: u32,
     /// It heard something in this turn.
     pub(crate) is_touched: bool,
+    /// It waits until there is memory for a buffer.
+    pub(crate) waits_for_memory: bool,
+    /// What it takes beside its buffers.
+    pub(crate) _memory: Option<ConnectionMemory>,
 }
 
 /// A front end's access to its engine, for the length of one call.
@@ -46,8 +51,17 @@ impl Port<'_> {
     }
 
     /// A buffer for `bytes` bytes of data, if the front end has one left.
+    ///
+    /// Where there is no memory for one, [`FrontEnd::turn_ended`](super::FrontEnd::turn_ended) comes when it is worth another try.
     pub fn take_buffer(&mut self, bytes: u32) -> Option<Buffer> {
-        self.seat.arena.take(bytes)
+        match self.seat.arena.take(bytes) {
+            Ok(buffer) => Some(buffer),
+            Err(Lack::Slots) => None,
+            Err(Lack::Memory) => {
+                self.core.wait_for_memory(self.seat);
+                None
+            }
+        }
     }
 
     /// Takes a buffer back.
@@ -72,7 +86,7 @@ impl Port<'_> {
         }
         match self.core.volume_bytes(self.seat.volume, offset, length) {
             Some(bytes) => Some(Payload::Volume(bytes)),
-            None => self.seat.arena.take(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
+            None => self.take_buffer(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
         }
     }
 
@@ -117,8 +131,35 @@ impl Port<'_> {
     }
 
     /// Says that nobody waits for the front end's requests any more: those that have not reached a backend need not.
-    /// They complete all the same, as `ECANCELED`.
+    /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
     pub fn abandon_requests(&mut self) {
-        self.core.abandon(self.seat.index);
+        let own = self.seat.index;
+        self.core.abandon(|front_end, _| front_end == own);
+        self.core.give_up_fetches_for(own);
+    }
+
+    /// The same of the one request that the front end calls `token`.
+    pub fn abandon_request(&mut self, token: u64) {
+        let own = self.seat.index;
+        self.core.abandon(|front_end, other| (front_end, other) == (own, token));
+    }
+
+    /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.
+    pub fn abandon_requests_of(&mut self, numbers: &[u32]) {
+        if !numbers.is_empty() {
+            self.core.abandon(|front_end, _| numbers.contains(&front_end));
+        }
+    }
+
+    /// The front end's number on its engine, used again after it is gone.
+    pub fn number(&self) -> u32 {
+        self.seat.index
+    }
+
+    /// Waits until nothing that was abandoned on the volume, by whomever, changes it any more;
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) then hears of `token`.
+    pub fn wait_for_abandoned(&mut self, token: u64) {
+        self.seat.requests += 1;
+        self.core.wait_for_abandoned(self.seat.volume, self.seat.index, token);
     }
 }

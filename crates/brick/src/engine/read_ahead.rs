@@ -95,7 +95,7 @@ struct SlotMemory {
 impl SlotMemory {
     fn new(settings: ReadAhead) -> io::Result<SlotMemory> {
         let (bytes, count) = (settings.chunk_bytes(), settings.slots() as u16);
-        let mut arena = Arena::new(&[BufferClass { bytes, count }])?;
+        let mut arena = Arena::new(&[BufferClass { bytes, count }], None)?;
         let slots = (0..count).map(|_| arena.take(bytes).expect("as many as there are")).collect();
         Ok(SlotMemory { arena, slots })
     }

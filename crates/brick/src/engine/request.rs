@@ -135,6 +135,8 @@ pub(super) struct Piece {
     pub(super) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(super) is_early: bool,
+    /// It writes, nobody waits for it, and the backend is at work on it, or has been ([`super::orphans`]).
+    pub(super) is_orphan: bool,
     /// How long the device took, once it has done it.
     pub(super) service: Option<Span>,
     pub(super) waits: Waits,
@@ -169,6 +171,7 @@ impl Piece {
             dispatched_by: None,
             dispatched: Time::ZERO,
             is_early: false,
+            is_orphan: false,
             service: None,
             waits: Waits { for_backend: false, for_model: false },
             step: FileStep::Sync,

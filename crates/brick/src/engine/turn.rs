@@ -13,11 +13,13 @@ use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionC
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::ObservedRequests;
+use super::orphans::Orphans;
 use super::port::{Port, Seat};
 use super::read_ahead::Wishes;
 use super::ring::{Completed, Owner, Ring};
 use super::slab::Slab;
 use super::work::Work;
+use crate::connection::LOOK_EVERY;
 use plimsoll_core::{AccountTree, Span, Time};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
@@ -32,6 +34,8 @@ const REQUESTS_EXPECTED: usize = 1024;
 /// Requests that are handed out in a turn before others are heard. Who verifies a volume in memory asks for the next 64 KiB as soon as
 /// he has some: 64 times that is compared in about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
+/// Buffers whose memory is taken from those who do not use it, each time that somebody has found none: some milliseconds' work.
+const TRIMMED_MAX: usize = 256;
 /// The scheduler that lets everything go at once, for the end.
 const SCHEDULER_OF_THE_END: &str = "noop";
 
@@ -53,6 +57,8 @@ pub(super) struct Engine {
     leaving: Vec<u32>,
     /// When the first of those who were asked to stop is cut off.
     next_cut: Option<Time>,
+    /// When it is looked again whether front ends' other ends are still there.
+    next_look: Time,
     completed: Vec<Completed>,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
@@ -69,7 +75,7 @@ impl Engine {
         commands: Receiver<Command>,
         wake: Arc<OwnedFd>,
     ) -> Result<Engine, EngineError> {
-        let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor } = config;
+        let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor, buffers } = config;
         let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
         if let Some(processor) = processor {
             let mut processors = rustix::thread::CpuSet::new();
@@ -108,6 +114,10 @@ impl Engine {
             caches_with_work: Vec::new(),
             emulated_caches: Vec::new(),
             bytes_left: TURN_BYTES_MAX,
+            buffers,
+            wait_for_memory: Vec::new(),
+            memory_try_again: None,
+            orphans: Orphans::default(),
             work: Work::new(executor)?,
             wishes: Wishes::default(),
         };
@@ -117,6 +127,7 @@ impl Engine {
             touched: Vec::new(),
             leaving: Vec::new(),
             next_cut: None,
+            next_look: now + LOOK_EVERY,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
             wake,
@@ -202,6 +213,8 @@ impl Engine {
         self.core.look_once_a_second();
         self.core.compress_again();
         self.cut_overdue();
+        self.look();
+        self.try_for_memory_again();
         self.go_round();
         self.core.tell_of_reads();
         self.leaving.append(&mut self.core.wishes.through);
@@ -311,7 +324,16 @@ impl Engine {
             return Err(EngineError::Stopped);
         }
         let volume = self.core.volume(volume)?;
-        let arena = Arena::new(front_end.buffer_classes())
+        let memory = (!front_end.has_own_memory()).then(|| self.core.volumes[volume].buffers.clone());
+        let (action, out_of_memory) = ("let another connection in", || std::io::ErrorKind::OutOfMemory.into());
+        let own_memory = match &memory {
+            Some(memory) => match memory.connection() {
+                None => return Err(EngineError::System { action, source: out_of_memory() }),
+                own_memory => own_memory,
+            },
+            None => None,
+        };
+        let arena = Arena::new(front_end.buffer_classes(), memory)
             .map_err(|source| EngineError::System { action: "reserve buffers", source })?;
         let pool = pool.unwrap_or_else(|| self.core.volumes[volume].volume.config().pool.clone());
         let account = self.core.open_session(&pool, &session)?;
@@ -327,6 +349,8 @@ impl Engine {
             operations: 0,
             requests: 0,
             is_touched: false,
+            waits_for_memory: false,
+            _memory: own_memory,
         };
         let index = self.front_ends.insert(Attached { seat, front_end, cut_at: None });
         self.front_ends[index].seat.index = index;
@@ -399,6 +423,36 @@ impl Engine {
         }
     }
 
+    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those whose are not.
+    fn look(&mut self) {
+        if self.core.now < self.next_look {
+            return;
+        }
+        self.next_look = self.core.now + LOOK_EVERY;
+        for index in 0..self.front_ends.places() as u32 {
+            let attached = self.front_ends.get_mut(index);
+            if attached.is_some_and(|Attached { front_end, .. }| !front_end.is_finished() && front_end.has_vanished()) {
+                self.with(index, |front_end, port| front_end.cut(port));
+            }
+        }
+    }
+
+    /// Lets front ends try again that found no memory for a buffer.
+    fn try_for_memory_again(&mut self) {
+        if self.core.memory_try_again.take_if(|at| *at <= self.core.now).is_none() {
+            return;
+        }
+        // What others have and do not use.
+        let mut left = TRIMMED_MAX;
+        for index in 0..self.front_ends.places() as u32 {
+            let Some(Attached { seat, .. }) = self.front_ends.get_mut(index).filter(|_| left > 0) else { continue };
+            left -= seat.arena.trim(left);
+        }
+        for index in std::mem::take(&mut self.core.wait_for_memory) {
+            self.with(index, |_, port| port.seat.waits_for_memory = false);
+        }
+    }
+
     /// Other threads want something.
     fn woken(&mut self, is_still_watched: bool) {
         // The count says nothing that the queue does not.
@@ -423,6 +477,7 @@ impl Engine {
     /// When the engine must wake up even if nothing happens.
     fn wake_at(&self) -> Option<Time> {
         let at_once = self.goes_on.then_some(self.core.now);
-        [at_once, self.core.wake_at(), self.next_cut].into_iter().flatten().min()
+        let look = (self.front_ends.len() > 0).then_some(self.next_look);
+        [at_once, self.core.wake_at(), self.next_cut, look].into_iter().flatten().min()
     }
 }

@@ -275,6 +275,10 @@ impl FrontEnd for FuseConnection {
         BUFFER_CLASSES
     }
 
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
     fn started(&mut self, port: &mut Port<'_>) {
         // From now on a file system depends on this thread.
         for refused in prepare_engine_thread() {

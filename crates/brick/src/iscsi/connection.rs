@@ -10,7 +10,8 @@
 //! received, the socket fills, and the initiator waits. Nobody else notices.
 //!
 //! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream, bytes
-//! that are not the protocol or arrived damaged, a socket that fails: it closes at once, and the session with it.
+//! that are not the protocol or arrived damaged, a socket that fails, a new session in this one's place: it closes at once, and the
+//! session with it; what has not reached a disk does not any more, and what has comes before whatever the initiator asks for next.
 
 mod commands;
 mod inbox;
@@ -24,7 +25,7 @@ use super::login::Negotiated;
 use super::parameters::DATA_BYTES_MAX;
 use super::pdu::{Frame, Header, NO_TAG, opcode};
 use super::target::Target;
-use crate::connection::prepare;
+use crate::connection::{Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, Port};
 use crate::scsi::NexusId;
 use inbox::Inbox;
@@ -65,9 +66,12 @@ pub struct IscsiConnection {
     phase: Phase,
     inbox: Inbox,
     outbox: Outbox,
+    silence: Silence,
     tasks: Tasks,
-    /// Task management that waits for tasks to end.
-    waiting: Vec<Waiting>,
+    /// Task management that waits until what was aborted has ended.
+    waiting: Waiting,
+    /// The answer to a logout, which waits for those to tasks.
+    logout: Option<Header>,
     /// The last command that the initiator may send; never goes back.
     command_max: u32,
     /// Counts what data were asked for with.
@@ -92,8 +96,10 @@ impl IscsiConnection {
             phase: Phase::Open,
             inbox: Inbox::new(),
             outbox: Outbox::new(digests),
+            silence: Silence::default(),
             tasks: Tasks::new(),
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
+            logout: None,
             command_max: session.command_number.wrapping_add(COMMANDS_MAX as u32 - 1),
             transfer_tag: 0,
             session,
@@ -199,7 +205,7 @@ impl IscsiConnection {
         self.outbox.discard(port);
         port.abandon_requests();
         self.abort_all(port);
-        self.target.session_ended(self.nexus);
+        self.target.unit().session_ended(self.nexus);
         if self.inbox.is_receiving() {
             port.cancel(TAG_RECEIVE);
         }
@@ -212,13 +218,14 @@ impl IscsiConnection {
         }
         self.phase = Phase::Closing;
         self.abort_unfed(port);
-        self.target.session_ended(self.nexus);
+        self.target.unit().session_ended(self.nexus);
         if self.inbox.is_receiving() {
             port.cancel(TAG_RECEIVE);
         }
     }
 
     fn received(&mut self, port: &mut Port<'_>, result: Result<u32, Errno>) {
+        self.silence.heard();
         self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
         match result {
             _ if self.phase != Phase::Open => {}
@@ -242,6 +249,9 @@ impl FrontEnd for IscsiConnection {
             tracing::info!(volume = port.volume().name, %error, "an iSCSI socket cannot be used");
             self.break_off(port);
         }
+        // That they have ended their connections may not have heard yet.
+        let before = self.target.attached(self.nexus, port.number());
+        port.abandon_requests_of(&before);
     }
 
     fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, Errno>, _has_more: bool) {
@@ -267,6 +277,7 @@ impl FrontEnd for IscsiConnection {
         if self.phase == Phase::Broken {
             return;
         }
+        self.answer_logout();
         // What came and was not taken, because answers wait, is taken when they have gone: until then nothing is received, or it
         // would lie there until the initiator says more.
         let has_taken_all = !self.outbox.is_full();
@@ -274,6 +285,14 @@ impl FrontEnd for IscsiConnection {
         if self.phase == Phase::Open && has_taken_all {
             self.inbox.receive(port, self.socket.as_raw_fd());
         }
+    }
+
+    fn has_vanished(&mut self) -> bool {
+        let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
+        if has_vanished {
+            tracing::info!("an iSCSI initiator has gone without a word");
+        }
+        has_vanished
     }
 
     fn stop(&mut self, port: &mut Port<'_>) {
@@ -295,6 +314,7 @@ impl FrontEnd for IscsiConnection {
 impl Drop for IscsiConnection {
     /// Also when it never began.
     fn drop(&mut self) {
-        self.target.session_ended(self.nexus);
+        self.target.unit().session_ended(self.nexus);
+        self.target.detached(self.nexus);
     }
 }

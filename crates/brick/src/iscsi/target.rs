@@ -16,7 +16,16 @@ pub struct Target {
     name: String,
     chap: Option<Chap>,
     unit: Mutex<LogicalUnit>,
-    connections: Mutex<Vec<(NexusId, PortName, OwnedFd)>>,
+    connections: Mutex<Vec<Connected>>,
+}
+
+/// A connection, from its login until nothing of its session is under way any more.
+struct Connected {
+    nexus: NexusId,
+    port: PortName,
+    socket: OwnedFd,
+    /// Its front end's number, once it is attached.
+    front_end: Option<u32>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,22 +66,35 @@ impl Target {
     pub fn session_began(&self, port: &PortName, socket: impl AsFd) -> std::io::Result<NexusId> {
         let own = rustix::io::fcntl_dupfd_cloexec(socket, 0)?;
         let mut connections = locked(&self.connections);
-        connections.retain(|(_, other, socket)| {
-            if other == port {
-                // An error means that it has ended already.
-                let _ = shutdown(socket, Shutdown::Both);
-            }
-            other != port
-        });
+        for other in connections.iter().filter(|other| other.port == *port) {
+            // An error means that it has ended already.
+            let _ = shutdown(&other.socket, Shutdown::Both);
+        }
         let nexus = self.unit().session_began(port.clone());
-        connections.push((nexus, port.clone(), own));
+        connections.push(Connected { nexus, port: port.clone(), socket: own, front_end: None });
         Ok(nexus)
     }
 
-    /// A session has ended.
-    pub fn session_ended(&self, nexus: NexusId) {
-        locked(&self.connections).retain(|(other, ..)| *other != nexus);
-        self.unit().session_ended(nexus);
+    /// The front end of a session's connection is attached; gives those of sessions that it has taken the place of.
+    pub(super) fn attached(&self, nexus: NexusId, front_end: u32) -> Vec<u32> {
+        let mut connections = locked(&self.connections);
+        let Some(own) = connections.iter_mut().find(|own| own.nexus == nexus) else { return Vec::new() };
+        own.front_end = Some(front_end);
+        let port = own.port.clone();
+        let before = connections.iter().filter(|other| other.nexus < nexus && other.port == port);
+        before.filter_map(|other| other.front_end).collect()
+    }
+
+    /// The front ends of those sessions that are meant, by their number and port.
+    pub(super) fn front_ends(&self, is_meant: impl Fn(NexusId, &PortName) -> bool) -> Vec<u32> {
+        let connections = locked(&self.connections);
+        let meant = connections.iter().filter(|other| is_meant(other.nexus, &other.port));
+        meant.filter_map(|other| other.front_end).collect()
+    }
+
+    /// A connection is no more.
+    pub(super) fn detached(&self, nexus: NexusId) {
+        locked(&self.connections).retain(|other| other.nexus != nexus);
     }
 }
 

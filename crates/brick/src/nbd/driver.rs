@@ -14,8 +14,10 @@
 //! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and the
 //! client waits. Nobody else notices.
 //!
-//! **Ends.** A disconnect, the end of the stream or a stop: what is under way is answered, then the connection closes.
-//! Bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk need not.
+//! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up without a
+//! disconnect, bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk does not
+//! any more, because the client may have connected again and written something newer. So it is noticed, too, when a client hangs up
+//! behind requests for which there is no room: those are not carried out.
 
 mod inbox;
 mod outbox;
@@ -25,9 +27,10 @@ use super::export::{ExportInfo, Features};
 use super::handshake::Negotiated;
 use super::wire::{self, Command, CommandFlags, Request};
 use crate::backend::VolumeInfo;
-use crate::connection::prepare;
+use crate::connection::{Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use inbox::{Inbox, Next};
+use io_uring::{opcode, types};
 use outbox::Outbox;
 use plimsoll_core::{Class, Operation};
 use rustix::io::Errno as SystemErrno;
@@ -52,6 +55,7 @@ const BUFFER_CLASSES: &[BufferClass] = &[
 /// Names of its operations on the ring.
 const TAG_RECEIVE: u32 = 0;
 const TAG_SEND: u32 = 1;
+const TAG_HUNG_UP: u32 = 2;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +82,14 @@ pub struct NbdConnection {
     phase: Phase,
     inbox: Inbox,
     outbox: Outbox,
+    silence: Silence,
     asked: Box<[Asked; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
+    /// The ring tells when the client hangs up.
+    is_watched: bool,
+    /// The client sends nothing more than what is in the socket.
+    has_hung_up: bool,
 }
 
 /// What NBD clients are told about a volume.
@@ -118,8 +127,11 @@ impl NbdConnection {
             phase: Phase::Open,
             inbox: Inbox::new(),
             outbox: Outbox::new(),
+            silence: Silence::default(),
             asked: Box::new([nothing; REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
+            is_watched: false,
+            has_hung_up: false,
         }
     }
 
@@ -162,6 +174,7 @@ impl NbdConnection {
         let operation = match request.command {
             Command::Disconnect => {
                 self.phase = Phase::Closing;
+                self.watch_no_more(port);
                 return true;
             }
             Command::Write => {
@@ -219,6 +232,21 @@ impl NbdConnection {
         self.outbox.discard(port);
         port.abandon_requests();
         self.hear_no_more(port);
+        self.watch_no_more(port);
+    }
+
+    /// Has the ring tell when the client hangs up, also while nothing is received.
+    fn watch(&mut self, port: &mut Port<'_>) {
+        self.is_watched = true;
+        let entry = opcode::PollAdd::new(types::Fd(self.descriptor()), libc::POLLRDHUP as u32).build();
+        // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the socket until it is done.
+        unsafe { port.push(entry, TAG_HUNG_UP) }
+    }
+
+    fn watch_no_more(&mut self, port: &mut Port<'_>) {
+        if self.is_watched {
+            port.cancel(TAG_HUNG_UP);
+        }
     }
 
     /// Gives up the receive that is under way and what was received in part.
@@ -230,16 +258,13 @@ impl NbdConnection {
     }
 
     fn received(&mut self, port: &mut Port<'_>, result: Result<u32, SystemErrno>) {
+        self.silence.heard();
         self.inbox.received(*result.as_ref().unwrap_or(&0) as usize);
         if self.phase != Phase::Open {
             return self.inbox.discard(port);
         }
         match result {
-            // The client is gone, or has shut down its sending half and waits for replies.
-            Ok(0) => {
-                self.phase = Phase::Closing;
-                self.inbox.discard(port);
-            }
+            Ok(0) => self.break_off(port),
             Ok(_) | Err(SystemErrno::INTR | SystemErrno::AGAIN) => self.take_requests(port),
             Err(error) => {
                 tracing::debug!(volume = port.volume().name, %error, "an NBD connection failed");
@@ -268,13 +293,15 @@ impl FrontEnd for NbdConnection {
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
             tracing::info!(volume = port.volume().name, %error, "an NBD socket cannot be used");
-            self.break_off(port);
+            return self.break_off(port);
         }
+        self.watch(port);
     }
 
     fn ring_completed(&mut self, port: &mut Port<'_>, tag: u32, result: Result<u32, SystemErrno>, _has_more: bool) {
         match tag {
             TAG_RECEIVE => self.received(port, result),
+            TAG_HUNG_UP => (self.is_watched, self.has_hung_up) = (false, true),
             _ => self.sent(port, result),
         }
     }
@@ -316,12 +343,25 @@ impl FrontEnd for NbdConnection {
         if self.phase == Phase::Open && !self.outbox.is_full() {
             self.inbox.receive(port, self.descriptor());
         }
+        // While it is received, what comes last says how the client has ended.
+        if self.phase == Phase::Open && self.has_hung_up && !self.inbox.is_receiving() {
+            self.break_off(port);
+        }
+    }
+
+    fn has_vanished(&mut self) -> bool {
+        let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
+        if has_vanished {
+            tracing::info!("an NBD client has gone without a word");
+        }
+        has_vanished
     }
 
     fn stop(&mut self, port: &mut Port<'_>) {
         if self.phase == Phase::Open {
             self.phase = Phase::Closing;
             self.hear_no_more(port);
+            self.watch_no_more(port);
         }
     }
 
@@ -333,6 +373,7 @@ impl FrontEnd for NbdConnection {
         self.phase != Phase::Open
             && self.free.len() == REQUESTS_MAX
             && !self.inbox.is_receiving()
+            && !self.is_watched
             && self.outbox.is_empty()
     }
 }

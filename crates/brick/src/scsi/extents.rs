@@ -47,6 +47,8 @@ pub(super) enum Change {
 pub(super) struct AtWork {
     list: Vec<(u64, Extent, Change)>,
     next: u64,
+    /// The last one of which [`has_new`](Self::has_new) has told.
+    told: u64,
 }
 
 impl AtWork {
@@ -70,6 +72,12 @@ impl AtWork {
         self.next += 1;
         self.list.push((self.next, extent, change));
         Some(self.next)
+    }
+
+    /// Whether a change is under way that had not begun when this was asked last. O(commands that change something now).
+    pub(super) fn has_new(&mut self) -> bool {
+        let told = std::mem::replace(&mut self.told, self.next);
+        self.list.iter().any(|&(number, ..)| number > told)
     }
 
     /// A change is over: what it gave back and nobody wrote meanwhile.

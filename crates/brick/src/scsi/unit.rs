@@ -79,6 +79,8 @@ pub struct LogicalUnit {
     released: Released,
     /// Counts the times at which commands were aborted.
     epoch: u64,
+    /// Ports whose commands a PERSISTENT RESERVE OUT has just aborted.
+    aborted: Option<Vec<PortName>>,
 }
 
 impl LogicalUnit {
@@ -95,6 +97,7 @@ impl LogicalUnit {
             at_work: AtWork::default(),
             released: Released::default(),
             epoch: 0,
+            aborted: None,
         }
     }
 
@@ -141,6 +144,11 @@ impl LogicalUnit {
         let epoch = self.epoch;
         self.nexuses.iter_mut().for_each(|nexus| nexus.aborted_before = epoch);
         self.tell_all(RESET, |_| true);
+    }
+
+    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the volume, too.
+    pub fn has_new_changes(&mut self) -> bool {
+        self.at_work.has_new()
     }
 
     /// Aborts the commands of all sessions but `nexus` (CLEAR TASK SET), and tells them.
@@ -324,8 +332,15 @@ impl LogicalUnit {
                 self.nexuses.iter_mut().filter(|nexus| nexus.port == port).for_each(|nexus| {
                     nexus.aborted_before = epoch;
                 });
+                self.aborted.get_or_insert_default().push(port);
             }
         }
+    }
+
+    /// The ports whose commands [`parameters`](Self::parameters) has just aborted, if it has any, for whoever has to see that these do
+    /// nothing any more.
+    pub fn take_aborted(&mut self) -> Option<Vec<PortName>> {
+        self.aborted.take()
     }
 
     fn lba_status(&self, lba: u64, allocation: usize) -> Answer {

@@ -152,11 +152,16 @@ impl Served {
 
 /// Attaches the server's end of a socket pair, past the handshake, and gives the client's end.
 pub fn raw_connection(engine: &EngineHandle, volume: &VolumeInfo) -> UnixStream {
+    raw_connection_in(engine, volume, "pool")
+}
+
+/// The same, with the session in `pool`.
+pub fn raw_connection_in(engine: &EngineHandle, volume: &VolumeInfo, pool: &str) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     let negotiated =
         Negotiated { export: export_info(volume, false), structured_replies: false, block_size_known: true };
     let connection = Box::new(NbdConnection::new(server.into(), negotiated));
-    engine.attach(&volume.name, session("raw"), connection).unwrap();
+    engine.attach_in(&volume.name, pool, session("raw"), connection).unwrap();
     client.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
     client
 }
@@ -199,7 +204,8 @@ pub fn cached(
     volume: Volume,
     change: impl FnOnce(&mut CacheSettings),
 ) -> (Served, tempfile::TempDir) {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, Into::into);
+    let directory = tempfile::tempdir_in(target).unwrap();
     let mut settings = cache_settings(directory.path().join("fast"));
     change(&mut settings);
     let (volume_config, bytes) = (volume.config().clone(), volume.info().size_bytes);

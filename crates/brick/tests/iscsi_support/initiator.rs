@@ -1,7 +1,7 @@
 //! An initiator of our own, which says what it is told to say.
 
+use super::super::engine_support::PATIENCE;
 use super::{Portal, target_name};
-use crate::engine_support::PATIENCE;
 use plimsoll_brick::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_brick::iscsi::pdu::{Digests, Frame, HEADER_BYTES, Header, encode, opcode};
 use plimsoll_brick::iscsi::text;

@@ -24,7 +24,11 @@ pub struct Portal {
 
 impl Portal {
     pub fn new(profile: DeviceProfile, volumes: Vec<(Volume, Option<Chap>)>) -> Portal {
-        let engine = spawn(EngineConfig::new(profile, "noop")).unwrap();
+        Portal::with(EngineConfig::new(profile, "noop"), volumes)
+    }
+
+    pub fn with(config: EngineConfig, volumes: Vec<(Volume, Option<Chap>)>) -> Portal {
+        let engine = spawn(config).unwrap();
         engine.open_pool("pool", Allocation::default()).unwrap();
         let targets = Targets::default();
         for (volume, chap) in volumes {

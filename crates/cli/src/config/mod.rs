@@ -163,7 +163,7 @@ mod tests {
     const SECTIONS: &str = "[daemon] [nbd] [device.d] [pool.p] [pool.q] [volume.v] [volume.w] [volume.v.nbd] [iscsi] [volume.v.iscsi] \
         [volume.v.mount] [executor] [cache.c] [cache.f] [device] [[pool]] [volume.\"a/b\"]";
     const KEYS: &str = "device parent pool size start file memory reserve limit weight priority deadlines worst_case \
-        emulate scheduler cache read_ahead policy threads memory compression encryption key_file classes watermark_low watermark_high semantics promote_reads outstanding_max listen export name chap path filesystem format options read_only control_socket seed";
+        emulate scheduler cache read_ahead policy threads memory compression encryption key_file classes watermark_low watermark_high semantics promote_reads pools outstanding_max listen export name chap path filesystem format options read_only control_socket buffers seed";
     const VALUES: &str = "\"d\" \"p\" \"q\" \"30%\" \"9e9runs/s\" \"99999999TB\" \"4KiB\" true -1 99999999999999999999 \
         1e400 nan [] [1] [\"unix:x\"] {} {key_file=\"k\"} {read=\"1ms\"} 1979-05-27 \"noop\" \"ext4\" \"/\" \"\"";
 

@@ -48,6 +48,8 @@ pub struct Daemon {
     pub state_directory: PathBuf,
     /// Where it notes what outlives a reboot: which volumes have a cache.
     pub notes_directory: PathBuf,
+    /// Bytes that the buffers of all connections may take; `None` for what fits the machine.
+    pub buffer_bytes: Option<u64>,
     /// Where the section stands.
     pub place: Place,
 }

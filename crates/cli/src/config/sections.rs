@@ -5,6 +5,7 @@ use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
 use super::{ExecutorSection, backing, caches, executor, iscsi, read_ahead};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
+use plimsoll_brick::engine::BUFFER_BYTES_MIN;
 use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
@@ -34,6 +35,7 @@ pub(super) const OUTSTANDING_MAX: u64 = 1024;
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
 pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
+const BUFFERS: &str = "a size of at least 128 MiB";
 pub(super) const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
 const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 
@@ -132,7 +134,8 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
     let Some(mut section) = section else {
         let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
         let notes_directory = defaults.notes_directory();
-        return Daemon { control_socket, state_directory, notes_directory, place: Place::default() };
+        let (buffer_bytes, place) = (None, Place::default());
+        return Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place };
     };
     let state_directory = section.read("state_directory", "the path of a directory", problems, |text| {
         let path = path(text, directory)?;
@@ -153,7 +156,9 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
     let control_socket = control_socket.unwrap_or_else(|| defaults.control_socket());
     let notes_directory = defaults.notes_directory();
     let state_directory = defaults.state_directory;
-    Daemon { control_socket, state_directory, notes_directory, place: section.finish(problems) }
+    let buffers = section.quantity("buffers", BUFFERS, problems, |size: &ByteCount| size.0 >= BUFFER_BYTES_MIN);
+    let buffer_bytes = buffers.map(|size| size.0);
+    Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place: section.finish(problems) }
 }
 
 pub(super) fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {

@@ -24,7 +24,7 @@ use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, Stat
 use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
 use plimsoll_brick::cache::FoundCache;
 use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{self, EngineConfig, EngineHandle, SessionConfig};
+use plimsoll_brick::engine::{self, BufferMemory, EngineConfig, EngineHandle, SessionConfig};
 use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{ExportInfo, Listener};
@@ -162,8 +162,9 @@ impl Daemon {
     fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {
         self.executor = executor::start(&self.configuration)?;
         self.served.extend(self.configuration.service_threads().map(|section| format!("executor: {section}")));
+        let buffers = self.configuration.daemon.buffer_bytes.map_or_else(BufferMemory::default, BufferMemory::new);
         for device in &self.configuration.devices {
-            let mut config = EngineConfig { executor: self.executor.clone(), ..plan::engine(device) };
+            let mut config = EngineConfig { executor: self.executor.clone(), ..plan::engine(device, &buffers) };
             if let Some(path) = &device.observe {
                 config.profile = observed::profile(device, &mounts::Disk::of(path).map_err(failed)?);
             }

@@ -84,7 +84,13 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     let state_directory = defaults.state_directory;
     Ok(Configuration {
         file: format!("agent of {}", mount.display()).into(),
-        daemon: config::Daemon { control_socket, state_directory, notes_directory, place: Place::default() },
+        daemon: config::Daemon {
+            control_socket,
+            state_directory,
+            notes_directory,
+            buffer_bytes: None,
+            place: Place::default(),
+        },
         listen: Vec::new(),
         iscsi_listen: Vec::new(),
         executor: config::ExecutorSection::default(),

@@ -3,11 +3,11 @@
 use crate::config::{Backing, Configuration, Device, Volume};
 use plimsoll_brick::attach::{AttachPlan, FileSystemPlan};
 use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeInfo};
-use plimsoll_brick::engine::{EngineConfig, LATENESS_BOUND_DEFAULT};
+use plimsoll_brick::engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
 use plimsoll_brick::notes::Notes;
 
-/// The engine of `device`.
-pub(super) fn engine(device: &Device) -> EngineConfig {
+/// The engine of `device`, whose connections have their buffers from `buffers`.
+pub(super) fn engine(device: &Device, buffers: &BufferMemory) -> EngineConfig {
     EngineConfig {
         profile: device.profile.clone(),
         scheduler: device.scheduler.clone(),
@@ -15,6 +15,7 @@ pub(super) fn engine(device: &Device) -> EngineConfig {
         lateness_bound: LATENESS_BOUND_DEFAULT,
         processor: None,
         executor: None,
+        buffers: buffers.clone(),
     }
 }
 

@@ -74,6 +74,12 @@ impl CompressedMemory {
         &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
     }
 
+    /// Holds up whoever comes to a page, until what is given is dropped.
+    #[cfg(test)]
+    pub(crate) fn hold(&self, page: u64) -> impl Sized + '_ {
+        lock(self.made_place(page))
+    }
+
     fn kept(&self, page: u64) -> Option<Arc<[u8]>> {
         lock(self.place(page)?).kept.clone()
     }

@@ -204,7 +204,7 @@ impl Core {
             self.begin_on_store(volume, cache, &run);
         }
         has_moved |= cache.take_answers();
-        self.finish_done(cache);
+        self.finish_done(volume, cache);
         has_moved
     }
 
@@ -248,7 +248,7 @@ impl Core {
     }
 
     /// Answers the requests that are done.
-    fn finish_done(&mut self, cache: &mut VolumeCache) {
+    fn finish_done(&mut self, volume: u32, cache: &mut VolumeCache) {
         while let Some(index) = cache.done.pop() {
             let request = cache.requests.remove(index).expect("a request is done once");
             let CachedRequest { front_end, token, operation, length, payload, error, metered, .. } = request;
@@ -256,16 +256,25 @@ impl Core {
             self.meters.request_completed(metered, operation, latency, error.is_none());
             let result = error.map_or(Ok(()), Err);
             self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+            if request.is_orphan {
+                self.orphan_ended_in_cache(volume);
+            }
         }
     }
 
-    /// Marks a front end's requests as wanted by nobody. O(requests).
-    pub(super) fn abandon_in_caches(&mut self, front_end: u32) {
+    /// Marks requests as wanted by nobody, by their front end and its name for them. O(requests).
+    pub(super) fn abandon_in_caches(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         for volume in 0..self.volumes.places() as u32 {
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
             for index in 0..cache.requests.places() as u32 {
-                if let Some(request) = cache.requests.get_mut(index).filter(|request| request.front_end == front_end) {
-                    request.is_abandoned = true;
+                let Some(request) = cache.requests.get_mut(index) else { continue };
+                if !is_meant(request.front_end, request.token) {
+                    continue;
+                }
+                request.is_abandoned = true;
+                let has_begun = request.operation.is_write() && request.blocks > 0;
+                if has_begun && !std::mem::replace(&mut request.is_orphan, true) {
+                    self.orphans.began_in_cache(volume);
                 }
             }
             self.cache_has_work(volume);

@@ -65,6 +65,8 @@ pub(super) struct CachedRequest {
     pub store_error: Option<Errno>,
     pub error: Option<Errno>,
     pub is_abandoned: bool,
+    /// It was, while the cache was at work on it, and writes.
+    pub is_orphan: bool,
 }
 
 impl CachedRequest {
@@ -90,6 +92,7 @@ impl CachedRequest {
             store_error: None,
             error: None,
             is_abandoned: false,
+            is_orphan: false,
         }
     }
 

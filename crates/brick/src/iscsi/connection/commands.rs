@@ -1,7 +1,7 @@
 //! The way of a SCSI command: from its PDU over its data and the volume to its answer.
 
 use super::super::pdu::{Header, NO_TAG, opcode};
-use super::tasks::{Burst, Stage, Task, cdb, expected_bytes};
+use super::tasks::{Burst, PLACES, Stage, Task, cdb, expected_bytes};
 use super::{IscsiConnection, Phase};
 use crate::engine::{Finished, Payload, Port, Submission};
 use crate::scsi::job::SCRATCH_BYTES;
@@ -135,13 +135,14 @@ impl IscsiConnection {
         let Some(task) = self.tasks.get_mut(place) else { return };
         let Burst { transfer_tag, end, next_number } = task.burst;
         let (start, length) = (header.u32(40), data.len() as u32);
-        let is_expected = !matches!(task.stage, Stage::Volume(_))
+        let is_unfed = task.stage.is_unfed();
+        let is_expected = is_unfed
             && (header.u32(20), header.u32(36)) == (transfer_tag, next_number)
             && start == task.received
             && length <= end.saturating_sub(start)
             && (!header.is_final() || transfer_tag == NO_TAG || start + length == end);
         if !is_expected {
-            if !matches!(task.stage, Stage::Volume(_)) {
+            if is_unfed {
                 self.finish(port, place, &Sense::DATA_PHASE_ERROR.into());
             }
             return;
@@ -179,8 +180,12 @@ impl IscsiConnection {
             _ => match unit.parameters(self.nexus, &cdb, &data[..sent]) {
                 Outcome::Job(job) => job,
                 Outcome::Answer(answer) => {
+                    let aborted = unit.take_aborted();
                     drop(unit);
-                    return self.finish(port, place, &answer);
+                    return match aborted {
+                        None => self.finish(port, place, &answer),
+                        Some(of_ports) => self.abort_of(port, place, &of_ports),
+                    };
                 }
                 Outcome::Parameters(_) => unreachable!("parameters have no parameters"),
             },
@@ -228,6 +233,9 @@ impl IscsiConnection {
     /// The engine has carried a step out.
     pub(super) fn step_ended(&mut self, port: &mut Port<'_>, mut finished: Finished) {
         let place = finished.token as usize;
+        if place >= PLACES {
+            return self.aborted_have_ended(place);
+        }
         let Some(task) = self.tasks.get_mut(place) else { return port.give_payload(finished.payload) };
         task.is_at_volume = false;
         let is_forgotten = match self.phase {
@@ -235,7 +243,14 @@ impl IscsiConnection {
             Phase::Closing => task.is_aborted,
             Phase::Broken => true,
         };
-        let Stage::Volume(progress) = &mut task.stage else { return port.give_payload(finished.payload) };
+        let progress = match &mut task.stage {
+            Stage::Volume(progress) => progress,
+            // It may be one of those whose commands it has aborted itself.
+            Stage::Aborted if self.phase != Phase::Broken && !task.is_aborted => {
+                return self.finish(port, place, &Answer::GOOD);
+            }
+            _ => return self.forget(port, place),
+        };
         if is_forgotten {
             port.give_payload(finished.payload);
             return self.forget(port, place);
@@ -276,7 +291,6 @@ impl IscsiConnection {
             port.give_buffer(buffer);
         }
         self.target.unit().end(task.ticket, succeeded);
-        self.task_ended(place);
         Some(task)
     }
 
@@ -289,11 +303,11 @@ impl IscsiConnection {
     /// Answers a read with its bytes, and with its status in the last PDU of them.
     fn respond_with(&mut self, port: &mut Port<'_>, place: usize, mut finished: Finished) {
         let has_digest = self.session.parameters.digests.data;
-        if has_digest
-            && matches!(finished.payload, Payload::Volume(_))
-            && let Some(mut buffer) = port.take_buffer(finished.length)
-        {
+        if has_digest && matches!(finished.payload, Payload::Volume(_)) {
             // What lies in the volume may change until it is sent, and then its digest would be wrong.
+            let Some(mut buffer) = port.take_buffer(finished.length) else {
+                return self.finish(port, place, &Answer::of_status(Status::TaskSetFull));
+            };
             buffer.as_mut_slice()[..finished.length as usize].copy_from_slice(port.read_bytes(&finished));
             finished.payload = Payload::Buffer { buffer, at: 0 };
         }

@@ -1,21 +1,22 @@
 //! Task management: aborting tasks, resetting the unit (RFC 7143, 11.5; SAM-5, 7).
 //!
-//! The answer says that the tasks in question do nothing any more. So it waits for those of this session that the volume
-//! is at work on. Tasks of other sessions are told by the unit when they come to their next step, and are not waited for.
+//! The answer says that the tasks in question do nothing any more, of whichever session they are. So what of them no backend has is
+//! dropped, and the answer waits for the writes that one has. Tasks of other sessions are told by the unit when they come to their next
+//! step.
 
 use super::super::pdu::{Header, opcode};
 use super::IscsiConnection;
-use super::tasks::Stage;
+use super::tasks::{PLACES, Stage};
 use crate::engine::Port;
+use crate::scsi::PortName;
 
 /// Requests of task management that may wait.
 const WAITING_MAX: usize = 16;
 
-/// A request that waits for tasks to end.
+/// Requests that wait until nothing of what they aborted comes to the volume any more, by what the engine calls them.
+#[derive(Default)]
 pub(super) struct Waiting {
-    request: Header,
-    /// Places of tasks that are still at the volume.
-    places: Vec<usize>,
+    places: [Option<Header>; WAITING_MAX],
 }
 
 /// What is asked for.
@@ -47,9 +48,9 @@ impl IscsiConnection {
         if request.unit() != 0 && !is_of_target {
             return self.manage_response(request, response::NO_SUCH_UNIT);
         }
-        if self.waiting.len() == WAITING_MAX {
+        let Some(free) = self.waiting.places.iter().position(Option::is_none) else {
             return self.manage_response(request, response::REJECTED);
-        }
+        };
         let aborted = match function {
             function::ABORT_TASK => match self.tasks.find(request.u32(20)) {
                 Some(place) => vec![place],
@@ -68,10 +69,28 @@ impl IscsiConnection {
             function::ABORT_TASK | function::ABORT_TASK_SET => {}
             _ => self.target.unit().reset(),
         }
-        let places = aborted.into_iter().filter(|&place| self.abort(port, place)).collect::<Vec<_>>();
-        match places.is_empty() {
-            true => self.manage_response(request, response::DONE),
-            false => self.waiting.push(Waiting { request: *request, places }),
+        aborted.into_iter().for_each(|place| self.abort(port, place));
+        let is_of_all = !matches!(function, function::ABORT_TASK | function::ABORT_TASK_SET);
+        // Resets cost their sender nothing, and looking for what is abandoned takes time of everybody's.
+        if is_of_all && self.target.unit().has_new_changes() {
+            port.abandon_requests_of(&self.target.front_ends(|nexus, _| nexus != self.nexus));
+        }
+        self.waiting.places[free] = Some(*request);
+        port.wait_for_abandoned((PLACES + free) as u64);
+    }
+
+    /// The command at `place` has aborted those of ports, and is over when nothing of them comes to the volume any more.
+    pub(super) fn abort_of(&mut self, port: &mut Port<'_>, place: usize, of_ports: &[PortName]) {
+        let Some(task) = self.tasks.get_mut(place) else { return };
+        (task.stage, task.is_at_volume) = (Stage::Aborted, true);
+        port.abandon_requests_of(&self.target.front_ends(|_, port| of_ports.contains(port)));
+        port.wait_for_abandoned(place as u64);
+    }
+
+    /// Nothing of what was aborted comes to the volume any more.
+    pub(super) fn aborted_have_ended(&mut self, token: usize) {
+        if let Some(request) = self.waiting.places[token - PLACES].take() {
+            self.manage_response(&request, response::DONE);
         }
     }
 
@@ -81,41 +100,27 @@ impl IscsiConnection {
         self.answer(header, &[]);
     }
 
-    /// Aborts a task; says whether the volume is still at work on it.
-    fn abort(&mut self, port: &mut Port<'_>, place: usize) -> bool {
-        let Some(task) = self.tasks.get_mut(place) else { return false };
+    /// Aborts a task.
+    fn abort(&mut self, port: &mut Port<'_>, place: usize) {
+        let Some(task) = self.tasks.get_mut(place) else { return };
         task.is_aborted = true;
-        let is_at_volume = task.is_at_volume;
-        if !is_at_volume {
-            self.forget(port, place);
+        match task.is_at_volume {
+            true => port.abandon_request(place as u64),
+            false => self.forget(port, place),
         }
-        is_at_volume
     }
 
     /// Aborts everything: nobody waits for answers any more.
     pub(super) fn abort_all(&mut self, port: &mut Port<'_>) {
-        self.waiting.clear();
+        self.waiting = Waiting::default();
         let places: Vec<usize> = self.tasks.iter().map(|(place, _)| place).collect();
-        places.into_iter().for_each(|place| _ = self.abort(port, place));
+        places.into_iter().for_each(|place| self.abort(port, place));
     }
 
     /// Aborts what waits for data that will not come any more.
     pub(super) fn abort_unfed(&mut self, port: &mut Port<'_>) {
-        let unfed = self.tasks.iter().filter(|(_, task)| !matches!(task.stage, Stage::Volume(_)));
+        let unfed = self.tasks.iter().filter(|(_, task)| task.stage.is_unfed());
         let unfed: Vec<usize> = unfed.map(|(place, _)| place).collect();
-        unfed.into_iter().for_each(|place| _ = self.abort(port, place));
-    }
-
-    /// The task at `place` is no more: whoever waited only for it is answered.
-    pub(super) fn task_ended(&mut self, place: usize) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain_mut(|waits| {
-            waits.places.retain(|&other| other != place);
-            if waits.places.is_empty() {
-                self.manage_response(&waits.request, response::DONE);
-            }
-            !waits.places.is_empty()
-        });
-        self.waiting = waiting;
+        unfed.into_iter().for_each(|place| self.abort(port, place));
     }
 }

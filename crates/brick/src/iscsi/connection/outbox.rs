@@ -12,6 +12,9 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
+/// Bytes of the buffers that one send keeps, more or less: the initiator asks for more as soon as it has the first answer of it, and all of
+/// them are kept until it has the last.
+pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
 /// Parts of one send: with the bytes between them, at most 1023 vectors, and one call takes 1024.
 const PARTS_MAX: usize = 511;
 
@@ -22,6 +25,8 @@ struct Batch {
     parts: Vec<Part>,
     /// What parts of this batch, or of earlier ones, point into.
     payloads: Vec<Payload>,
+    /// Bytes of their buffers.
+    kept_bytes: usize,
 }
 
 impl Batch {
@@ -29,6 +34,7 @@ impl Batch {
         self.bytes.clear();
         self.parts.clear();
         self.payloads.drain(..).for_each(|payload| port.give_payload(payload));
+        self.kept_bytes = 0;
     }
 }
 
@@ -59,7 +65,8 @@ impl Outbox {
     }
 
     fn batch(&mut self) -> &mut Batch {
-        if self.waiting.back().is_none_or(|batch| batch.parts.len() >= PARTS_MAX) {
+        let is_full = |batch: &Batch| batch.parts.len() >= PARTS_MAX || batch.kept_bytes >= KEPT_BYTES_MAX;
+        if self.waiting.back().is_none_or(is_full) {
             self.waiting.push_back(Batch::default());
         }
         self.waiting.back_mut().expect("there is one now")
@@ -107,6 +114,9 @@ impl Outbox {
     /// Keeps a payload until everything that was pushed so far is sent.
     pub(super) fn keep(&mut self, payload: Payload) {
         let batch = self.waiting.back_mut().expect("a payload is kept for a PDU");
+        if let Payload::Buffer { buffer, .. } = &payload {
+            batch.kept_bytes += buffer.capacity();
+        }
         batch.payloads.push(payload);
     }
 

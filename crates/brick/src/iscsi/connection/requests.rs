@@ -39,7 +39,7 @@ impl IscsiConnection {
         self.answer(header, &reply);
     }
 
-    /// The initiator wants to end its session.
+    /// The initiator wants to end its session: it hears that it has ended when its commands have.
     pub(super) fn logout(&mut self, port: &mut Port<'_>, request: &Header) {
         const FOR_RECOVERY: u8 = 2;
         const RECOVERY_NOT_SUPPORTED: u8 = 2;
@@ -48,7 +48,16 @@ impl IscsiConnection {
             header.0[2] = RECOVERY_NOT_SUPPORTED;
             return self.answer(header, &[]);
         }
-        self.answer(header, &[]);
+        self.logout = Some(header);
         self.close(port);
+    }
+
+    /// Answers a logout, if all commands have been.
+    pub(super) fn answer_logout(&mut self) {
+        if self.tasks.is_empty()
+            && let Some(header) = self.logout.take()
+        {
+            self.answer(header, &[]);
+        }
     }
 }

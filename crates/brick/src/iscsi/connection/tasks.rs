@@ -5,6 +5,7 @@
 //! buffer, whose data may stand behind it in the same stream.
 
 use super::super::pdu::Header;
+use super::outbox::KEPT_BYTES_MAX;
 use crate::engine::{Buffer, BufferClass};
 use crate::scsi::inquiry::TRANSFER_BYTES_MAX;
 use crate::scsi::job::SCRATCH_BYTES;
@@ -14,13 +15,17 @@ use crate::scsi::{CDB_BYTES, Job, Progress};
 pub const COMMANDS_MAX: usize = 64;
 /// More of them that the initiator sends as immediate, out of that order.
 pub const IMMEDIATE_MAX: usize = 4;
-const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
+/// Of tasks: the engine calls their requests by them.
+pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 
-/// Buffers of a connection: each command has one of any size, and another to compare with.
+/// Answers of the largest size that one send keeps, whose commands are over to the initiator.
+const SENT_MAX: usize = KEPT_BYTES_MAX / TRANSFER_BYTES_MAX as usize;
+
+/// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that are being sent.
 pub(super) const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: PLACES as u16 },
     BufferClass { bytes: SCRATCH_BYTES, count: 2 * PLACES as u16 },
-    BufferClass { bytes: TRANSFER_BYTES_MAX, count: PLACES as u16 },
+    BufferClass { bytes: TRANSFER_BYTES_MAX, count: (PLACES + SENT_MAX) as u16 },
 ];
 
 /// What a command waits for.
@@ -32,6 +37,15 @@ pub(super) enum Stage {
     Data(Job),
     /// The volume.
     Volume(Progress),
+    /// What others had under way, whose commands it has aborted.
+    Aborted,
+}
+
+impl Stage {
+    /// The initiator still has to send something.
+    pub(super) fn is_unfed(&self) -> bool {
+        matches!(self, Stage::Parameters | Stage::Data(_))
+    }
 }
 
 /// Data that are on their way from the initiator.

@@ -1,0 +1,146 @@
+//! What all connections may have in buffers together.
+//!
+//! **Intuition.** A connection's buffers are bounded, but connections are not: whoever opens many and reads no answers would take all
+//! memory, and the daemon would be killed, with everybody's volumes.
+//!
+//! **Rule.** Buffers that were written to take memory, and the connections of a volume together may have as much as is free. So whoever
+//! takes all that he gets has half of it, and who comes next half of the rest, however many connections they make of it (dynamic
+//! thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Who gets none waits, and tries again.
+//!
+//! **Complication.** A buffer that comes back is kept warm for the next request. Of an idle connection that would be for ever; so while
+//! more than three quarters of all are taken, what comes back goes back to the kernel; and when somebody finds none, so does what
+//! others of his engine do not use.
+//!
+//! Connections themselves take memory, too. As much again as for buffers may be had for them, so that new ones find some where the
+//! buffers of others have taken theirs; and one for which there is none is not let in.
+//!
+//! It is counted when memory is taken from the kernel or given back, which busy connections seldom do.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
+pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
+/// Memory of a connection beside its buffers, bytes: what it receives into, and the small answers that may wait.
+const CONNECTION_BYTES: u64 = 512 << 10;
+/// Of a machine's memory, where nobody says how much.
+const PART_OF_MEMORY: u64 = 4;
+
+/// What may be had, and what is. Clones are the same memory, of the same volume.
+#[derive(Clone, Debug)]
+pub struct BufferMemory {
+    shared: Arc<Shared>,
+    /// Bytes that the volume has.
+    own_bytes: Arc<AtomicU64>,
+    /// The same for the connections themselves.
+    connections: Option<Box<BufferMemory>>,
+}
+
+/// The memory of a connection, as long as there is this.
+#[derive(Debug)]
+pub(super) struct ConnectionMemory(BufferMemory);
+
+impl Drop for ConnectionMemory {
+    fn drop(&mut self) {
+        self.0.give(CONNECTION_BYTES);
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    bytes_max: u64,
+    taken_bytes: AtomicU64,
+}
+
+impl BufferMemory {
+    /// So many bytes, at least [`BUFFER_BYTES_MIN`].
+    pub fn new(bytes_max: u64) -> BufferMemory {
+        let bytes_max = bytes_max.max(BUFFER_BYTES_MIN);
+        let connections = Some(Box::new(BufferMemory::of(bytes_max, None)));
+        BufferMemory::of(bytes_max, connections)
+    }
+
+    fn of(bytes_max: u64, connections: Option<Box<BufferMemory>>) -> BufferMemory {
+        let shared = Shared { bytes_max, taken_bytes: AtomicU64::new(0) };
+        BufferMemory { shared: Arc::new(shared), own_bytes: Arc::default(), connections }
+    }
+
+    /// How many there are.
+    pub fn bytes_max(&self) -> u64 {
+        self.shared.bytes_max
+    }
+
+    /// Bytes that are taken.
+    pub fn taken_bytes(&self) -> u64 {
+        self.shared.taken_bytes.load(Relaxed)
+    }
+
+    /// The same memory, for another volume.
+    pub(super) fn of_another(&self) -> BufferMemory {
+        let connections = self.connections.as_ref().map(|connections| Box::new(connections.of_another()));
+        BufferMemory { shared: self.shared.clone(), own_bytes: Arc::default(), connections }
+    }
+
+    /// The memory of another connection of the volume, if it may have one.
+    pub(super) fn connection(&self) -> Option<ConnectionMemory> {
+        let connections = self.connections.as_deref()?;
+        connections.take(CONNECTION_BYTES).then(|| ConnectionMemory(connections.clone()))
+    }
+
+    /// Takes `bytes`, if the volume may have them.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        let own = self.own_bytes.load(Relaxed) + bytes;
+        let may_have = |taken: u64| {
+            let free = self.shared.bytes_max.checked_sub(taken + bytes)?;
+            (own <= free + bytes).then_some(taken + bytes)
+        };
+        let has_taken = self.shared.taken_bytes.fetch_update(Relaxed, Relaxed, may_have).is_ok();
+        if has_taken {
+            self.own_bytes.store(own, Relaxed);
+        }
+        has_taken
+    }
+
+    /// Gives `bytes` back.
+    pub(super) fn give(&self, bytes: u64) {
+        self.own_bytes.fetch_sub(bytes, Relaxed);
+        self.shared.taken_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// So much is taken that what comes back is not kept.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.taken_bytes() > self.shared.bytes_max / 4 * 3
+    }
+}
+
+impl Default for BufferMemory {
+    /// A quarter of the machine's memory.
+    fn default() -> BufferMemory {
+        let info = rustix::system::sysinfo();
+        let machine_bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+        BufferMemory::new(machine_bytes / PART_OF_MEMORY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_takes_all_that_he_gets_leaves_half_of_it_to_the_next() {
+        let memory = BufferMemory::new(256 << 20);
+        let mut all = Vec::new();
+        for volumes in 1..=7u64 {
+            let (own, mut bytes) = (memory.of_another(), 0);
+            while own.take(1 << 20) {
+                bytes += 1 << 20;
+            }
+            assert_eq!(bytes << volumes, memory.bytes_max());
+            all.push((own, bytes));
+        }
+        assert!(memory.is_scarce() && memory.taken_bytes() < memory.bytes_max());
+        all.into_iter().for_each(|(own, bytes)| own.give(bytes));
+        assert_eq!((memory.taken_bytes(), memory.is_scarce()), (0, false));
+    }
+}

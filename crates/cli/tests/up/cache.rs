@@ -133,7 +133,7 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
 }
 
 /// Loads a cached volume from two connections, kills the daemon, and verifies, `kills` times.
-/// Planted breaks that were seen red: blocks are nobody's in the cache; the number of a session's pool is not looked up.
+/// Planted break that was seen red: blocks are nobody's in the cache.
 #[test]
 fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {
     let site = site("policy = \"lru\"\npools = { web = \"90%\", \"db/scan\" = \"10%\" }");

@@ -26,11 +26,11 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new() -> io::Result<Scratch> {
-        Ok(Scratch { arena: Arena::new(CLASSES)?, line: VecDeque::new() })
+        Ok(Scratch { arena: Arena::new(CLASSES, None)?, line: VecDeque::new() })
     }
 
     fn find(&mut self, bytes: u32) -> Option<Buffer> {
-        self.arena.take(bytes.min(TRANSFER_PIECE_BYTES_MAX))
+        self.arena.take(bytes.min(TRANSFER_PIECE_BYTES_MAX)).ok()
     }
 
     /// A buffer for a piece of so many bytes, or for a part of it. Without one the piece stands in the line.

@@ -72,13 +72,15 @@ pub struct Cache {
     pub(crate) to_clean: List,
     /// Those that the host copies.
     pub(crate) cleaning: Vec<UnitId>,
+    /// Victims that are dirty and cannot be read: nothing becomes of them until they are used.
+    pub(crate) aside: List,
     /// Units that hold nothing and may not be given away yet.
     pub(crate) in_limbo: u32,
     /// Units so far that left the order clean, and so were free at once.
     pub(crate) given_up_clean: u64,
     is_awake: bool,
     pub(crate) watermark_low: u32,
-    watermark_high: u32,
+    pub(crate) watermark_high: u32,
     promotes_reads: bool,
     is_on_device: bool,
 }
@@ -120,6 +122,7 @@ impl Cache {
             partition: rules.partition,
             to_clean: List::default(),
             cleaning: Vec::new(),
+            aside: List::default(),
             in_limbo: 0,
             given_up_clean: 0,
             is_awake: false,
@@ -214,10 +217,11 @@ impl Cache {
     pub(crate) fn enter(&mut self, access: &Access) -> Outcome {
         debug_assert!(access.block < TRIMMED, "block {}", access.block);
         if let Some(unit) = self.index.find(&self.units, access.block) {
+            let state = self.units.state(unit);
             if access.is_write {
                 self.units.set_dirty(unit, true);
             }
-            self.hit(unit, access.class);
+            self.hit(unit, state, access.class);
             return Outcome::Hit(unit);
         }
         if let Some(outcome) = self.turned_away(access) {
@@ -243,8 +247,8 @@ impl Cache {
         }
     }
 
-    fn hit(&mut self, unit: UnitId, class: Class) {
-        match self.units.state(unit) {
+    fn hit(&mut self, unit: UnitId, state: State, class: Class) {
+        match state {
             State::InOrder => {
                 let old = self.units.class(unit);
                 self.policy.accessed(&mut self.units, &self.partition, unit, class);
@@ -256,8 +260,9 @@ impl Cache {
                 self.units.set_class(unit, class);
                 self.units.set_state(unit, State::Wanted);
             }
-            State::Free => {
-                self.free.remove(&mut self.units, unit);
+            State::Free | State::Aside => {
+                let list = if state == State::Free { &mut self.free } else { &mut self.aside };
+                list.remove(&mut self.units, unit);
                 self.units.set_class(unit, class);
                 self.give_back(unit);
                 self.refill();
@@ -394,6 +399,7 @@ impl Cache {
                 self.partition.left(self.units.class(unit), self.units.pool(unit));
             }
             State::Free => self.free.remove(&mut self.units, unit),
+            State::Aside => self.aside.remove(&mut self.units, unit),
             State::Cleaning | State::Wanted => self.to_clean.remove(&mut self.units, unit),
         }
     }

@@ -92,6 +92,8 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
+    /// Has left the order and cannot be written back, since it cannot be read. In a word: free and dirty, which nobody else is.
+    Aside,
 }
 
 const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, State::Free];
@@ -227,7 +229,10 @@ impl Units {
     /// Where it is on its way.
     #[inline]
     pub fn state(&self, unit: UnitId) -> State {
-        STATES[STATE.get(self.word(unit)) as usize]
+        match STATES[STATE.get(self.word(unit)) as usize] {
+            State::Free if self.is_dirty(unit) => State::Aside,
+            state => state,
+        }
     }
 
     /// The block turned out to be something else.
@@ -269,7 +274,9 @@ impl Units {
 
     /// See [`Units::state`].
     pub fn set_state(&mut self, unit: UnitId, state: State) {
-        self.put(unit, &STATE, state as u64);
+        let in_word = if state == State::Aside { State::Free } else { state };
+        debug_assert_eq!(self.is_dirty(unit) && in_word == State::Free, state == State::Aside);
+        self.put(unit, &STATE, in_word as u64);
     }
 }
 

@@ -32,6 +32,10 @@ enum Step {
     CleanNext,
     /// The job at this place of those under way, and whether it succeeds.
     Cleaned(usize, bool),
+    /// What such a job was to copy cannot be read.
+    SetAside(usize),
+    /// The store has that after all.
+    SetClean(u64),
     Trim(u64),
 }
 
@@ -44,6 +48,8 @@ fn step(blocks: u64) -> impl Strategy<Value = Step> {
         8 => access,
         2 => Just(Step::CleanNext),
         2 => (0usize..8, prop::bool::weighted(0.9)).prop_map(|(at, succeeds)| Step::Cleaned(at, succeeds)),
+        1 => (0usize..8).prop_map(Step::SetAside),
+        1 => (0..blocks).prop_map(Step::SetClean),
         1 => (0..blocks).prop_map(Step::Trim),
     ]
 }
@@ -98,7 +104,18 @@ fn compare(
                 }
                 slow.cleaned(block, is_trimmed, succeeds);
             }
-            Step::Cleaned(..) => {}
+            Step::SetAside(at) if jobs.get(at).is_some_and(|job| !job.2) => {
+                let (unit, block, _) = jobs[at];
+                let is_aside = cache.set_aside(unit);
+                prop_assert_eq!(is_aside, slow.set_aside(block));
+                is_aside.then(|| jobs.remove(at));
+            }
+            Step::SetClean(block) => {
+                if slow.set_clean(block) {
+                    cache.set_clean(cache.find(block).expect("who is aside is there"));
+                }
+            }
+            Step::Cleaned(..) | Step::SetAside(_) => {}
             Step::Trim(block) => {
                 cache.trim(block);
                 if slow.trim(block) {

@@ -52,7 +52,7 @@ impl Cache {
         let unit = self.free.pop(&mut self.units)?;
         let was = self.describe(unit);
         self.policy.forgotten(&self.units, unit);
-        self.index.remove(&self.units, was.block);
+        self.index.remove(self.index.home(was.block), unit);
         self.in_limbo += 1;
         Some(was)
     }
@@ -69,7 +69,7 @@ impl Cache {
     /// If the block is not in the cache.
     pub fn relocate(&mut self, block: u64, to: UnitId) -> UnitId {
         let from = self.find(block).expect("whoever is relocated is there");
-        self.index.replace(&self.units, block, to);
+        self.index.replace(self.index.home(block), from, to);
         self.units.copy(from, to);
         self.units.set_dirty(to, true);
         if let Some(copied) = self.cleaning.iter_mut().find(|unit| **unit == from) {
@@ -89,7 +89,7 @@ impl Cache {
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
         self.policy.trimmed(block);
         let unit = self.find(block)?;
-        self.index.remove(&self.units, block);
+        self.index.remove(self.index.home(block), unit);
         match self.cleaning.iter().position(|&other| other == unit) {
             Some(at) => drop(self.cleaning.swap_remove(at)),
             None => self.take_out(unit),

@@ -173,12 +173,14 @@ impl Units {
         self.records[unit.0 as usize].word
     }
 
+    #[inline]
     fn put(&mut self, unit: UnitId, field: &Field, value: u64) {
         let word = &mut self.records[unit.0 as usize].word;
         *word = field.set(*word, value);
     }
 
     /// A unit gets a block, and everything else that was known of it is forgotten.
+    #[inline]
     pub fn fill(&mut self, unit: UnitId, block: u64, class: Class, pool: Pool) {
         debug_assert!(block < BLOCKS_MAX);
         let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
@@ -236,21 +238,25 @@ impl Units {
     }
 
     /// The block turned out to be something else.
+    #[inline]
     pub fn set_class(&mut self, unit: UnitId, class: Class) {
         self.put(unit, &CLASS, u64::from(class.number()));
     }
 
     /// See [`Units::stamp`].
+    #[inline]
     pub fn set_stamp(&mut self, unit: UnitId, stamp: u32) {
         self.put(unit, &STAMP, u64::from(stamp));
     }
 
     /// See [`Units::is_dirty`].
+    #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
         self.put(unit, &DIRTY, u64::from(is_dirty));
     }
 
     /// See [`Units::is_again`].
+    #[inline]
     pub fn set_again(&mut self, unit: UnitId, is_again: bool) {
         self.put(unit, &AGAIN, u64::from(is_again));
     }
@@ -272,7 +278,17 @@ impl Units {
         prefetch(&self.records[unit.0 as usize]);
     }
 
+    /// Starts loading what is known of those beside `unit` in its list.
+    #[inline]
+    pub fn prefetch_neighbours(&self, unit: UnitId) {
+        let Record { older, newer, .. } = self.records[unit.0 as usize];
+        for neighbour in [older.unit(), newer.unit()] {
+            self.records.get(neighbour as usize).inspect(|record| prefetch(*record));
+        }
+    }
+
     /// See [`Units::state`].
+    #[inline]
     pub fn set_state(&mut self, unit: UnitId, state: State) {
         let in_word = if state == State::Aside { State::Free } else { state };
         debug_assert_eq!(self.is_dirty(unit) && in_word == State::Free, state == State::Aside);

@@ -8,7 +8,7 @@ mod support;
 
 use plimsoll_cache::credit::Way;
 use plimsoll_cache::units::UnitId;
-use plimsoll_cache::{Access, Cache, CacheConfig, Outcome, Pool};
+use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, ClassEntry, Scheme};
 use proptest::prelude::*;
@@ -64,6 +64,15 @@ fn answer(outcome: Outcome) -> Answer {
     }
 }
 
+/// The promises themselves, whatever the slow cache says.
+fn keeps_its_promises(cache: &Cache, slow: &Slow, config: &CacheConfig) -> Result<(), TestCaseError> {
+    let clean = slow.entries.iter().filter(|entry| entry.place == Place::Free);
+    prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
+    prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));
+    prop_assert!(cache.pool_units(Pool::new(2).unwrap()) <= (config.units / 4).max(1));
+    Ok(())
+}
+
 /// Answers the cache, and the ways that it went, one after the other.
 fn compare(
     name: &'static str,
@@ -76,7 +85,11 @@ fn compare(
     // Jobs with the host: unit, block, and whether the block was trimmed since.
     let mut jobs: Vec<(UnitId, u64, bool)> = Vec::new();
     let mut ways = Vec::new();
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
+        // As a replay does: nothing is decided by it.
+        if let Some(Step::Access(later)) = steps.get(at + ANNOUNCED_AHEAD) {
+            cache.announce(later.block);
+        }
         match *step {
             Step::Access(access) => {
                 let outcome = cache.access(&access);
@@ -135,11 +148,7 @@ fn compare(
             let in_order = slow.count(|entry| entry.place == Place::InOrder && entry.class == class);
             prop_assert_eq!(cache.class_units(class), in_order);
         }
-        // The promises themselves, whatever the slow cache says.
-        let clean = slow.entries.iter().filter(|entry| entry.place == Place::Free);
-        prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
-        prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));
-        prop_assert!(cache.pool_units(Pool::new(2).unwrap()) <= (config.units / 4).max(1));
+        keeps_its_promises(&cache, &slow, config)?;
         ways.push(slow.way);
     }
     ways.dedup();

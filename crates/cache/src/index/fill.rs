@@ -4,7 +4,8 @@
 //! asked for some units before it is needed, so that the processor waits for many of them at once and not for each. A
 //! block that would overflow into another thread's buckets is put there at the end, when there are no threads any more.
 
-use super::{Bucket, EMPTY, Homes, Index};
+use super::bucket::{Bucket, EMPTY};
+use super::{Home, Homes, Index};
 use crate::threads::on_threads;
 use crate::units::{UnitId, Units};
 use plimsoll_core::prefetch;
@@ -33,8 +34,8 @@ impl Filler<'_> {
         let mut waiting = [(UnitId(0), 0, 0); AHEAD];
         let mut came = 0;
         for unit in (0..self.units.count()).map(UnitId) {
-            let (bucket, tag) = self.homes.of(self.units.block(unit));
-            let at = bucket.wrapping_sub(self.first);
+            let Home { bucket, tag } = self.homes.of(self.units.block(unit));
+            let at = (bucket as usize).wrapping_sub(self.first);
             if at >= self.buckets.len() || !is_held(unit) {
                 continue;
             }
@@ -109,10 +110,11 @@ impl Index {
             all.extend(losers);
             for unit in beyond {
                 let block = units.block(unit);
-                match self.find(units, block) {
-                    None => self.insert(block, unit),
+                let home = self.home(block);
+                match self.find_at(home, units, block) {
+                    None => self.insert(home, unit),
                     Some(other) if prefers(other, unit) => {
-                        self.replace(units, block, unit);
+                        self.replace(home, other, unit);
                         all.push(other);
                     }
                     Some(_) => all.push(unit),
@@ -161,7 +163,7 @@ mod tests {
             for block in 0..200 {
                 prop_assert_eq!(index.find(&units, block), slow.get(&block).copied());
             }
-            slow.keys().for_each(|&block| index.remove(&units, block));
+            slow.iter().for_each(|(&block, &unit)| index.remove(index.home(block), unit));
             prop_assert!(index.buckets.iter().all(|bucket| bucket.passed == 0));
         }
     }

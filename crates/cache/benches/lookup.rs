@@ -4,12 +4,11 @@
 //! replay does that reads its trace ahead.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use plimsoll_cache::{Access, Cache, CacheConfig, Outcome, Pool, policies};
+use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool, policies};
 use plimsoll_core::Class;
 use plimsoll_core::class::Scheme;
 use std::hint::black_box;
 
-const AHEAD: u64 = 8;
 const ACCESSES: u64 = 1_000_000;
 
 /// A block of `blocks`, without locality.
@@ -21,7 +20,7 @@ fn block(number: u64, blocks: u64) -> u64 {
 fn round(cache: &mut Cache, blocks: u64, first: u64) -> u64 {
     let mut hits = 0;
     for number in first..first + ACCESSES {
-        cache.prefetch(block(number + AHEAD, blocks));
+        cache.announce(block(number + ANNOUNCED_AHEAD as u64, blocks));
         let access =
             Access { block: block(number, blocks), class: Class::UNCLASSIFIED, pool: Pool::default(), is_write: false };
         hits += u64::from(matches!(cache.access(&access), Outcome::Hit(_)));

@@ -24,8 +24,11 @@ pub struct AgedLists {
     /// The step in which the oldest unit of each list was stamped, if it has one.
     oldest_steps: Vec<u64>,
     per_group: usize,
-    /// Units taken in.
+    /// Units taken in, and the step in which the last one was.
     taken: u64,
+    now: u64,
+    /// The number of the unit that begins the next step.
+    next_step_at: u64,
     /// Units taken in a step.
     step: u64,
 }
@@ -56,11 +59,12 @@ impl AgedLists {
     pub fn new(units: u32, groups: usize, per_group: usize) -> AgedLists {
         let count = groups * per_group;
         let (lists, oldest_steps) = (vec![List::default(); count], vec![0; count]);
-        AgedLists { lists, oldest_steps, per_group, taken: 0, step: u64::from((units / STEPS).max(1)) }
+        let step = u64::from((units / STEPS).max(1));
+        AgedLists { lists, oldest_steps, per_group, taken: 0, now: 0, next_step_at: step, step }
     }
 
     fn stamp(&self) -> u32 {
-        (self.taken / self.step) as u32 % STAMPS
+        self.now as u32 % STAMPS
     }
 
     /// The oldest unit of list `at` is another one: it was stamped in step `least` or less than [`STAMPS`] steps later.
@@ -91,6 +95,7 @@ impl AgedLists {
     pub fn adopt(&mut self, units: &Units, lists: Vec<List>, taken: u64) {
         debug_assert!(self.taken == 0 && lists.len() == self.lists.len());
         (self.lists, self.taken) = (lists, taken);
+        (self.now, self.next_step_at) = (taken / self.step, (taken / self.step + 1) * self.step);
         (0..self.lists.len()).for_each(|at| self.oldest_changed(units, at, 0));
     }
 
@@ -98,6 +103,10 @@ impl AgedLists {
     #[inline]
     pub fn grow_older(&mut self) {
         self.taken += 1;
+        if self.taken == self.next_step_at {
+            self.now += 1;
+            self.next_step_at += self.step;
+        }
     }
 
     /// How long ago `unit` was put in order, in units taken in.
@@ -112,7 +121,7 @@ impl AgedLists {
         let at = group * self.per_group + list;
         self.lists[at].push(units, unit);
         if self.lists[at].len() == 1 {
-            self.oldest_steps[at] = self.taken / self.step;
+            self.oldest_steps[at] = self.now;
         }
     }
 
@@ -145,7 +154,7 @@ impl AgedLists {
             if list.is_empty() || among != Among::All && !partition.is_among(at / self.per_group, among) {
                 continue;
             }
-            let age = (self.taken / self.step - self.oldest_steps[at]) * self.step;
+            let age = (self.now - self.oldest_steps[at]) * self.step;
             let score = age as i64 - credit(at % self.per_group);
             if best.is_none_or(|(highest, _)| score >= highest) {
                 best = Some((score, at));

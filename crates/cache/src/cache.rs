@@ -11,6 +11,7 @@
 //!
 //! A block that is in the cache is read and written there, whatever its class: admission is about coming in.
 
+use crate::announced::Announced;
 use crate::config::{CacheConfig, ConfigError, Rules};
 use crate::index::Index;
 use crate::partition::{Among, Partition};
@@ -72,13 +73,16 @@ pub struct Cache {
     pub(crate) to_clean: List,
     /// Those that the host copies.
     pub(crate) cleaning: Vec<UnitId>,
+    /// Victims that are dirty and cannot be read: nothing becomes of them until they are used.
+    pub(crate) aside: List,
     /// Units that hold nothing and may not be given away yet.
     pub(crate) in_limbo: u32,
     /// Units so far that left the order clean, and so were free at once.
     pub(crate) given_up_clean: u64,
+    announced: Announced,
     is_awake: bool,
     pub(crate) watermark_low: u32,
-    watermark_high: u32,
+    pub(crate) watermark_high: u32,
     promotes_reads: bool,
     is_on_device: bool,
 }
@@ -120,8 +124,10 @@ impl Cache {
             partition: rules.partition,
             to_clean: List::default(),
             cleaning: Vec::new(),
+            aside: List::default(),
             in_limbo: 0,
             given_up_clean: 0,
+            announced: Announced::default(),
             is_awake: false,
             watermark_low,
             watermark_high,
@@ -187,10 +193,12 @@ impl Cache {
         self.is_awake
     }
 
-    /// Starts loading what an access to `block` will look at.
+    /// `block` will be accessed, [`ANNOUNCED_AHEAD`] accesses from now: starts loading what that will look at. Whoever reads ahead
+    /// says so of each block in turn.
     #[inline]
-    pub fn prefetch(&self, block: u64) {
-        self.index.prefetch(block);
+    pub fn announce(&mut self, block: u64) {
+        let Cache { announced, index, units, .. } = self;
+        announced.push(index, units, block);
     }
 
     /// The unit of `block`, without using it.
@@ -218,11 +226,13 @@ impl Cache {
     /// An access of which the policy has heard.
     pub(crate) fn enter(&mut self, access: &Access) -> Outcome {
         debug_assert!(access.block < TRIMMED, "block {}", access.block);
-        if let Some(unit) = self.index.find(&self.units, access.block) {
+        let home = self.index.home(access.block);
+        if let Some(unit) = self.index.find_at(home, &self.units, access.block) {
+            let state = self.units.state(unit);
             if access.is_write {
                 self.units.set_dirty(unit, true);
             }
-            self.hit(unit, access.class);
+            self.hit(unit, state, access.class);
             return Outcome::Hit(unit);
         }
         if let Some(outcome) = self.turned_away(access) {
@@ -231,7 +241,7 @@ impl Cache {
         let Some(unit) = self.free_unit() else { return Outcome::Full };
         self.units.fill(unit, access.block, access.class, access.pool);
         self.units.set_dirty(unit, access.is_write);
-        self.index.insert(access.block, unit);
+        self.index.insert(home, unit);
         self.make_room(unit);
         self.policy.inserted(&mut self.units, &self.partition, unit);
         self.refill();
@@ -248,8 +258,8 @@ impl Cache {
         }
     }
 
-    fn hit(&mut self, unit: UnitId, class: Class) {
-        match self.units.state(unit) {
+    fn hit(&mut self, unit: UnitId, state: State, class: Class) {
+        match state {
             State::InOrder => {
                 let old = self.units.class(unit);
                 self.policy.accessed(&mut self.units, &self.partition, unit, class);
@@ -261,8 +271,9 @@ impl Cache {
                 self.units.set_class(unit, class);
                 self.units.set_state(unit, State::Wanted);
             }
-            State::Free => {
-                self.free.remove(&mut self.units, unit);
+            State::Free | State::Aside => {
+                let list = if state == State::Free { &mut self.free } else { &mut self.aside };
+                list.remove(&mut self.units, unit);
                 self.units.set_class(unit, class);
                 self.give_back(unit);
                 self.refill();
@@ -321,10 +332,10 @@ impl Cache {
         let unit = self.free.pop(&mut self.units)?;
         if let Some(next) = self.free.oldest() {
             // Who will be taken out of the index next.
-            self.index.prefetch(self.units.block(next));
+            self.index.prefetch(self.index.home(self.units.block(next)));
         }
         self.policy.forgotten(&self.units, unit);
-        self.index.remove(&self.units, self.units.block(unit));
+        self.index.remove(self.index.home(self.units.block(unit)), unit);
         Some(unit)
     }
 
@@ -381,7 +392,7 @@ impl Cache {
     pub fn trim(&mut self, block: u64) {
         self.policy.trimmed(block);
         let Some(unit) = self.index.find(&self.units, block) else { return };
-        self.index.remove(&self.units, block);
+        self.index.remove(self.index.home(block), unit);
         if self.cleaning.contains(&unit) {
             self.units.fill(unit, TRIMMED, Class::UNCLASSIFIED, Pool::default());
             self.units.set_state(unit, State::Cleaning);
@@ -399,6 +410,7 @@ impl Cache {
                 self.partition.left(self.units.class(unit), self.units.pool(unit));
             }
             State::Free => self.free.remove(&mut self.units, unit),
+            State::Aside => self.aside.remove(&mut self.units, unit),
             State::Cleaning | State::Wanted => self.to_clean.remove(&mut self.units, unit),
         }
     }

@@ -7,40 +7,25 @@
 //! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the unit
 //! itself is looked at only where that fits.
 
+mod bucket;
 mod fill;
 
 use crate::memory::table;
 use crate::units::{UnitId, Units};
+use bucket::{Bucket, EMPTY};
 use plimsoll_core::prefetch;
 
-/// Entries of a bucket: with the count they fill a cache line of 64 bytes.
-const ENTRIES: usize = 15;
 /// Entries of a bucket that are in use when all units are: what is left keeps nearly everybody in his own bucket.
 const ENTRIES_FILLED: u32 = 12;
-/// No entry. No unit has this number: a cache has fewer units than the bits of its numbers can name.
-const EMPTY: u32 = u32::MAX;
 /// Units that a cache may have: five bits of an entry are left for the hash then.
 pub const UNITS_MAX: u32 = (1 << 27) - 1;
 
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Bucket {
-    entries: [u32; ENTRIES],
-    /// Blocks whose own bucket this is, or was on their way, and that are further on.
-    passed: u32,
-}
-
-impl Bucket {
-    /// A bit for each entry that is `wanted` where `mask` has ones. All entries are compared at once: without a branch, the compiler
-    /// does it in vectors.
-    #[inline]
-    fn matches(&self, mask: u32, wanted: u32) -> u32 {
-        let mut found = 0;
-        for (place, entry) in self.entries.iter().enumerate() {
-            found |= u32::from(entry & mask == wanted) << place;
-        }
-        found
-    }
+/// Where a block belongs: who asks several things about it hashes it once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Home {
+    bucket: u32,
+    /// A piece of its hash, in the bits of an entry above a unit's number.
+    tag: u32,
 }
 
 /// The index of a cache.
@@ -60,16 +45,15 @@ struct Homes {
 }
 
 impl Homes {
-    /// The bucket of `block`, and the piece of its hash above a unit's number.
     #[inline]
-    fn of(&self, block: u64) -> (usize, u32) {
+    fn of(&self, block: u64) -> Home {
         // The finalizer of MurmurHash3: every bit of the block changes half of the bits of the result.
         let mut hash = block ^ self.seed;
         hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
         hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         hash ^= hash >> 33;
         let bucket = ((hash >> 32) * self.buckets) >> 32;
-        (bucket as usize, (hash as u32) << self.number_bits)
+        Home { bucket: bucket as u32, tag: (hash as u32) << self.number_bits }
     }
 
     /// The bits of an entry that are the unit's number.
@@ -84,9 +68,8 @@ impl Index {
     pub fn new(units: u32, seed: u64) -> Index {
         assert!(units <= UNITS_MAX, "{units} units");
         let buckets = units.div_ceil(ENTRIES_FILLED).max(1) as usize;
-        let bucket = Bucket { entries: [EMPTY; ENTRIES], passed: 0 };
         let homes = Homes { buckets: buckets as u64, number_bits: u32::BITS - units.leading_zeros(), seed };
-        Index { buckets: table(bucket, buckets), homes }
+        Index { buckets: table(Bucket::NEW, buckets), homes }
     }
 
     /// Bytes that it takes.
@@ -94,10 +77,25 @@ impl Index {
         self.buckets.capacity() * size_of::<Bucket>()
     }
 
-    /// Starts loading what [`Index::find`] will look at.
+    /// Where `block` belongs.
     #[inline]
-    pub fn prefetch(&self, block: u64) {
-        prefetch(&self.buckets[self.homes.of(block).0]);
+    pub fn home(&self, block: u64) -> Home {
+        self.homes.of(block)
+    }
+
+    /// Starts loading what [`Index::find`] will look at first.
+    #[inline]
+    pub fn prefetch(&self, home: Home) {
+        prefetch(&self.buckets[home.bucket as usize]);
+    }
+
+    /// The unit that the block of `home` has, if it has one and is where it belongs; once in a while another's. It is not looked at.
+    #[inline]
+    pub fn guess(&self, home: Home) -> Option<UnitId> {
+        let (bucket, number) = (&self.buckets[home.bucket as usize], self.homes.number_mask());
+        let place = bucket.matches(!number, home.tag).next()?;
+        let entry = bucket.entries[place];
+        (entry != EMPTY).then_some(UnitId(entry & number))
     }
 
     #[inline]
@@ -105,21 +103,15 @@ impl Index {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
-    /// The entry of `block`: its bucket, and its place there.
+    /// The entry of a block whose home that is, and which `is_it` says is the one: its bucket, and its place there.
     #[inline]
-    fn entry(&self, units: &Units, block: u64) -> Option<(usize, usize)> {
-        let (mut at, tag) = self.homes.of(block);
-        let number = self.homes.number_mask();
+    fn entry(&self, home: Home, mask: u32, wanted: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+        let mut at = home.bucket as usize;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            let mut candidates = bucket.matches(!number, tag);
-            while candidates != 0 {
-                let place = candidates.trailing_zeros() as usize;
-                let entry = bucket.entries[place];
-                if entry != EMPTY && units.block(UnitId(entry & number)) == block {
-                    return Some((at, place));
-                }
-                candidates &= candidates - 1;
+            let found = bucket.matches(mask, wanted).find(|&place| is_it(bucket.entries[place]));
+            if let Some(place) = found {
+                return Some((at, place));
             }
             if bucket.passed == 0 {
                 return None;
@@ -132,19 +124,33 @@ impl Index {
     /// The unit that holds `block`.
     #[inline]
     pub fn find(&self, units: &Units, block: u64) -> Option<UnitId> {
-        let (bucket, place) = self.entry(units, block)?;
-        Some(UnitId(self.buckets[bucket].entries[place] & self.homes.number_mask()))
+        self.find_at(self.home(block), units, block)
     }
 
-    /// `unit` holds `block` now; nobody did before.
-    pub fn insert(&mut self, block: u64, unit: UnitId) {
-        let (mut at, tag) = self.homes.of(block);
+    /// The same, of a block whose home is known.
+    #[inline]
+    pub fn find_at(&self, home: Home, units: &Units, block: u64) -> Option<UnitId> {
+        let number = self.homes.number_mask();
+        let is_it = |entry| entry != EMPTY && units.block(UnitId(entry & number)) == block;
+        let (bucket, place) = self.entry(home, !number, home.tag, is_it)?;
+        Some(UnitId(self.buckets[bucket].entries[place] & number))
+    }
+
+    /// The entry of `unit`, which holds a block whose home that is.
+    #[inline]
+    fn entry_of(&self, home: Home, unit: UnitId) -> (usize, usize) {
+        self.entry(home, u32::MAX, home.tag | unit.0, |_| true).expect("who holds a block is in the index")
+    }
+
+    /// `unit` holds the block of `home` now; nobody did before.
+    #[inline]
+    pub fn insert(&mut self, home: Home, unit: UnitId) {
+        let mut at = home.bucket as usize;
         loop {
             let next = self.next(at);
             let bucket = &mut self.buckets[at];
-            let empty = bucket.matches(u32::MAX, EMPTY);
-            if empty != 0 {
-                bucket.entries[empty.trailing_zeros() as usize] = tag | unit.0;
+            if let Some(place) = bucket.matches(u32::MAX, EMPTY).next() {
+                bucket.entries[place] = home.tag | unit.0;
                 return;
             }
             bucket.passed += 1;
@@ -152,17 +158,17 @@ impl Index {
         }
     }
 
-    /// `to` holds `block` now instead of who did, of whom `units` still says so.
-    pub fn replace(&mut self, units: &Units, block: u64, to: UnitId) {
-        let (bucket, place) = self.entry(units, block).expect("whoever is replaced is there");
-        let entry = &mut self.buckets[bucket].entries[place];
-        *entry = (*entry & !self.homes.number_mask()) | to.0;
+    /// `to` holds the block of `home` now instead of `from`.
+    pub fn replace(&mut self, home: Home, from: UnitId, to: UnitId) {
+        let (bucket, place) = self.entry_of(home, from);
+        self.buckets[bucket].entries[place] = home.tag | to.0;
     }
 
-    /// Nobody holds `block` any more; somebody did, and `units` still says who.
-    pub fn remove(&mut self, units: &Units, block: u64) {
-        let (found, place) = self.entry(units, block).expect("whoever is removed is there");
-        let mut at = self.homes.of(block).0;
+    /// `unit` does not hold the block of `home` any more.
+    #[inline]
+    pub fn remove(&mut self, home: Home, unit: UnitId) {
+        let (found, place) = self.entry_of(home, unit);
+        let mut at = home.bucket as usize;
         while at != found {
             self.buckets[at].passed -= 1;
             at = self.next(at);
@@ -185,14 +191,15 @@ mod tests {
         let count = 1 << 20;
         let (mut units, mut index) = (Units::new(count), Index::new(count, 1));
         let mut seen = BTreeMap::new();
-        let alike = (0..200_000u64).filter_map(|block| Some((seen.insert(index.homes.of(block), block)?, block)));
+        let key = |home: Home| (home.bucket, home.tag);
+        let alike = (0..200_000u64).filter_map(|block| Some((seen.insert(key(index.home(block)), block)?, block)));
         let pairs: Vec<_> = alike.take(5).collect();
         assert_eq!(pairs.len(), 5);
         for (unit, &(first, second)) in pairs.iter().enumerate() {
             for (unit, block) in [(unit * 2, first), (unit * 2 + 1, second)] {
                 let unit = UnitId(unit as u32);
                 units.fill(unit, block, Class::UNCLASSIFIED, Pool::default());
-                index.insert(block, unit);
+                index.insert(index.home(block), unit);
             }
         }
         for (unit, &(first, second)) in pairs.iter().enumerate() {
@@ -202,16 +209,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn entries_compared_at_once_are_those_compared_one_by_one(
-            entries in prop::array::uniform15(0u32..4), mask in 0u32..4, wanted in 0u32..4,
-        ) {
-            let found = Bucket { entries, passed: 0 }.matches(mask, wanted);
-            let one_by_one: Vec<_> = (0..32).map(|place| place < ENTRIES && entries[place] & mask == wanted).collect();
-            let at_once: Vec<_> = (0..32).map(|place| found >> place & 1 == 1).collect();
-            prop_assert_eq!(at_once, one_by_one);
-        }
-
         // With one bucket's worth of units and with several that overflow.
         #[test]
         fn it_is_a_map(
@@ -224,18 +221,18 @@ mod tests {
                 match (slow.get(&block).copied(), is_added) {
                     (None, true) => if let Some(unit) = free.pop() {
                         units.fill(UnitId(unit), block, Class::UNCLASSIFIED, Pool::default());
-                        index.insert(block, UnitId(unit));
+                        index.insert(index.home(block), UnitId(unit));
                         slow.insert(block, unit);
                     },
                     (Some(unit), false) if block % 2 == 0 && !free.is_empty() => {
                         let to = free.remove(0);
-                        index.replace(&units, block, UnitId(to));
+                        index.replace(index.home(block), UnitId(unit), UnitId(to));
                         units.copy(UnitId(unit), UnitId(to));
                         free.push(unit);
                         slow.insert(block, to);
                     }
                     (Some(unit), false) => {
-                        index.remove(&units, block);
+                        index.remove(index.home(block), UnitId(unit));
                         slow.remove(&block);
                         free.push(unit);
                     }
@@ -246,7 +243,7 @@ mod tests {
                 }
             }
             // Nobody is looked for further on than he can be.
-            slow.keys().for_each(|&block| index.remove(&units, block));
+            slow.iter().for_each(|(&block, &unit)| index.remove(index.home(block), UnitId(unit)));
             prop_assert!(index.buckets.iter().all(|bucket| bucket.passed == 0));
         }
     }

@@ -34,6 +34,7 @@
 //! | [`partition`] | classes and pools with a bound, and who is at it |
 
 pub mod aged_lists;
+mod announced;
 pub mod cache;
 pub mod config;
 pub mod credit;
@@ -53,6 +54,7 @@ pub mod store;
 mod threads;
 pub mod units;
 
+pub use announced::ANNOUNCED_AHEAD;
 pub use cache::{Access, Cache, CleanJob, Outcome};
 pub use config::{CacheConfig, ConfigError};
 pub use policy::{CachePolicy, PolicyConfig, PolicyEntry, policies};

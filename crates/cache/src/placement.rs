@@ -52,7 +52,7 @@ impl Cache {
         let unit = self.free.pop(&mut self.units)?;
         let was = self.describe(unit);
         self.policy.forgotten(&self.units, unit);
-        self.index.remove(&self.units, was.block);
+        self.index.remove(self.index.home(was.block), unit);
         self.in_limbo += 1;
         Some(was)
     }
@@ -69,7 +69,7 @@ impl Cache {
     /// If the block is not in the cache.
     pub fn relocate(&mut self, block: u64, to: UnitId) -> UnitId {
         let from = self.find(block).expect("whoever is relocated is there");
-        self.index.replace(&self.units, block, to);
+        self.index.replace(self.index.home(block), from, to);
         self.units.copy(from, to);
         self.units.set_dirty(to, true);
         if let Some(copied) = self.cleaning.iter_mut().find(|unit| **unit == from) {
@@ -79,6 +79,7 @@ impl Cache {
         match self.units.state(from) {
             State::InOrder => self.policy.replaced(&mut self.units, &self.partition, from, to),
             State::Free => self.free.replace(&mut self.units, from, to),
+            State::Aside => self.aside.replace(&mut self.units, from, to),
             State::Cleaning | State::Wanted => self.to_clean.replace(&mut self.units, from, to),
         }
         from
@@ -88,7 +89,7 @@ impl Cache {
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
         self.policy.trimmed(block);
         let unit = self.find(block)?;
-        self.index.remove(&self.units, block);
+        self.index.remove(self.index.home(block), unit);
         match self.cleaning.iter().position(|&other| other == unit) {
             Some(at) => drop(self.cleaning.swap_remove(at)),
             None => self.take_out(unit),
@@ -102,9 +103,33 @@ impl Cache {
         self.cleaning.contains(&unit)
     }
 
-    /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is.
+    /// What is in `unit`, which is being cleaned, cannot be read. It leaves the way free for others, and returns into the order when it is
+    /// used. False if so many are aside that it is not the unit that is bad but the device: then it is still being cleaned.
+    pub fn set_aside(&mut self, unit: UnitId) -> bool {
+        if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
+            // Somebody uses it.
+            self.clean_failed(unit);
+            return true;
+        }
+        if self.aside.len() >= self.watermark_high {
+            return false;
+        }
+        self.cleaning.retain(|&other| other != unit);
+        self.units.set_dirty(unit, true);
+        self.units.set_state(unit, State::Aside);
+        self.aside.push(&mut self.units, unit);
+        self.refill();
+        true
+    }
+
+    /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is, or is free if it was aside.
     pub fn set_clean(&mut self, unit: UnitId) {
+        let was_aside = self.units.state(unit) == State::Aside;
         self.units.set_dirty(unit, false);
+        if was_aside {
+            self.aside.remove(&mut self.units, unit);
+            self.free.push(&mut self.units, unit);
+        }
     }
 
     /// What is in `unit`.

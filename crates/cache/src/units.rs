@@ -92,6 +92,8 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
+    /// Has left the order and cannot be written back, since it cannot be read. In a word: free and dirty, which nobody else is.
+    Aside,
 }
 
 const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, State::Free];
@@ -171,12 +173,14 @@ impl Units {
         self.records[unit.0 as usize].word
     }
 
+    #[inline]
     fn put(&mut self, unit: UnitId, field: &Field, value: u64) {
         let word = &mut self.records[unit.0 as usize].word;
         *word = field.set(*word, value);
     }
 
     /// A unit gets a block, and everything else that was known of it is forgotten.
+    #[inline]
     pub fn fill(&mut self, unit: UnitId, block: u64, class: Class, pool: Pool) {
         debug_assert!(block < BLOCKS_MAX);
         let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
@@ -227,25 +231,32 @@ impl Units {
     /// Where it is on its way.
     #[inline]
     pub fn state(&self, unit: UnitId) -> State {
-        STATES[STATE.get(self.word(unit)) as usize]
+        match STATES[STATE.get(self.word(unit)) as usize] {
+            State::Free if self.is_dirty(unit) => State::Aside,
+            state => state,
+        }
     }
 
     /// The block turned out to be something else.
+    #[inline]
     pub fn set_class(&mut self, unit: UnitId, class: Class) {
         self.put(unit, &CLASS, u64::from(class.number()));
     }
 
     /// See [`Units::stamp`].
+    #[inline]
     pub fn set_stamp(&mut self, unit: UnitId, stamp: u32) {
         self.put(unit, &STAMP, u64::from(stamp));
     }
 
     /// See [`Units::is_dirty`].
+    #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
         self.put(unit, &DIRTY, u64::from(is_dirty));
     }
 
     /// See [`Units::is_again`].
+    #[inline]
     pub fn set_again(&mut self, unit: UnitId, is_again: bool) {
         self.put(unit, &AGAIN, u64::from(is_again));
     }
@@ -267,9 +278,21 @@ impl Units {
         prefetch(&self.records[unit.0 as usize]);
     }
 
+    /// Starts loading what is known of those beside `unit` in its list.
+    #[inline]
+    pub fn prefetch_neighbours(&self, unit: UnitId) {
+        let Record { older, newer, .. } = self.records[unit.0 as usize];
+        for neighbour in [older.unit(), newer.unit()] {
+            self.records.get(neighbour as usize).inspect(|record| prefetch(*record));
+        }
+    }
+
     /// See [`Units::state`].
+    #[inline]
     pub fn set_state(&mut self, unit: UnitId, state: State) {
-        self.put(unit, &STATE, state as u64);
+        let in_word = if state == State::Aside { State::Free } else { state };
+        debug_assert_eq!(self.is_dirty(unit) && in_word == State::Free, state == State::Aside);
+        self.put(unit, &STATE, in_word as u64);
     }
 }
 

@@ -8,7 +8,7 @@ mod support;
 
 use plimsoll_cache::credit::Way;
 use plimsoll_cache::units::UnitId;
-use plimsoll_cache::{Access, Cache, CacheConfig, Outcome, Pool};
+use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, ClassEntry, Scheme};
 use proptest::prelude::*;
@@ -32,6 +32,10 @@ enum Step {
     CleanNext,
     /// The job at this place of those under way, and whether it succeeds.
     Cleaned(usize, bool),
+    /// What such a job was to copy cannot be read.
+    SetAside(usize),
+    /// The store has that after all.
+    SetClean(u64),
     Trim(u64),
 }
 
@@ -44,6 +48,8 @@ fn step(blocks: u64) -> impl Strategy<Value = Step> {
         8 => access,
         2 => Just(Step::CleanNext),
         2 => (0usize..8, prop::bool::weighted(0.9)).prop_map(|(at, succeeds)| Step::Cleaned(at, succeeds)),
+        1 => (0usize..8).prop_map(Step::SetAside),
+        1 => (0..blocks).prop_map(Step::SetClean),
         1 => (0..blocks).prop_map(Step::Trim),
     ]
 }
@@ -58,6 +64,15 @@ fn answer(outcome: Outcome) -> Answer {
     }
 }
 
+/// The promises themselves, whatever the slow cache says.
+fn keeps_its_promises(cache: &Cache, slow: &Slow, config: &CacheConfig) -> Result<(), TestCaseError> {
+    let clean = slow.entries.iter().filter(|entry| entry.place == Place::Free);
+    prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
+    prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));
+    prop_assert!(cache.pool_units(Pool::new(2).unwrap()) <= (config.units / 4).max(1));
+    Ok(())
+}
+
 /// Answers the cache, and the ways that it went, one after the other.
 fn compare(
     name: &'static str,
@@ -70,7 +85,11 @@ fn compare(
     // Jobs with the host: unit, block, and whether the block was trimmed since.
     let mut jobs: Vec<(UnitId, u64, bool)> = Vec::new();
     let mut ways = Vec::new();
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
+        // As a replay does: nothing is decided by it.
+        if let Some(Step::Access(later)) = steps.get(at + ANNOUNCED_AHEAD) {
+            cache.announce(later.block);
+        }
         match *step {
             Step::Access(access) => {
                 let outcome = cache.access(&access);
@@ -98,7 +117,18 @@ fn compare(
                 }
                 slow.cleaned(block, is_trimmed, succeeds);
             }
-            Step::Cleaned(..) => {}
+            Step::SetAside(at) if jobs.get(at).is_some_and(|job| !job.2) => {
+                let (unit, block, _) = jobs[at];
+                let is_aside = cache.set_aside(unit);
+                prop_assert_eq!(is_aside, slow.set_aside(block));
+                is_aside.then(|| jobs.remove(at));
+            }
+            Step::SetClean(block) => {
+                if slow.set_clean(block) {
+                    cache.set_clean(cache.find(block).expect("who is aside is there"));
+                }
+            }
+            Step::Cleaned(..) | Step::SetAside(_) => {}
             Step::Trim(block) => {
                 cache.trim(block);
                 if slow.trim(block) {
@@ -118,11 +148,7 @@ fn compare(
             let in_order = slow.count(|entry| entry.place == Place::InOrder && entry.class == class);
             prop_assert_eq!(cache.class_units(class), in_order);
         }
-        // The promises themselves, whatever the slow cache says.
-        let clean = slow.entries.iter().filter(|entry| entry.place == Place::Free);
-        prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
-        prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));
-        prop_assert!(cache.pool_units(Pool::new(2).unwrap()) <= (config.units / 4).max(1));
+        keeps_its_promises(&cache, &slow, config)?;
         ways.push(slow.way);
     }
     ways.dedup();

@@ -4,13 +4,15 @@
 //! asked for some units before it is needed, so that the processor waits for many of them at once and not for each. A
 //! block that would overflow into another thread's buckets is put there at the end, when there are no threads any more.
 
-use super::{Bucket, EMPTY, Homes, Index};
+use super::bucket::{Bucket, EMPTY, ENTRIES};
+use super::{Home, Homes, Index};
 use crate::threads::on_threads;
 use crate::units::{UnitId, Units};
 use plimsoll_core::prefetch;
 
-/// Units between asking for a bucket and needing it: about what a read of memory takes.
-const AHEAD: usize = 32;
+/// Units that are looked at before what the ones before them asked for is needed: of two threads' units that makes half as many buckets,
+/// about as many as can be under way.
+const AHEAD: usize = 64;
 
 /// Several units that say that they hold a block: whether the second has it rather than the first.
 pub(crate) type Prefers<'a> = dyn Fn(UnitId, UnitId) -> bool + Sync + 'a;
@@ -28,36 +30,43 @@ struct Filler<'a> {
     beyond: Vec<UnitId>,
 }
 
+/// A unit, the place of its bucket among a thread's own, and the piece of its block's hash.
+#[derive(Clone, Copy, Default)]
+struct Due {
+    unit: u32,
+    at: usize,
+    tag: u32,
+}
+
 impl Filler<'_> {
     fn fill(mut self, is_held: impl Fn(UnitId) -> bool) -> (Vec<UnitId>, Vec<UnitId>) {
-        let mut waiting = [(UnitId(0), 0, 0); AHEAD];
-        let mut came = 0;
-        for unit in (0..self.units.count()).map(UnitId) {
-            let (bucket, tag) = self.homes.of(self.units.block(unit));
-            let at = bucket.wrapping_sub(self.first);
-            if at >= self.buckets.len() || !is_held(unit) {
-                continue;
+        let (mut due, mut next) = ([Due::default(); AHEAD], [Due::default(); AHEAD]);
+        let (mut due_count, count) = (0, self.units.count());
+        for first in (0..count).step_by(AHEAD) {
+            let mut next_count = 0;
+            for unit in first..count.min(first + AHEAD as u32) {
+                let Home { bucket, tag } = self.homes.of(self.units.block(UnitId(unit)));
+                let at = (bucket as usize).wrapping_sub(self.first);
+                // Whose bucket it is nobody can foretell, a processor neither: so it is noted in any case, and counted if it counts.
+                next[next_count] = Due { unit, at, tag };
+                next_count += usize::from((at < self.buckets.len()) & is_held(UnitId(unit)));
             }
-            prefetch(&self.buckets[at]);
-            let (due, at, tag) = std::mem::replace(&mut waiting[came % AHEAD], (unit, at, tag));
-            if came >= AHEAD {
-                self.insert(due, at, tag);
-            }
-            came += 1;
+            next[..next_count].iter().for_each(|next| prefetch(&self.buckets[next.at]));
+            due[..due_count].iter().for_each(|due| self.insert(*due));
+            std::mem::swap(&mut due, &mut next);
+            due_count = next_count;
         }
-        for (unit, at, tag) in (came.saturating_sub(AHEAD)..came).map(|turn| waiting[turn % AHEAD]) {
-            self.insert(unit, at, tag);
-        }
+        due[..due_count].iter().for_each(|due| self.insert(*due));
         (self.losers, self.beyond)
     }
 
-    fn insert(&mut self, unit: UnitId, home: usize, tag: u32) {
-        let number = self.homes.number_mask();
+    fn insert(&mut self, Due { unit, at: home, tag }: Due) {
+        let (number, unit) = (self.homes.number_mask(), UnitId(unit));
         for at in home..self.buckets.len() {
-            let entries = &mut self.buckets[at].entries;
+            let bucket = &self.buckets[at];
             // Nothing was taken out yet, so what is in use comes first.
-            let used = entries.iter().filter(|&&entry| entry != EMPTY).count();
-            let may_be_there = entries.iter().fold(false, |found, &entry| found | (entry & !number == tag));
+            let used = bucket.matches(u32::MAX, EMPTY).next().unwrap_or(ENTRIES);
+            let may_be_there = bucket.matches(!number, tag).next().is_some_and(|place| place < used);
             if may_be_there && self.is_double(unit, at, used, tag) {
                 return;
             }
@@ -109,10 +118,11 @@ impl Index {
             all.extend(losers);
             for unit in beyond {
                 let block = units.block(unit);
-                match self.find(units, block) {
-                    None => self.insert(block, unit),
+                let home = self.home(block);
+                match self.find_at(home, units, block) {
+                    None => self.insert(home, unit),
                     Some(other) if prefers(other, unit) => {
-                        self.replace(units, block, unit);
+                        self.replace(home, other, unit);
                         all.push(other);
                     }
                     Some(_) => all.push(unit),
@@ -161,7 +171,7 @@ mod tests {
             for block in 0..200 {
                 prop_assert_eq!(index.find(&units, block), slow.get(&block).copied());
             }
-            slow.keys().for_each(|&block| index.remove(&units, block));
+            slow.iter().for_each(|(&block, &unit)| index.remove(index.home(block), unit));
             prop_assert!(index.buckets.iter().all(|bucket| bucket.passed == 0));
         }
     }

@@ -61,6 +61,8 @@ pub(super) struct Cleaner {
     cleaned: VecDeque<Cleaned>,
     /// The next unit to be looked at, while everything is cleaned.
     next: Option<u32>,
+    /// One was damaged meanwhile, so that it will not be everything.
+    has_damaged: bool,
     /// The store failed: nothing is copied until somebody asks for something.
     is_paused: bool,
     /// Units so far that were copied because the policy gave them up.
@@ -72,11 +74,11 @@ pub(super) struct Cleaner {
 impl Cleaner {
     pub fn new() -> Cleaner {
         let cleaned = VecDeque::with_capacity(CLEANED_MAX);
-        Cleaner { cleaned, next: None, is_paused: false, copied_victims: 0, passes: 0 }
+        Cleaner { cleaned, next: None, has_damaged: false, is_paused: false, copied_victims: 0, passes: 0 }
     }
 
     pub fn clean_all(&mut self) {
-        (self.next, self.is_paused) = (Some(0), false);
+        (self.next, self.has_damaged, self.is_paused) = (Some(0), false, false);
     }
 
     pub fn clean_no_more(&mut self) {
@@ -229,9 +231,9 @@ impl CacheStore {
                     return Some((Kind::Clean { is_victim: false }, self.cache.describe(unit).block));
                 }
             } else if self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
-                // Some were written again meanwhile.
-                self.cleaner.next = Some(0);
-                self.cleaner.passes += 1;
+                // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one does not count.
+                self.cleaner.next = (!self.cleaner.has_damaged).then_some(0);
+                self.cleaner.passes += u64::from(!self.cleaner.has_damaged);
             } else {
                 return None;
             }
@@ -278,12 +280,26 @@ impl CacheStore {
                 self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why, is_stale: false });
                 self.end_clean(at);
             }
+            Step::ReadUnit => self.clean_unreadable(at),
             _ => {
-                self.counters.damaged_dirty += u64::from(slot.step == Step::ReadUnit);
                 self.clean_failed(at);
                 self.pause();
             }
         }
+    }
+
+    /// What was to be copied is damaged: that is the loss of one block, and nobody else's affair.
+    fn clean_unreadable(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        self.counters.damaged_dirty += 1;
+        let is_leaving = slot.kind == (Kind::Clean { is_victim: true }) && self.cache.is_being_cleaned(slot.unit);
+        if is_leaving && !self.cache.set_aside(slot.unit) {
+            self.clean_failed(at);
+            return self.pause();
+        }
+        self.cleaner.has_damaged = true;
+        self.end_clean(at);
+        self.look_again();
     }
 
     /// What was to be copied stays dirty.

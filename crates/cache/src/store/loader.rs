@@ -103,7 +103,7 @@ impl Loader {
     fn clear(&mut self, unit: UnitId) {
         let cache = &mut self.cache;
         if is_recorded(cache.units.mark(unit)) {
-            cache.index.remove(&cache.units, cache.units.block(unit));
+            cache.index.remove(cache.index.home(cache.units.block(unit)), unit);
             self.marks.clear(&mut cache.units, unit);
         }
     }
@@ -121,12 +121,12 @@ impl Loader {
         let is_sound = |record: &&Record| record.unit.0 < units && record.block < self.store_blocks;
         // What they are going to look at, in two steps, since the second needs what the first one brings.
         for record in records.iter().filter(is_sound) {
-            self.cache.prefetch(record.block);
+            self.cache.index.prefetch(self.cache.index.home(record.block));
             self.cache.units.prefetch(record.unit);
             self.marks.prefetch(record.unit);
         }
         for record in records.iter().filter(is_sound) {
-            self.cache.prefetch(self.cache.units.block(record.unit));
+            self.cache.index.prefetch(self.cache.index.home(self.cache.units.block(record.unit)));
             self.cache.find(record.block).inspect(|&other| self.cache.units.prefetch(other));
         }
         let sound: Vec<&Record> = records.iter().filter(is_sound).collect();
@@ -150,7 +150,7 @@ impl Loader {
         cache.units.set_dirty(unit, change == Change::Dirty);
         cache.units.set_again(unit, other.is_some());
         cache.units.set_stamp(unit, RANK_OF_CHANGED);
-        cache.index.insert(block, unit);
+        cache.index.insert(cache.index.home(block), unit);
         let mark = Mark { checksum, is_recorded: true, is_dirty: change == Change::Dirty };
         self.marks.set(&mut cache.units, unit, mark);
     }

@@ -14,7 +14,7 @@ use super::cleaner::ready_units;
 use super::layout::BLOCK_BYTES;
 use super::machine::{Action, CacheStore, Request, RequestKind};
 use super::pace::Pace;
-use super::slots::Step;
+use super::slots::{Slot, Step};
 use crate::cache::{Access, Cache, Outcome};
 
 /// What a block that is not in the cache may have.
@@ -137,6 +137,15 @@ impl CacheStore {
                 true => self.runnable.push_back(at as u32),
                 false => self.is_unit_wanted = true,
             }
+        }
+    }
+
+    /// A unit does not leave after all. If nothing else is about to, who waits for a unit for a new block goes past the cache.
+    pub(super) fn look_again(&mut self) {
+        if self.is_unit_wanted && self.turn() == Turn::Never {
+            let waits = |slot: &Slot| slot.step == Step::Unit && !slot.is_relocated;
+            let waiting = self.slots.slots.iter().enumerate().filter(|(_, slot)| waits(slot));
+            self.runnable.extend(waiting.map(|(at, _)| at as u32));
         }
     }
 

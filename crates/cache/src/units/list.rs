@@ -103,6 +103,8 @@ impl List {
     pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
         let unit = self.oldest()?;
         self.remove(units, unit);
+        // Who will be the oldest now is there, since it was written; who comes after is asked for.
+        self.oldest().inspect(|&oldest| units.prefetch_neighbours(oldest));
         Some(unit)
     }
 }

@@ -1,6 +1,7 @@
 //! More than the store can take, and more than the journal has room for, in a time of their own: what somebody waits
 //! for is counted in what the devices do meanwhile. The rules, the bounds and the outcomes: `docs/cache.md`, overload.
 
+use crate::device;
 use crate::rig::{Random, Rig, Setup};
 use crate::timed::Line;
 use plimsoll_cache::store::{Action, Depth, Failure, RequestKind, Semantics};
@@ -140,6 +141,114 @@ fn who_waits_for_a_store_that_fails_is_told() {
     }
     while rig.end_next() {}
     assert_eq!(rig.under_way(), 0);
+}
+
+/// What the cache's device holds of a block in the cache becomes something else.
+fn rot(rig: &mut Rig, block: u64) {
+    let unit = rig.machine.cache().find(block).expect("it is in the cache");
+    let at = rig.setup.layout().unit_block(unit);
+    rig.cache.put(at, device::zeroes());
+}
+
+/// Blocks that only the cache has, and that nobody is at.
+fn dirty_blocks(rig: &Rig) -> Vec<u64> {
+    let cache = rig.machine.cache();
+    let is_dirty =
+        |block: &u64| cache.find(*block).is_some_and(|unit| cache.is_dirty(unit) && !cache.is_being_cleaned(unit));
+    (0..rig.setup.store_blocks).filter(is_dirty).collect()
+}
+
+/// Writes new blocks and old ones at once, for more units than are ready, while a dirty block rots now and then. Says how many did.
+fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
+    let (mut random, mut line, mut rotten) = (Random(8), Line::new(), 0);
+    write(rig, &mut line, 16, 1500);
+    for _ in 0..1200 {
+        if random.below(one_in) == 0 && rig.failures.is_empty() {
+            let dirty = dirty_blocks(rig);
+            rot(rig, dirty[random.below(dirty.len() as u64) as usize]);
+            rotten += 1;
+        }
+        // What was written last is in the cache.
+        for block in dirty_blocks(rig).into_iter().rev().take(14) {
+            rig.request(RequestKind::Write, block, u8::MAX);
+        }
+        while line.len() < 8 {
+            line.come(rig, random.below(rig.setup.store_blocks));
+        }
+        assert!(rig.end_next(), "somebody waits, and nothing is under way");
+        line.let_in_who_may(rig);
+    }
+    while line.len() > 0 {
+        assert!(rig.end_next(), "somebody waits, and nothing is under way");
+        line.let_in_who_may(rig);
+    }
+    let ended = (0..100_000).take_while(|_| rig.end_next()).count();
+    assert!(ended < 100_000, "what cannot be read is read for ever");
+    assert_eq!(rig.under_way(), 0);
+    rotten
+}
+
+/// Outcome: units that the syncer cannot read are lost, and nobody who waits for a unit hears of it; who reads them does.
+///
+/// Planted breaks that were seen red: the syncer stops, as if the store had failed, and whoever waits is told; such a unit returns
+/// into the order, where it is the next of its list again.
+#[test]
+fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
+    for (policy, semantics) in [("lru", Semantics::Strict), ("selective", Semantics::WriteCache)] {
+        let mut rig = rig(Setup { policy, ..setup(semantics) }, 14);
+        let rotten = write_while_it_rots(&mut rig, 20);
+        assert_eq!(rig.failures, [], "{policy}");
+        let counters = *rig.machine.counters();
+        assert!((5..=rotten).contains(&counters.damaged_dirty), "{policy}: each is found once: {rotten}, {counters:?}");
+        // Under `selective` there is a class whose writes do not come in.
+        assert!(policy != "lru" || counters.writes_around == 0, "{counters:?}");
+        let contents = rig.read_all();
+        let lost = contents.iter().filter(|content| content.is_err()).count();
+        assert!((1..=rotten).contains(&(lost as u64)), "{policy}: {lost} of {rotten}");
+        for (block, content) in (0..).zip(&contents) {
+            match content {
+                Ok(content) => rig.versions.check_newest(block, u8::MAX, content).unwrap(),
+                Err(failure) => assert_eq!(*failure, Failure::Damaged),
+            }
+        }
+    }
+}
+
+/// Outcome: if more units rot than is chance, it is the device: who waits for one is told, nobody waits for ever, and what is not
+/// rotten goes on.
+#[test]
+fn a_device_that_rots_leaves_nobody_without_an_answer() {
+    for policy in ["lru", "selective", "credit"] {
+        let mut rig = rig(Setup { policy, ..setup(Semantics::Strict) }, 15);
+        write(&mut rig, &mut Line::new(), 16, 1500);
+        dirty_blocks(&rig).into_iter().for_each(|block| rot(&mut rig, block));
+        write_while_it_rots(&mut rig, u64::MAX);
+        let damaged = rig.machine.counters().damaged_dirty;
+        assert!(damaged > 100, "{policy}: {damaged}");
+    }
+}
+
+/// Outcome: one unit is damaged while everything is copied to the store. All others are copied, and it is said that it was not
+/// everything; when the block is written again, it is.
+///
+/// Planted breaks that were seen red: the first that is damaged ends it; the pass counts.
+#[test]
+fn who_cleans_everything_gets_all_that_can_be_read() {
+    let mut rig = rig(setup(Semantics::WriteCache), 16);
+    (0..200).for_each(|block| while !rig.request(RequestKind::Write, block, u8::MAX) && rig.end_next() {});
+    while rig.end_next() {}
+    let dirty = dirty_blocks(&rig);
+    rot(&mut rig, dirty[dirty.len() / 2]);
+    let clean_all = |rig: &mut Rig| {
+        rig.machine.clean_all();
+        while rig.end_next() {}
+        (rig.machine.dirty_units(), rig.machine.clean_passes(), rig.machine.is_cleaning_all())
+    };
+    assert_eq!(clean_all(&mut rig), (1, 0, false));
+    assert!(rig.request(RequestKind::Write, dirty[dirty.len() / 2], u8::MAX));
+    while rig.end_next() {}
+    assert_eq!(clean_all(&mut rig), (0, 2, false));
+    assert_eq!(rig.failures, []);
 }
 
 /// Outcome: a copy that the store never ends holds up its own block. Everybody else goes on at the store's speed.

@@ -21,6 +21,7 @@ pub enum Place {
     Cleaning,
     Wanted,
     Free,
+    Aside,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -286,7 +287,7 @@ impl Slow {
                 self.entries[at].class = access.class;
                 self.entries[at].place = Place::Wanted;
             }
-            Place::Free => {
+            Place::Free | Place::Aside => {
                 self.entries[at].class = access.class;
                 // It is nowhere while room is made.
                 self.entries[at].place = Place::Wanted;
@@ -368,6 +369,33 @@ impl Slow {
             if entry.is_dirty || entry.place == Place::Wanted { self.give_back(at) } else { self.put(at, Place::Free) }
         }
         self.refill();
+    }
+
+    /// The block, of which a job is with the host, cannot be read. False if so many cannot that it is the device.
+    pub fn set_aside(&mut self, block: u64) -> bool {
+        let at = self.entries.iter().position(|entry| entry.block == block).unwrap();
+        let is_used = self.entries[at].is_dirty || self.entries[at].place == Place::Wanted;
+        if !is_used && self.count(|entry| entry.place == Place::Aside) >= self.config.watermark_high {
+            return false;
+        }
+        self.cleaning -= 1;
+        self.entries[at].is_dirty = true;
+        if is_used {
+            self.give_back(at)
+        } else {
+            self.put(at, Place::Aside)
+        }
+        self.refill();
+        true
+    }
+
+    /// The store has the block after all, if it was aside.
+    pub fn set_clean(&mut self, block: u64) -> bool {
+        let is_it = |entry: &Entry| entry.block == block && entry.place == Place::Aside;
+        let Some(at) = self.entries.iter().position(is_it) else { return false };
+        self.entries[at].is_dirty = false;
+        self.put(at, Place::Free);
+        true
     }
 
     /// Whether a job of the block is with the host, which must then be told apart from later ones.

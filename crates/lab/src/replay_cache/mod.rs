@@ -13,7 +13,7 @@ pub use footprint::{Footprint, FootprintError};
 
 use crate::picture::{Drawing, DrawnPanel, DrawnSeries, Point};
 use crate::scenario::{PanelKind, Scale};
-use plimsoll_cache::{Access, Cache, CacheConfig, ConfigError, Outcome, PolicyEntry, Pool};
+use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, ConfigError, Outcome, PolicyEntry, Pool};
 use plimsoll_core::Class;
 use plimsoll_core::class::{CLASSES, Scheme};
 use plimsoll_settings::scheme::NamedScheme;
@@ -25,8 +25,6 @@ use thiserror::Error;
 const CLEANED_PER_ACCESS: u32 = 2;
 /// Blocks that one cache sees before the next one's turn: what belongs to them stays in the processor's caches.
 const BATCH: usize = 4096;
-/// Blocks ahead of which the index is asked for.
-const AHEAD: usize = 8;
 
 /// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,8 +157,8 @@ struct Run {
 impl Run {
     fn batch(&mut self, accesses: &[Access]) {
         for (at, access) in accesses.iter().enumerate() {
-            if let Some(later) = accesses.get(at + AHEAD) {
-                self.cache.prefetch(later.block);
+            if let Some(later) = accesses.get(at + ANNOUNCED_AHEAD) {
+                self.cache.announce(later.block);
             }
             let outcome = self.cache.access(access);
             let is_hit = u64::from(matches!(outcome, Outcome::Hit(_)));

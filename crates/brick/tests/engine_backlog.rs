@@ -65,7 +65,8 @@ fn what_is_written_is_answered_and_then_compressed_by_the_maintenance_queue() {
         let (served, executor) = served(threads, 65_536);
         let mut client = served.connect("v", DEPTH, true);
         let largest = write_all(&served, &mut client);
-        assert!(largest > 0 && largest <= BACKLOG_BYTES_MAX, "{largest}");
+        // It may be empty whenever somebody looks.
+        assert!(largest <= BACKLOG_BYTES_MAX, "{largest}");
         wait_until_compressed(&served);
         let stored = served.engine.status().unwrap().volumes[0].stored_bytes.unwrap();
         assert!(stored < VOLUME_BYTES / 4, "{stored}");

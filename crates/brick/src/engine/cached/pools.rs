@@ -54,21 +54,9 @@ fn nearest(pools: &[(String, Pool)], tree: &AccountTree, session: AccountId) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::tests::device;
     use super::*;
-    use plimsoll_core::{AccountKind, Allocation, DeviceProfile, Span};
-
-    fn device() -> DeviceProfile {
-        DeviceProfile {
-            name: "device".into(),
-            capacity_bytes: 1 << 30,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            sequential_write_bytes_per_second: 1e8,
-            write_settle: Span::ZERO,
-            is_rotational: false,
-            outstanding_max: 1,
-        }
-    }
+    use plimsoll_core::{AccountKind, Allocation};
 
     /// Planted breaks that were seen red: only the session itself counts; a number that is given out anew is whose it was.
     #[test]

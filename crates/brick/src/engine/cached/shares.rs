@@ -60,11 +60,11 @@ impl Shares {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use plimsoll_core::{AccountKind, Allocation, DeviceProfile, Span};
 
-    fn device() -> DeviceProfile {
+    pub fn device() -> DeviceProfile {
         DeviceProfile {
             name: "device".into(),
             capacity_bytes: 1 << 30,

@@ -1,16 +1,11 @@
 //! `plimsoll up` with cached volumes, as a normal user: what is served, killed and found again, and the commands.
 
 use crate::support::{Random, Site, text, why_no_mounts};
-use crate::versions::{BLOCK_BYTES, Blocks, wait_for};
+use crate::versions::{BLOCK_BYTES, Blocks, KILLS, kills_of_soak, load_until_killed};
 use plimsoll_brick::nbd::Address;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
-use rustix::process::Signal;
-use std::sync::atomic::AtomicU64;
 
 const BLOCKS: u64 = 4096;
-/// Kills of the ordinary test, and of `make soak` unless `SOAK_KILLS` says another number.
-const KILLS: u32 = 4;
-const KILLS_OF_SOAK: u32 = 200;
 
 /// A volume of 16 MiB with a cache of a quarter of that.
 fn configuration(more: &str) -> String {
@@ -132,7 +127,6 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
     daemon.stop();
 }
 
-/// Loads a cached volume from two connections, kills the daemon, and verifies, `kills` times.
 /// Planted break that was seen red: blocks are nobody's in the cache.
 #[test]
 fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {
@@ -163,6 +157,7 @@ fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_rest
     daemon.stop();
 }
 
+/// Loads a cached volume from two connections, kills the daemon, and verifies, `kills` times.
 fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
     // Without promotion what is dirty stays for several kills; with it clean units are read again.
     let site = site(if is_strict { "semantics = \"strict\"" } else { "promote_reads = false" });
@@ -179,25 +174,9 @@ fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
     };
     for kill in 0..kills {
         let daemon = start(kill);
-        let mut client = connect(&site);
-        halves.iter_mut().for_each(|half| half.verify(&mut client));
-        client.disconnect().unwrap();
-        let seeds = [random.below(1 << 30) + 1, random.below(1 << 30) + 1];
-        let (until, acknowledged) = (50 + random.below(1000), AtomicU64::new(0));
-        let address = address(&site);
-        std::thread::scope(|scope| {
-            let loads = halves.iter_mut().zip(seeds).map(|(half, seed)| {
-                let (address, acknowledged) = (&address, &acknowledged);
-                scope.spawn(move || half.load(address, "db", &mut Random(seed), acknowledged))
-            });
-            let loads: Vec<_> = loads.collect();
-            wait_for(&acknowledged, until);
-            daemon.signal(Signal::KILL);
-            loads.into_iter().for_each(|load| load.join().unwrap());
-        });
-        requests += acknowledged.into_inner();
-        let (status, _) = daemon.wait();
-        assert!(!status.success());
+        halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
+        let until = 50 + random.below(1000);
+        requests += load_until_killed(daemon, &address(&site), &mut halves, until, &mut random);
     }
     let daemon = start(kills);
     halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
@@ -219,10 +198,6 @@ fn after_a_kill_a_strict_cache_has_all_that_was_acknowledged() {
     kill_under_load(true, KILLS, 2);
 }
 
-fn kills_of_soak() -> u32 {
-    std::env::var("SOAK_KILLS").map_or(KILLS_OF_SOAK, |kills| kills.parse().expect("SOAK_KILLS is a number"))
-}
-
 #[test]
 #[ignore = "make soak: 200 kills, some minutes"]
 fn many_kills_under_load_of_a_write_cache() {
@@ -239,14 +214,7 @@ fn many_kills_under_load_of_a_strict_cache() {
 fn killed_with_dirty_data(site: &Site) -> Blocks {
     let mut blocks = Blocks::new(0..BLOCKS, false);
     let daemon = site.up();
-    let (address, acknowledged) = (address(site), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let load = scope.spawn(|| blocks.load(&address, "db", &mut Random(7), &acknowledged));
-        wait_for(&acknowledged, 500);
-        daemon.signal(Signal::KILL);
-        load.join().unwrap();
-    });
-    daemon.wait();
+    load_until_killed(daemon, &address(site), std::slice::from_mut(&mut blocks), 500, &mut Random(7));
     blocks
 }
 

@@ -2,20 +2,17 @@
 
 use crate::support::{Random, Site, text};
 use crate::tenants::wait_until;
-use crate::versions::{Blocks, wait_for};
+use crate::versions::{Blocks, KILLS, kills_of_soak, load_until_killed};
 use aes::Aes256;
 use aes::cipher::KeyInit;
 use plimsoll_brick::nbd::Address;
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
-use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use xts_mode::{Xts128, get_tweak_default};
 
 const VOLUME_BYTES: u64 = 16 << 20;
 const BLOCKS: u64 = VOLUME_BYTES / 4096;
-const KILLS: u32 = 4;
 
 fn configuration(policy: &str) -> String {
     format!(
@@ -60,9 +57,12 @@ fn site(policy: &str) -> Site {
     site
 }
 
+fn address(site: &Site) -> Address {
+    Address::Unix(site.path("state/nbd.sock"))
+}
+
 fn connect(site: &Site) -> Client {
-    let options = ClientOptions { export_name: "db".into(), ..ClientOptions::default() };
-    Client::connect(&Address::Unix(site.path("state/nbd.sock")), &options).unwrap()
+    Client::connect(&address(site), &ClientOptions { export_name: "db".into(), ..ClientOptions::default() }).unwrap()
 }
 
 /// What the file holds for somebody with the key and another implementation.
@@ -155,34 +155,29 @@ fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     assert!(!log.contains(&key[..16]));
 }
 
-/// What was acknowledged is in the file whatever happens to the daemon. Planted break: a write is answered when it is encrypted.
-#[test]
-fn after_a_kill_under_load_an_encrypted_volume_has_all_that_was_acknowledged() {
+fn kill_under_load(kills: u32, seed: u64) {
     let site = site("combo");
-    let mut random = Random(11);
+    let mut random = Random(seed);
     let mut halves = [0..BLOCKS / 2, BLOCKS / 2..BLOCKS].map(|blocks| Blocks::new(blocks, true));
-    let address = Address::Unix(site.path("state/nbd.sock"));
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let daemon = site.up();
-        let mut client = connect(&site);
-        halves.iter_mut().for_each(|half| half.verify(&mut client));
-        client.disconnect().unwrap();
-        let seeds = [random.below(1 << 30) + 1, random.below(1 << 30) + 1];
-        let (until, acknowledged) = (50 + random.below(1000), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            let loads = halves.iter_mut().zip(seeds).map(|(half, seed)| {
-                let (address, acknowledged) = (&address, &acknowledged);
-                scope.spawn(move || half.load(address, "db", &mut Random(seed), acknowledged))
-            });
-            let loads: Vec<_> = loads.collect();
-            wait_for(&acknowledged, until);
-            daemon.signal(Signal::KILL);
-            loads.into_iter().for_each(|load| load.join().unwrap());
-        });
-        let (status, _) = daemon.wait();
-        assert!(!status.success());
+        halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
+        let requests = 50 + random.below(1000);
+        load_until_killed(daemon, &address(&site), &mut halves, requests, &mut random);
     }
     let daemon = site.up();
     halves.iter_mut().for_each(|half| half.verify(&mut connect(&site)));
     daemon.stop();
+}
+
+/// What was acknowledged is in the file whatever happens to the daemon. Planted break: a write is answered when it is encrypted.
+#[test]
+fn after_a_kill_under_load_an_encrypted_volume_has_all_that_was_acknowledged() {
+    kill_under_load(KILLS, 11);
+}
+
+#[test]
+#[ignore = "make soak: 200 kills, some minutes"]
+fn many_kills_under_load_of_an_encrypted_volume() {
+    kill_under_load(kills_of_soak(), 12);
 }

@@ -1,17 +1,44 @@
 //! What a disk may hold after a crash: of each block a version between the last that was flushed and the last that was written.
 
-use crate::support::Random;
+use crate::support::{Daemon, Random};
 use plimsoll_brick::nbd::client::{Client, ClientOptions};
 use plimsoll_brick::nbd::{Address, Command, CommandFlags};
+use rustix::process::Signal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Waits until so many requests were acknowledged.
-pub fn wait_for(acknowledged: &AtomicU64, requests: u64) {
-    while acknowledged.load(Ordering::Relaxed) < requests {
-        std::thread::park_timeout(Duration::from_millis(1));
-    }
+/// Kills of an ordinary test, and of one of `make soak` unless `SOAK_KILLS` says another number.
+pub const KILLS: u32 = 4;
+const KILLS_OF_SOAK: u32 = 200;
+
+pub fn kills_of_soak() -> u32 {
+    std::env::var("SOAK_KILLS").map_or(KILLS_OF_SOAK, |kills| kills.parse().expect("SOAK_KILLS is a number"))
+}
+
+/// Loads each of the parts from a connection of its own until that many requests were acknowledged, and kills the daemon then.
+/// Answers how many were.
+pub fn load_until_killed(
+    daemon: Daemon<'_>,
+    address: &Address,
+    parts: &mut [Blocks],
+    requests: u64,
+    random: &mut Random,
+) -> u64 {
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for part in parts {
+            let (acknowledged, seed) = (&acknowledged, random.below(1 << 30) + 1);
+            scope.spawn(move || part.load(address, &mut Random(seed), acknowledged));
+        }
+        while acknowledged.load(Ordering::Relaxed) < requests {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        daemon.signal(Signal::KILL);
+    });
+    let (status, _) = daemon.wait();
+    assert!(!status.success());
+    acknowledged.into_inner()
 }
 
 /// Bytes of a block.
@@ -80,9 +107,9 @@ impl Blocks {
         Blocks { first: blocks.start, known: vec![known; count], next_number: 1, is_strict }
     }
 
-    /// Writes, reads and flushes until the connection breaks, and counts what was acknowledged.
-    pub fn load(&mut self, address: &Address, export: &str, random: &mut Random, acknowledged: &AtomicU64) {
-        let options = ClientOptions { export_name: export.into(), depth_max: DEPTH, ..ClientOptions::default() };
+    /// Writes, reads and flushes volume `db` until the connection breaks, and counts what was acknowledged.
+    fn load(&mut self, address: &Address, random: &mut Random, acknowledged: &AtomicU64) {
+        let options = ClientOptions { export_name: "db".into(), depth_max: DEPTH, ..ClientOptions::default() };
         let Ok(mut client) = Client::connect(address, &options) else { return };
         let mut under_way: Vec<Option<UnderWay>> = (0..DEPTH).map(|_| None).collect();
         loop {

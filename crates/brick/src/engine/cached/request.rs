@@ -118,7 +118,8 @@ impl CachedRequest {
     fn part_at(&self, start: u32) -> Part {
         let at = self.offset + u64::from(start);
         let from = (at % BLOCK_BYTES as u64) as u32;
-        let to = (from + self.length - start).min(BLOCK_BYTES as u32);
+        // A trim may end with the last number that a length can be.
+        let to = from + (self.length - start).min(BLOCK_BYTES as u32 - from);
         Part { block: at / BLOCK_BYTES as u64, from: from as u16, to: to as u16, start }
     }
 
@@ -195,6 +196,9 @@ mod tests {
             parts.push((part.block, part.from, part.to, part.start));
         }
         assert_eq!(parts, [(1, 512, 4096, 0), (2, 0, 4096, 3584), (3, 0, 512, 7680)]);
+        // Planted break: from + what is left of the length, which does not fit into 32 bits.
+        let part = request(Operation::Trim, 512, 0xffff_fe00).next_part();
+        assert_eq!((part.block, part.from, part.to, part.start), (0, 512, 4096, 0));
     }
 
     #[test]

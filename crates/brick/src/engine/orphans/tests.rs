@@ -7,7 +7,9 @@ mod engine_support;
 #[path = "../../../tests/iscsi_support/mod.rs"]
 mod iscsi_support;
 
+mod cached;
 mod closing;
+mod counted;
 
 use crate::backend::{Backend, Backing, CompressedMemory, Volume, VolumeConfig};
 use crate::engine::{EngineConfig, EngineHandle, EngineStatus};
@@ -319,6 +321,31 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
     assert_eq!(other.command(&[0; 6], 0, &[]).0, 2);
     let (status, bytes) = other.command(&transfer(0x28, 240, 8), 4096, &[]);
     assert!(status == 0 && bytes.iter().all(|&byte| byte == 0), "a write has come after the reset");
+}
+
+/// Broken on purpose and seen red: who waits does so as long as there is any orphan.
+#[test]
+fn whoever_waits_is_not_kept_waiting_by_what_is_aborted_later() {
+    let (volume, pages) = compressed();
+    let portal = Portal::with(config("noop"), vec![(volume, None)]);
+    let mut initiator = Initiator::log_in(&portal, "v", 1, &[]);
+    let (first, second) = (pages.hold(HELD), pages.hold(ELSEWHERE));
+    let tag = initiator.command_number;
+    write(&mut initiator, HELD, 1, OLD);
+    write(&mut initiator, ELSEWHERE, 1, OLD);
+    wait_until(&portal.engine, "both writes", |status| status.accounts.iter().any(|account| account.in_flight == 2));
+    manage(&mut initiator, ABORT_TASK, tag);
+    manage_as(&mut initiator, MANAGEMENT + 1, ABORT_TASK, tag + 1);
+    ping(&mut initiator);
+    assert_eq!(heard(&mut initiator), (opcode::NOP_IN, PING), "answered while it may still write");
+    drop(first);
+    wait_until(&portal.engine, "the end of the first write", |status| status.requests_under_way == 1);
+    ping(&mut initiator);
+    let heard_first = heard(&mut initiator);
+    drop(second);
+    assert_eq!(heard_first, (opcode::TASK_MANAGEMENT_RESPONSE, MANAGEMENT));
+    assert_eq!(heard(&mut initiator), (opcode::NOP_IN, PING));
+    assert_eq!(heard(&mut initiator), (opcode::TASK_MANAGEMENT_RESPONSE, MANAGEMENT + 1));
 }
 
 /// PERSISTENT RESERVE OUT of a write-exclusive reservation, and its parameters.

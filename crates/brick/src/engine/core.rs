@@ -149,11 +149,9 @@ impl Core {
             return self.submit_to_cache(seat.volume, (seat.index, seat.session), submission);
         }
         let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
-        let has_to_wait = self.orphans.are_in_the_way(request.volume, request.offset, request.length);
         let index = self.requests.insert(request);
-        match has_to_wait {
-            true => self.hold(index, seat.reader),
-            false => self.begin(index, seat.reader),
+        if !self.hold(index, seat.reader) {
+            self.begin(index, seat.reader);
         }
     }
 
@@ -375,15 +373,17 @@ impl Core {
         let piece = &mut self.pieces[index];
         piece.error = error;
         piece.waits.for_backend = false;
-        let (scratch, was_orphan) = (piece.scratch.take(), piece.is_orphan);
-        if !piece.waits.for_model {
+        let (scratch, waits_for_model) = (piece.scratch.take(), piece.waits.for_model);
+        // Its place may be another one's afterwards.
+        let orphan = self.take_orphan(index);
+        if !waits_for_model {
             self.piece_done(index);
         }
         if let Some(scratch) = scratch {
             self.give_scratch(scratch);
         }
-        if was_orphan {
-            self.orphan_ended(index);
+        if let Some(orphan) = orphan {
+            self.orphan_ended(orphan);
         }
     }
 
@@ -454,6 +454,7 @@ impl Core {
             read_ahead.changed(offset, length);
         }
         match front_end {
+            OF_CACHE if request.is_abandoned => return self.dropped_store_request_ended(request.volume, index),
             OF_CACHE => return self.store_request_completed(request.volume, token as u32, length, error),
             OF_READ_AHEAD => return self.fetch_done(request.volume, token, error),
             _ => {}

@@ -7,71 +7,122 @@
 //! taken back: it is an **orphan**, and whoever asks for some of its bytes waits until it is done. Who wants to know that nothing
 //! comes any more waits for all orphans of the volume.
 //!
-//! **Complication.** A cache takes the requests for a block in the order of their coming, so nobody has to wait there; but what it
-//! has begun it ends, and whoever wants to know that waits for it, too.
+//! **Who waits, waits for what was there when he came.** Orphans, requests that wait for them and whoever wants to know of their end have numbers,
+//! in the order of their coming, and nobody waits for a higher one: others who go on writing and vanishing keep nobody waiting. A write
+//! that becomes an orphan later was under way together with the request that waits, and neither has to come first.
 //!
-//! Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all requests and pieces under way.
+//! **Complication.** A cache takes the requests for a block in the order of their coming, so nobody has to wait there; but what it
+//! has begun it ends, and whoever wants to know that waits for it, too. What it asked the volume for, and no backend has, it is told to have
+//! failed ([`cached`](super::cached)).
+//!
+//! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all requests and pieces under
+//! way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log n + requests that it is in the way of), where n
+//! is orphans and who waits for them ([`stretches`]).
+
+mod stretches;
 
 use super::core::Core;
 use super::front_end::{Finished, Payload};
-use super::request::Piece;
+use super::request::{Piece, Request};
 use plimsoll_core::Operation;
 use rustix::io::Errno;
-
-/// A piece of a write that nobody waits for, at a backend.
-struct Orphan {
-    piece: u32,
-    volume: u32,
-    /// Its first byte in the volume, and the byte after its last.
-    start: u64,
-    end: u64,
-}
+use std::collections::{BTreeMap, BTreeSet};
+use stretches::{Stretch, Stretches};
 
 /// A request that waits for orphans.
 struct Held {
     request: u32,
     /// As in its front end's seat.
     reader: Option<u32>,
+    /// How many it waits for.
+    orphans: u32,
 }
 
-/// Somebody who waits until nothing that was abandoned comes to a volume any more.
-struct Waiter {
-    volume: u32,
-    front_end: u32,
-    token: u64,
-}
+/// Somebody who waits until nothing that was abandoned comes to a volume any more: his front end, and its name for that.
+type Waiter = (u32, u64);
 
 /// Writes that nobody waits for, and who waits for their end.
 #[derive(Default)]
 pub(super) struct Orphans {
-    at_backends: Vec<Orphan>,
-    /// Of each request in a cache the volume.
-    in_caches: Vec<u32>,
-    held: Vec<Held>,
-    waiters: Vec<Waiter>,
+    /// How many numbers there were.
+    numbers: u64,
+    /// Pieces at backends.
+    at_backends: Stretches<()>,
+    held: Stretches<Held>,
+    /// All there are, those in caches too, by volume and number.
+    open: BTreeSet<(u32, u64)>,
+    /// By volume and number.
+    waiters: BTreeMap<(u32, u64), Waiter>,
 }
 
 impl Orphans {
-    /// Whether an orphan has some of these bytes. O(orphans).
-    pub(super) fn are_in_the_way(&self, volume: u32, offset: u64, length: u32) -> bool {
-        let end = offset + u64::from(length);
-        self.at_backends.iter().any(|orphan| orphan.volume == volume && orphan.start < end && offset < orphan.end)
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 
-    fn has_any_of(&self, volume: u32) -> bool {
-        self.at_backends.iter().any(|orphan| orphan.volume == volume) || self.in_caches.contains(&volume)
+    /// Has a request for these bytes wait for the orphans in its way. Says whether there are any.
+    fn hold(&mut self, stretch: Stretch, request: u32, reader: Option<u32>) -> bool {
+        if self.at_backends.is_empty() {
+            return false;
+        }
+        let orphans = self.at_backends.count(stretch);
+        if orphans > 0 {
+            let number = self.next_number();
+            self.held.insert(stretch, number, Held { request, reader, orphans });
+        }
+        orphans > 0
     }
 
-    /// A request of a cache, abandoned while the cache was at work on it.
-    pub(super) fn began_in_cache(&mut self, volume: u32) {
-        self.in_caches.push(volume);
+    /// A piece was abandoned while a backend was at work on it. Gives its number.
+    fn began(&mut self, stretch: Stretch) -> u64 {
+        let number = self.began_in_cache(stretch.volume);
+        self.at_backends.insert(stretch, number, ());
+        number
+    }
+
+    /// A request of a cache was abandoned while the cache was at work on it. Gives its number.
+    pub(super) fn began_in_cache(&mut self, volume: u32) -> u64 {
+        let number = self.next_number();
+        self.open.insert((volume, number));
+        number
+    }
+
+    /// A backend has done a piece. Gives the requests that wait for no other one, in the order of their coming.
+    fn ended(&mut self, stretch: Stretch, number: u64) -> Vec<Held> {
+        self.open.remove(&(stretch.volume, number));
+        self.at_backends.remove(stretch, number);
+        self.held.take_of(stretch, |held_number, held| {
+            // Who came before it was abandoned does not wait for it.
+            held.orphans -= u32::from(number < held_number);
+            held.orphans == 0
+        })
+    }
+
+    /// Whoever waits for nothing on a volume any more. O(log n).
+    fn next_waiter(&mut self, volume: u32) -> Option<Waiter> {
+        let (&place, _) = self.waiters.range((volume, 0)..(volume + 1, 0)).next()?;
+        let is_older = self.open.range((volume, 0)..place).next().is_some();
+        if is_older { None } else { self.waiters.remove(&place) }
     }
 }
 
+/// The bytes of a request.
+fn stretch_of(request: &Request) -> Stretch {
+    let Request { volume, offset: start, length, .. } = *request;
+    Stretch { volume, start, end: start + u64::from(length) }
+}
+
+/// The bytes of a piece of a request.
+fn stretch_of_piece(request: &Request, piece: &Piece) -> Stretch {
+    let start = request.offset + u64::from(piece.start);
+    Stretch { volume: request.volume, start, end: start + u64::from(piece.length) }
+}
+
 impl Core {
-    /// Has a request wait for the orphans in its way.
-    pub(super) fn hold(&mut self, request: u32, reader: Option<u32>) {
-        self.orphans.held.push(Held { request, reader });
+    /// Has a request wait for the orphans in its way. Says whether there are any.
+    pub(super) fn hold(&mut self, request: u32, reader: Option<u32>) -> bool {
+        self.orphans.hold(stretch_of(&self.requests[request]), request, reader)
     }
 
     /// Marks requests as wanted by nobody, by their front end and its name for them. O(requests and pieces under way).
@@ -84,14 +135,11 @@ impl Core {
             }
         }
         for index in 0..self.pieces.places() as u32 {
-            let is_there = |piece: &&mut Piece| piece.waits.for_backend && !piece.is_orphan;
+            let is_there = |piece: &&mut Piece| piece.waits.for_backend && piece.orphan.is_none();
             let Some(piece) = self.pieces.get_mut(index).filter(is_there) else { continue };
             let request = &self.requests[piece.request];
             if request.is_abandoned && request.operation.is_write() {
-                piece.is_orphan = true;
-                let start = request.offset + u64::from(piece.start);
-                let end = start + u64::from(piece.length);
-                self.orphans.at_backends.push(Orphan { piece: index, volume: request.volume, start, end });
+                piece.orphan = Some(self.orphans.began(stretch_of_piece(request, piece)));
             }
         }
         self.drop_held();
@@ -100,57 +148,54 @@ impl Core {
 
     /// Ends the requests that wait for orphans and are wanted by nobody.
     fn drop_held(&mut self) {
-        let held = std::mem::take(&mut self.orphans.held);
-        let (dropped, held) = held.into_iter().partition(|held| self.requests[held.request].is_abandoned);
-        self.orphans.held = held;
-        for Held { request, .. } in dropped {
+        let requests = &self.requests;
+        for Held { request, .. } in self.orphans.held.take_if(|held| requests[held.request].is_abandoned) {
             self.begin_change(request);
             self.requests[request].error = Some(Errno::CANCELED);
             self.request_done(request);
         }
     }
 
-    /// Tells the front end at `front_end`, as of a request that it calls `token`, when nothing that was abandoned comes to `volume` any more.
+    /// Tells the front end at `front_end`, as of a request that it calls `token`, when nothing comes to `volume` any more of what is abandoned
+    /// now.
     pub(super) fn wait_for_abandoned(&mut self, volume: u32, front_end: u32, token: u64) {
-        self.orphans.waiters.push(Waiter { volume, front_end, token });
-        self.tell_waiters();
+        let number = self.orphans.next_number();
+        self.orphans.waiters.insert((volume, number), (front_end, token));
+        self.tell_waiters(volume);
     }
 
-    /// A backend has done an orphan, whose piece may be another one's by now.
-    pub(super) fn orphan_ended(&mut self, piece: u32) {
-        self.orphans.at_backends.retain(|orphan| orphan.piece != piece);
-        let held = std::mem::take(&mut self.orphans.held);
-        let (held, free) = held.into_iter().partition(|held: &Held| {
-            let request = &self.requests[held.request];
-            self.orphans.are_in_the_way(request.volume, request.offset, request.length)
-        });
-        self.orphans.held = held;
-        for Held { request, reader } in free {
+    /// Makes a piece that a backend has done nobody's orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants to know when all
+    /// else about it is done.
+    pub(super) fn take_orphan(&mut self, piece: u32) -> Option<OrphanedPiece> {
+        let piece = &mut self.pieces[piece];
+        let number = piece.orphan.take()?;
+        Some(OrphanedPiece(stretch_of_piece(&self.requests[piece.request], piece), number))
+    }
+
+    /// A backend has done an orphan.
+    pub(super) fn orphan_ended(&mut self, OrphanedPiece(stretch, number): OrphanedPiece) {
+        for Held { request, reader, .. } in self.orphans.ended(stretch, number) {
             self.begin(request, reader);
         }
-        self.tell_waiters();
+        self.tell_waiters(stretch.volume);
     }
 
-    /// A cache has done a request that was abandoned on its way.
-    pub(super) fn orphan_ended_in_cache(&mut self, volume: u32) {
-        let place = self.orphans.in_caches.iter().position(|&other| other == volume).expect("what ends has begun");
-        self.orphans.in_caches.swap_remove(place);
-        self.tell_waiters();
+    /// A cache has done the blocks of a request that was abandoned on its way, whose number this is.
+    pub(super) fn orphan_ended_in_cache(&mut self, volume: u32, number: u64) {
+        self.orphans.open.remove(&(volume, number));
+        self.tell_waiters(volume);
     }
 
-    fn tell_waiters(&mut self) {
-        let waiters = std::mem::take(&mut self.orphans.waiters);
-        for waiter in waiters {
-            if self.orphans.has_any_of(waiter.volume) {
-                self.orphans.waiters.push(waiter);
-                continue;
-            }
-            let Waiter { front_end, token, .. } = waiter;
+    fn tell_waiters(&mut self, volume: u32) {
+        while let Some((front_end, token)) = self.orphans.next_waiter(volume) {
             let (operation, payload) = (Operation::Flush, Payload::None);
             self.finished.push((front_end, Finished { token, operation, length: 0, result: Ok(()), payload }));
         }
     }
 }
+
+/// An orphan that a backend has done: its bytes and its number.
+pub(super) struct OrphanedPiece(Stretch, u64);
 
 #[cfg(test)]
 mod tests;

@@ -135,8 +135,8 @@ pub(super) struct Piece {
     pub(super) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(super) is_early: bool,
-    /// It writes, nobody waits for it, and the backend is at work on it, or has been ([`super::orphans`]).
-    pub(super) is_orphan: bool,
+    /// Its number if it writes, nobody waits for it, and the backend is at work on it ([`super::orphans`]).
+    pub(super) orphan: Option<u64>,
     /// How long the device took, once it has done it.
     pub(super) service: Option<Span>,
     pub(super) waits: Waits,
@@ -171,7 +171,7 @@ impl Piece {
             dispatched_by: None,
             dispatched: Time::ZERO,
             is_early: false,
-            is_orphan: false,
+            orphan: None,
             service: None,
             waits: Waits { for_backend: false, for_model: false },
             step: FileStep::Sync,

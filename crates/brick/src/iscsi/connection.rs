@@ -50,7 +50,7 @@ const TAG_SEND: u32 = 1;
 enum Phase {
     /// Requests are heard.
     Open,
-    /// No more are heard; those under way are answered.
+    /// No more are heard; those under way are answered, if nobody aborts them.
     Closing,
     /// Nothing is answered any more.
     Broken,
@@ -211,14 +211,14 @@ impl IscsiConnection {
         }
     }
 
-    /// Hears no more; what is under way is answered.
+    /// Hears no more; what is under way is answered, unless somebody aborts it: so the unit still knows the session.
     fn close(&mut self, port: &mut Port<'_>) {
         if self.phase != Phase::Open {
             return;
         }
         self.phase = Phase::Closing;
         self.abort_unfed(port);
-        self.target.unit().session_ended(self.nexus);
+        self.target.unit().session_ends(self.nexus);
         if self.inbox.is_receiving() {
             port.cancel(TAG_RECEIVE);
         }

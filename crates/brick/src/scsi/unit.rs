@@ -113,9 +113,15 @@ impl LogicalUnit {
         id
     }
 
-    /// A session has ended; so does what it had reserved with RESERVE(6).
+    /// A session has ended.
     pub fn session_ended(&mut self, nexus: NexusId) {
+        self.session_ends(nexus);
         self.nexuses.retain(|other| other.id != nexus);
+    }
+
+    /// A session begins no more commands: what it had reserved with RESERVE(6) is free. Those under way can be aborted as before, by other
+    /// sessions and by the one that takes its place.
+    pub fn session_ends(&mut self, nexus: NexusId) {
         if self.reserved_by == Some(nexus) {
             self.reserved_by = None;
         }

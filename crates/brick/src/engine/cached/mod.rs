@@ -40,6 +40,7 @@ use pools::BoundedPools;
 use request::{CachedRequest, Places};
 use rustix::io::Errno;
 use shares::Shares;
+use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use waiting::Waiting;
 
@@ -87,8 +88,12 @@ pub(super) struct VolumeCache {
     pools: BoundedPools,
     /// Requests that may be done.
     done: Vec<u32>,
+    /// Numbers of orphans whose blocks it is done with.
+    ended_orphans: Vec<u64>,
     /// Operations on the store that ended.
     ended: Vec<(u32, Result<(), Errno>)>,
+    /// Requests of the store that it has given up and the scheduler still has, and for each block whose it was.
+    dropped: BTreeMap<u32, Vec<u32>>,
     /// Operations on the fast device, by number, and how many are under way.
     operations: Vec<Option<Operation>>,
     operations_under_way: u32,
@@ -120,7 +125,9 @@ impl VolumeCache {
             served: Vec::new(),
             shares: Shares::default(),
             done: Vec::with_capacity(operations),
+            ended_orphans: Vec::new(),
             ended: Vec::with_capacity(operations),
+            dropped: BTreeMap::new(),
             operations: vec![None; operations],
             operations_under_way: 0,
             is_listed: false,
@@ -204,7 +211,10 @@ impl Core {
             self.begin_on_store(volume, cache, &run);
         }
         has_moved |= cache.take_answers();
-        self.finish_done(volume, cache);
+        for orphan in cache.ended_orphans.drain(..) {
+            self.orphan_ended_in_cache(volume, orphan);
+        }
+        self.finish_done(cache);
         has_moved
     }
 
@@ -248,7 +258,7 @@ impl Core {
     }
 
     /// Answers the requests that are done.
-    fn finish_done(&mut self, volume: u32, cache: &mut VolumeCache) {
+    fn finish_done(&mut self, cache: &mut VolumeCache) {
         while let Some(index) = cache.done.pop() {
             let request = cache.requests.remove(index).expect("a request is done once");
             let CachedRequest { front_end, token, operation, length, payload, error, metered, .. } = request;
@@ -256,13 +266,11 @@ impl Core {
             self.meters.request_completed(metered, operation, latency, error.is_none());
             let result = error.map_or(Ok(()), Err);
             self.finished.push((front_end, Finished { token, operation, length, result, payload }));
-            if request.is_orphan {
-                self.orphan_ended_in_cache(volume);
-            }
         }
     }
 
-    /// Marks requests as wanted by nobody, by their front end and its name for them. O(requests).
+    /// Marks requests as wanted by nobody, by their front end and its name for them, and takes back what the store was to do for them. O(requests
+    /// under way).
     pub(super) fn abandon_in_caches(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         for volume in 0..self.volumes.places() as u32 {
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
@@ -273,11 +281,12 @@ impl Core {
                 }
                 request.is_abandoned = true;
                 let has_begun = request.operation.is_write() && request.blocks > 0;
-                if has_begun && !std::mem::replace(&mut request.is_orphan, true) {
-                    self.orphans.began_in_cache(volume);
+                if has_begun && request.orphan.is_none() {
+                    request.orphan = Some(self.orphans.began_in_cache(volume));
                 }
             }
             self.cache_has_work(volume);
         }
+        self.drop_on_store();
     }
 }

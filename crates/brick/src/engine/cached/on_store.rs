@@ -7,6 +7,11 @@
 //!
 //! **The complication.** If such a request fails, what failed may be one block of somebody else. So each block is asked for by itself
 //! then, and has its own answer.
+//!
+//! **Who is gone.** What was asked for on behalf of requests that were all abandoned is dropped as long as no backend has it: the cache hears at
+//! once that it failed, so that its block is free and nobody waits for a limit that is somebody else's. The scheduler cannot forget
+//! a request; it lets it go when it likes, which then ends without a backend. Until then the request it was for is not answered, because its
+//! session has something in the scheduler.
 
 use super::super::core::Core;
 use super::super::front_end::{CacheBlock, Payload, Submission};
@@ -15,6 +20,7 @@ use super::{OF_CACHE, VolumeCache, request};
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Operation, Origin};
 use plimsoll_core::{AccountId, Class, Operation as Asked};
 use rustix::io::Errno;
+use std::ops::Range;
 
 /// Operations of one request at the most.
 const RUN_OPERATIONS_MAX: u32 = TRANSFER_PIECE_BYTES_MAX / BLOCK_BYTES as u32;
@@ -34,6 +40,8 @@ struct Purpose {
     class: Class,
     asked: Asked,
     is_maintenance: bool,
+    /// Nobody waits for it any more, and it need not be done.
+    is_abandoned: bool,
 }
 
 impl Purpose {
@@ -54,7 +62,8 @@ impl Purpose {
             Action::Trim => Asked::Trim,
             Action::Flush => Asked::Flush,
         };
-        Purpose { session, class, asked, is_maintenance: matches!(origin, Origin::Syncer(_)) }
+        let is_maintenance = matches!(origin, Origin::Syncer(_));
+        Purpose { session, class, asked, is_maintenance, is_abandoned: cache.is_abandoned(operation) }
     }
 }
 
@@ -82,7 +91,11 @@ impl Core {
     /// Makes a request of a run.
     pub(super) fn begin_on_store(&mut self, volume: u32, cache: &mut VolumeCache, run: &StoreRun) {
         let StoreRun { first, count, purpose, .. } = run;
-        let Purpose { session, class, asked, is_maintenance } = *purpose;
+        let Purpose { session, class, asked, is_maintenance, is_abandoned } = *purpose;
+        if is_abandoned {
+            let ids = first.id..first.id + count;
+            return cache.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
+        }
         let payload = match first.action {
             Action::Read | Action::Write if *count > 1 => {
                 Payload::Cache(CacheBlock(cache.machine.buffer_of_run(first, *count)))
@@ -114,11 +127,11 @@ impl Core {
         error: Option<Errno>,
     ) {
         let Some(mut cache) = self.volumes[volume].cache.take() else { return };
-        let length_of_first = cache.operations[first as usize].map_or(0, |operation| operation.length_bytes);
-        let count = length.checked_div(length_of_first).unwrap_or(1);
-        for id in first..first + count {
+        let ids = cache.operations_of(first, length);
+        let is_run = ids.len() > 1;
+        for id in ids {
             match (error, cache.operations[id as usize]) {
-                (Some(_), Some(operation)) if count > 1 => {
+                (Some(_), Some(operation)) if is_run => {
                     let purpose = Purpose::of(&cache, &operation);
                     let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
                     self.begin_on_store(volume, &mut cache, &alone);
@@ -128,5 +141,71 @@ impl Core {
         }
         self.volumes[volume].cache = Some(cache);
         self.cache_has_work(volume);
+    }
+
+    /// Gives up what the store was to do for requests that are all abandoned, and no backend has. O(requests under way).
+    pub(super) fn drop_on_store(&mut self) {
+        for index in 0..self.requests.places() as u32 {
+            let Some(request) = self.requests.get_mut(index) else { continue };
+            let is_in_scheduler = request.pieces == request.pieces_waiting;
+            if request.front_end != OF_CACHE || request.is_abandoned || !is_in_scheduler {
+                continue;
+            }
+            let Some(cache) = self.volumes[request.volume].cache.as_deref_mut() else { continue };
+            let Some(whose) = cache.give_up_operations(request.token as u32, request.length) else { continue };
+            cache.dropped.insert(index, whose);
+            request.is_abandoned = true;
+            request.cut_no_more();
+            // The cache may use its block for something else.
+            request.payload = Payload::None;
+        }
+    }
+
+    /// The scheduler has let a request go that was dropped.
+    pub(in crate::engine) fn dropped_store_request_ended(&mut self, volume: u32, index: u32) {
+        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
+        for whose in cache.dropped.remove(&index).expect("what is abandoned was dropped") {
+            let request = &mut cache.requests[whose];
+            request.in_scheduler -= 1;
+            if request.is_through() {
+                cache.done.push(whose);
+            }
+        }
+        self.cache_has_work(volume);
+    }
+}
+
+impl VolumeCache {
+    /// The numbers of the operations that made a request of `length` bytes, whose first one is `first`.
+    fn operations_of(&self, first: u32, length: u32) -> Range<u32> {
+        let length_of_first = self.operations[first as usize].map_or(0, |operation| operation.length_bytes);
+        first..first + length.checked_div(length_of_first).unwrap_or(1)
+    }
+
+    /// Whether an operation changes the store for somebody who is gone.
+    fn is_abandoned(&self, operation: &Operation) -> bool {
+        let is_change = matches!(operation.action, Action::Write | Action::Trim);
+        is_change && self.asker(operation).is_some_and(|asker| self.requests[asker].is_abandoned)
+    }
+
+    /// The request that an operation is for; the syncer and the cache itself have none.
+    fn asker(&self, operation: &Operation) -> Option<u32> {
+        match self.machine.origin(operation) {
+            Origin::Request(token) => Some(request::index_of(token)),
+            Origin::Syncer(_) | Origin::Own => None,
+        }
+    }
+
+    /// Ends the operations of a request of the store as if that had failed, if all are abandoned. Gives whose they were.
+    fn give_up_operations(&mut self, first: u32, length: u32) -> Option<Vec<u32>> {
+        let ids = self.operations_of(first, length);
+        let mut askers = Vec::with_capacity(ids.len());
+        for operation in ids.clone().map(|id| self.operations[id as usize]) {
+            let operation = operation.filter(|operation| self.is_abandoned(operation))?;
+            askers.push(self.asker(&operation)?);
+        }
+        self.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
+        askers.iter().for_each(|&asker| self.requests[asker].in_scheduler += 1);
+        Some(askers)
     }
 }

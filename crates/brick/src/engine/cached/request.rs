@@ -65,8 +65,10 @@ pub(super) struct CachedRequest {
     pub store_error: Option<Errno>,
     pub error: Option<Errno>,
     pub is_abandoned: bool,
-    /// It was, while the cache was at work on it, and writes.
-    pub is_orphan: bool,
+    /// Its number if it was, while the cache was at work on it, and writes; until the cache is done with its blocks.
+    pub orphan: Option<u64>,
+    /// Blocks that the store was to be asked about: the cache has heard that it failed, and the scheduler still has them.
+    pub in_scheduler: u32,
 }
 
 impl CachedRequest {
@@ -92,7 +94,8 @@ impl CachedRequest {
             store_error: None,
             error: None,
             is_abandoned: false,
-            is_orphan: false,
+            orphan: None,
+            in_scheduler: 0,
         }
     }
 
@@ -108,6 +111,11 @@ impl CachedRequest {
     /// Whether every block was submitted, or need not be.
     pub fn is_submitted(&self) -> bool {
         self.is_begun && self.submitted == self.length
+    }
+
+    /// Whether nothing of it is left to do, nor stands anywhere in its session's name.
+    pub fn is_through(&self) -> bool {
+        self.is_submitted() && self.blocks == 0 && self.in_scheduler == 0
     }
 
     /// The part that is submitted next.

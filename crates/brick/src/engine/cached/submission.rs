@@ -67,7 +67,7 @@ impl VolumeCache {
         let request = &mut self.requests[index];
         request.error.get_or_insert(Errno::CANCELED);
         (request.is_begun, request.submitted) = (true, request.length);
-        if request.blocks == 0 {
+        if request.is_through() {
             self.done.push(index);
         }
     }
@@ -115,7 +115,7 @@ impl VolumeCache {
 
     /// Takes what the cache has answered. Says whether there was anything.
     pub(super) fn take_answers(&mut self) -> bool {
-        let VolumeCache { machine, requests, places, done, settings, .. } = self;
+        let VolumeCache { machine, requests, places, done, ended_orphans, settings, .. } = self;
         let is_write_cache = settings.semantics == Semantics::WriteCache;
         let (mut has_taken, mut to_flush) = (false, None);
         while machine.next_answer(|token, failure, data| {
@@ -128,7 +128,10 @@ impl VolumeCache {
                 None => {}
                 Some(failure) => drop(request.error.get_or_insert(errno_of(failure, request.store_error))),
             }
-            if request.is_submitted() && request.blocks == 0 {
+            if request.blocks == 0 {
+                ended_orphans.extend(request.orphan.take());
+            }
+            if request.is_through() {
                 let is_to_flush = request.is_forced && is_write_cache && request.operation.is_write();
                 match is_to_flush && request.error.is_none() && !request.is_flushed {
                     true => to_flush = Some(index),

@@ -7,6 +7,10 @@ mod engine_support;
 #[path = "../../../tests/iscsi_support/mod.rs"]
 mod iscsi_support;
 
+mod cached;
+mod closing;
+mod counted;
+
 use crate::backend::{Backend, Backing, CompressedMemory, Volume, VolumeConfig};
 use crate::engine::{EngineConfig, EngineHandle, EngineStatus};
 use crate::iscsi::parameters::Parameters;
@@ -15,7 +19,7 @@ use crate::iscsi::{IscsiConnection, Negotiated, Target};
 use crate::nbd::wire::Request;
 use crate::nbd::{Command, CommandFlags};
 use crate::scsi::PortName;
-use engine_support::{BLOCK, Served, memory, pause, profile, raw_connection, raw_connection_in};
+use engine_support::{BLOCK, PATIENCE, Served, memory, pause, profile, raw_connection, raw_connection_in};
 use iscsi_support::{Portal, initiator::Initiator};
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_executor::{Executor, ExecutorConfig, Rules};
@@ -202,21 +206,41 @@ fn ping(initiator: &mut Initiator) {
 
 const PING: u32 = 1000;
 const MANAGEMENT: u32 = 1001;
+const ABORT_TASK: u8 = 1;
+const CLEAR_TASK_SET: u8 = 4;
+const LOGICAL_UNIT_RESET: u8 = 5;
 
 fn manage(initiator: &mut Initiator, function: u8, tag: u32) {
-    let mut request = Header::new(opcode::TASK_MANAGEMENT | 0x40, MANAGEMENT);
+    manage_as(initiator, MANAGEMENT, function, tag);
+}
+
+fn manage_as(initiator: &mut Initiator, own_tag: u32, function: u8, tag: u32) {
+    let mut request = Header::new(opcode::TASK_MANAGEMENT | 0x40, own_tag);
     request.0[1] = 0x80 | function;
     request.set_u32(20, tag);
     request.set_u32(24, initiator.command_number);
     initiator.send(request, &[]);
 }
 
+fn log_out(initiator: &mut Initiator) {
+    let mut logout = Header::new(opcode::LOGOUT | 0x40, MANAGEMENT);
+    logout.0[1] = 0x80;
+    logout.set_u32(24, initiator.command_number);
+    initiator.send(logout, &[]);
+}
+
 /// A session of the one port of a target, whose connection does not hear when another one takes its place.
 fn deaf_session(engine: &EngineHandle, target: &Arc<Target>) -> Initiator {
+    session_in(engine, target, "pool", 0)
+}
+
+/// A session of the port of that number, with its account in `pool`.
+fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8) -> Initiator {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [0; 6] };
+    stream.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
+    let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [port; 6] };
     let nexus = target.session_began(&port, UnixStream::pair().unwrap().0).unwrap();
     let negotiated = Negotiated {
         target: Some(target.name().to_owned()),
@@ -227,7 +251,7 @@ fn deaf_session(engine: &EngineHandle, target: &Arc<Target>) -> Initiator {
         parameters: Parameters::default(),
     };
     let connection = IscsiConnection::new(server.into(), "", target.clone(), nexus, negotiated);
-    engine.attach("v", engine_support::session("iscsi"), Box::new(connection)).unwrap();
+    engine.attach_in("v", pool, engine_support::session("iscsi"), Box::new(connection)).unwrap();
     let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
     assert_eq!(initiator.command(&[0; 6], 0, &[]).0, 2, "the unit attention of a new session");
     initiator
@@ -258,9 +282,6 @@ fn what_a_session_wrote_comes_before_what_the_one_in_its_place_writes() {
 /// Broken on purpose and seen red: the answer waits for tasks of the same session alone.
 #[test]
 fn task_management_is_answered_when_the_backend_has_done_what_was_aborted() {
-    const ABORT_TASK: u8 = 1;
-    const CLEAR_TASK_SET: u8 = 4;
-    const LOGICAL_UNIT_RESET: u8 = 5;
     for (function, is_own) in [(ABORT_TASK, true), (CLEAR_TASK_SET, false), (LOGICAL_UNIT_RESET, false)] {
         let (volume, pages) = compressed();
         let portal = Portal::with(config("noop"), vec![(volume, None)]);
@@ -292,7 +313,7 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
     // Blocks of 512 bytes; a few may go at once.
     (0..60).for_each(|block| write(&mut writer, 8 * block % 256, 8, OLD));
     wait_until(&portal.engine, "the writes", |status| are_queued(status, 20));
-    manage(&mut other, 5, 0);
+    manage(&mut other, LOGICAL_UNIT_RESET, 0);
     assert_eq!(heard(&mut other), (opcode::TASK_MANAGEMENT_RESPONSE, MANAGEMENT));
     limit(None);
     wait_until(&portal.engine, "the end of the writes", |status| status.requests_under_way == 0);
@@ -300,6 +321,31 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
     assert_eq!(other.command(&[0; 6], 0, &[]).0, 2);
     let (status, bytes) = other.command(&transfer(0x28, 240, 8), 4096, &[]);
     assert!(status == 0 && bytes.iter().all(|&byte| byte == 0), "a write has come after the reset");
+}
+
+/// Broken on purpose and seen red: who waits does so as long as there is any orphan.
+#[test]
+fn whoever_waits_is_not_kept_waiting_by_what_is_aborted_later() {
+    let (volume, pages) = compressed();
+    let portal = Portal::with(config("noop"), vec![(volume, None)]);
+    let mut initiator = Initiator::log_in(&portal, "v", 1, &[]);
+    let (first, second) = (pages.hold(HELD), pages.hold(ELSEWHERE));
+    let tag = initiator.command_number;
+    write(&mut initiator, HELD, 1, OLD);
+    write(&mut initiator, ELSEWHERE, 1, OLD);
+    wait_until(&portal.engine, "both writes", |status| status.accounts.iter().any(|account| account.in_flight == 2));
+    manage(&mut initiator, ABORT_TASK, tag);
+    manage_as(&mut initiator, MANAGEMENT + 1, ABORT_TASK, tag + 1);
+    ping(&mut initiator);
+    assert_eq!(heard(&mut initiator), (opcode::NOP_IN, PING), "answered while it may still write");
+    drop(first);
+    wait_until(&portal.engine, "the end of the first write", |status| status.requests_under_way == 1);
+    ping(&mut initiator);
+    let heard_first = heard(&mut initiator);
+    drop(second);
+    assert_eq!(heard_first, (opcode::TASK_MANAGEMENT_RESPONSE, MANAGEMENT));
+    assert_eq!(heard(&mut initiator), (opcode::NOP_IN, PING));
+    assert_eq!(heard(&mut initiator), (opcode::TASK_MANAGEMENT_RESPONSE, MANAGEMENT + 1));
 }
 
 /// PERSISTENT RESERVE OUT of a write-exclusive reservation, and its parameters.
@@ -339,7 +385,7 @@ fn whoever_preempts_and_aborts_hears_so_when_the_backend_has_done_what_was_abort
     assert_eq!(heard(&mut other), (opcode::RESPONSE, tag));
 }
 
-/// Broken on purpose and seen red: a logout is answered as it comes.
+/// Broken on purpose and seen red: a logout is answered as it comes; the unit forgets a session that closes.
 #[test]
 fn a_logout_is_answered_after_the_commands_before_it() {
     let (volume, pages) = compressed();
@@ -349,10 +395,7 @@ fn a_logout_is_answered_after_the_commands_before_it() {
     let tag = initiator.command_number;
     write(&mut initiator, HELD, 1, OLD);
     wait_until(&portal.engine, "the write", has_begun);
-    let mut logout = Header::new(opcode::LOGOUT | 0x40, MANAGEMENT);
-    logout.0[1] = 0x80;
-    logout.set_u32(24, initiator.command_number);
-    initiator.send(logout, &[]);
+    log_out(&mut initiator);
     let mut other = Initiator::log_in(&portal, "v", 2, &[]);
     assert_eq!(other.command(&[0; 6], 0, &[]).0, 0, "the engine has heard the logout");
     drop(held);

@@ -238,11 +238,9 @@ impl IscsiConnection {
         }
         let Some(task) = self.tasks.get_mut(place) else { return port.give_payload(finished.payload) };
         task.is_at_volume = false;
-        let is_forgotten = match self.phase {
-            Phase::Open => task.is_aborted || self.target.unit().is_aborted(self.nexus, task.epoch),
-            Phase::Closing => task.is_aborted,
-            Phase::Broken => true,
-        };
+        // As it closes, too: what others have aborted takes no further step.
+        let is_of_nobody = || self.target.unit().is_aborted(self.nexus, task.epoch);
+        let is_forgotten = self.phase == Phase::Broken || task.is_aborted || is_of_nobody();
         let progress = match &mut task.stage {
             Stage::Volume(progress) => progress,
             // It may be one of those whose commands it has aborted itself.

@@ -26,10 +26,10 @@ use crate::block_tags::file_of_block;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
-use crate::files::Files;
 use crate::members::Members;
+use crate::mounts::DeviceNumbers;
 use crate::readers::Readers;
-use crate::writeback::Writeback;
+use crate::writeback::Slices;
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
     AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
@@ -59,10 +59,10 @@ pub struct Parts {
     pub words: GateWords,
     /// The listeners of filters.
     pub listeners: Listeners,
-    /// The files of the mounted file system, for writeback; `None` where none is mounted yet.
-    pub files: Option<Files>,
-    /// Device number of the file system, major and minor: calls that work on other ones are none of ours.
-    pub device: (u32, u32),
+    /// Where slices of writeback are asked for. Files are opened and closed there, never here: what serves the disk would wait for itself.
+    pub slices: Slices,
+    /// Numbers of the disk and of the file systems on it: calls that work on others are none of ours.
+    pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
     /// Of a disk that is not ours: the session that the requests of all who have not joined are charged to. `None` where
@@ -75,7 +75,6 @@ pub struct Levels {
     parts: Parts,
     members: Members,
     commands: Commands,
-    writeback: Writeback,
     calls: Calls,
     /// Calls that came from a listener, by their number in the scheduler.
     notified: BTreeMap<CallId, (ListenerId, CallId)>,
@@ -99,7 +98,7 @@ impl Levels {
     /// Puts the parts together. The handle is for other threads.
     ///
     /// # Errors
-    /// The system has no thread or descriptor for it.
+    /// The system has no descriptor for it.
     pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
         let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
         let members = Members::default();
@@ -115,7 +114,6 @@ impl Levels {
             parts,
             members,
             commands,
-            writeback: Writeback::start().map_err(system("start a thread"))?,
             calls: Calls::default(),
             notified: BTreeMap::new(),
             readers: Readers::default(),
@@ -208,10 +206,10 @@ impl Levels {
     fn hear(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time> {
         let Levels { parts, calls, notified, members, .. } = self;
         let (clock, lease) = (plimsoll_gates::clock::monotonic_now(), parts.words.lease());
-        let device = parts.device;
+        let devices = &parts.devices;
         let turn = parts.listeners.turn(clock, lease, NOTIFICATIONS_MAX, |listener, held| {
             let Some(account) = members.account(held.call.account.0) else { return CallDecision::Admit };
-            let Some(file) = file_of(held, device) else { return CallDecision::Admit };
+            let Some(file) = file_of(held, devices) else { return CallDecision::Admit };
             let id = calls.next_id();
             let call = Call { id, account, file, entered: now, ..held.call.clone() };
             let decision = calls.entered(now, scheduler, call);
@@ -301,10 +299,9 @@ impl Levels {
                 // No call has a journal commit and does not wait; who wishes goes on without.
                 Wish::Commit => {}
                 Wish::WakeAt(at) => wake_at = Some(wake_at.map_or(at, |before: Time| before.min(at))),
+                // Where there is no room it will be wished again.
                 Wish::StartWriteback { file, bytes_max } => {
-                    if let Some(found) = self.parts.files.as_mut().and_then(|files| files.find(now, file)) {
-                        self.writeback.slice(file, found, bytes_max);
-                    }
+                    self.parts.slices.ask(file, bytes_max);
                 }
             }
         }
@@ -315,9 +312,6 @@ impl Levels {
         self.housekeeping_at = now + HOUSEKEEPING;
         // Keepers that ended are found, and those of an earlier agent come back.
         self.hear_at = Some(now);
-        if let Some(files) = &mut self.parts.files {
-            files.close_old(now);
-        }
         below.give_up_lost();
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
         self.leave_out_who_is_gone();
@@ -372,7 +366,7 @@ impl Levels {
                     threads.into_iter().for_each(|thread| self.calls.returned(now, scheduler, thread));
                 }
                 Command::Leave { account, answer } => drop(answer.send(self.leave(now, scheduler, account))),
-                Command::Mounted { files } => self.parts.files = Some(files),
+                Command::Mounted { devices } => self.parts.devices = devices,
             }
         }
     }
@@ -416,11 +410,11 @@ impl Levels {
     }
 }
 
-/// The file that a notified call works on, by its inode; `None` if it is not on our device. Where a path leads is not known:
+/// The file that a notified call works on, by its inode; `None` if it is on none of our devices. Where a path leads is not known:
 /// unless it starts from a directory of ours, the device stands for it.
-fn file_of(held: &HeldCall, device: (u32, u32)) -> Option<FileId> {
+fn file_of(held: &HeldCall, devices: &DeviceNumbers) -> Option<FileId> {
     match held.file {
-        Some(file) if file.device == device => Some(FileId(file.inode)),
+        Some(file) if devices.contains(&file.device) => Some(FileId(file.inode)),
         Some(_) if !held.is_by_path => None,
         _ => Some(FileId::DEVICE),
     }

@@ -17,7 +17,7 @@
 //! | [`readers`] | whose reads wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | `tenant` | how a tenant joins and leaves, at the engine and at the levels |
-//! | [`writeback`] | starting writeback of a file in slices |
+//! | [`writeback`] | the thread that opens files, starts their writeback in slices, and closes them |
 
 pub mod account_words;
 pub mod block_tags;

@@ -28,24 +28,27 @@ use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
 use crate::members::Members;
 use crate::mounts::DeviceNumbers;
+use crate::notified::Notified;
 use crate::readers::Readers;
 use crate::writeback::Slices;
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
-    AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
-    ThreadId, Time, Wish,
+    AccountId, BlockRequest, Call, CallDecision, FileId, Operation, PageEvent, RequestId, Scheduler, Span, ThreadId,
+    Time, Wish,
 };
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How often events are fetched while there are some.
 pub const FETCH_BUSY: Span = Span::from_millis(1);
-/// Notifications of one tenant in one turn.
+/// Looks at listeners in one turn, whoever floods his: some ten microseconds each, of which others' requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
+/// Looks at calls that are held in one turn, for those whose threads have gone.
+const HELD_LOOKS_MAX: usize = 64;
 /// How often what is done now and then is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);
 const PAGE_BYTES: u64 = 4096;
@@ -76,8 +79,7 @@ pub struct Levels {
     members: Members,
     commands: Commands,
     calls: Calls,
-    /// Calls that came from a listener, by their number in the scheduler.
-    notified: BTreeMap<CallId, (ListenerId, CallId)>,
+    notified: Notified,
     readers: Readers,
     poll: OwnedFd,
     /// A listener may have something to say, from then on.
@@ -87,6 +89,8 @@ pub struct Levels {
     fetch_at: Time,
     renew_at: Time,
     housekeeping_at: Time,
+    /// Held calls are looked at again.
+    look_at: Time,
     /// Lists that keep their memory from turn to turn.
     events: Vec<Event>,
     wrote: BTreeMap<AccountId, FileId>,
@@ -115,7 +119,7 @@ impl Levels {
             members,
             commands,
             calls: Calls::default(),
-            notified: BTreeMap::new(),
+            notified: Notified::default(),
             readers: Readers::default(),
             poll,
             hear_at: Some(Time::ZERO),
@@ -123,6 +127,7 @@ impl Levels {
             fetch_at: Time::ZERO,
             renew_at: Time::ZERO,
             housekeeping_at: Time::ZERO,
+            look_at: Time::ZERO,
             events: Vec::new(),
             wrote: BTreeMap::new(),
             actions: Vec::new(),
@@ -220,6 +225,9 @@ impl Levels {
         });
         match turn {
             Ok(turn) => {
+                for (listener, _) in turn.ended {
+                    self.notified.take_all_at(listener).into_iter().for_each(|id| self.calls.abandoned(id));
+                }
                 for (listener, registration) in turn.returned {
                     tracing::info!("{}: its listener is back from an agent before this one", registration.name);
                     // Its number is somebody else's by now.
@@ -229,7 +237,7 @@ impl Levels {
                     self.watch(listener);
                 }
                 let again_at = turn.again_at.map(|at| now + at.since(clock));
-                if turn.notifications >= NOTIFICATIONS_MAX { Some(now) } else { again_at }
+                if turn.has_more { Some(now) } else { again_at }
             }
             Err(error) => {
                 tracing::error!(%error, "the gates cannot be heard");
@@ -264,7 +272,7 @@ impl Levels {
         for action in actions.drain(..) {
             match action {
                 Action::GoOn(id) => {
-                    let Some((listener, call)) = self.notified.remove(&id) else { continue };
+                    let Some((listener, call)) = self.notified.take(id) else { continue };
                     if self.parts.listeners.get(listener).is_some_and(Listener::is_full) {
                         // Those who wait behind it are not announced once more.
                         self.hear_at = Some(Time::ZERO);
@@ -314,21 +322,19 @@ impl Levels {
         self.hear_at = Some(now);
         below.give_up_lost();
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
-        self.leave_out_who_is_gone();
     }
 
     /// Whoever was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
-    /// many: also where the scheduler has released the call since.
-    fn leave_out_who_is_gone(&mut self) {
-        let Levels { parts, calls, notified, .. } = self;
-        let gone: BTreeSet<(ListenerId, CallId)> = parts.listeners.take_gone().into_iter().collect();
-        notified.retain(|&id, place| {
-            let is_left = parts.listeners.get(place.0).is_some() && !gone.contains(place);
-            if !is_left {
-                calls.abandoned(id);
-            }
-            is_left
-        });
+    /// many: also where the scheduler has released the call since. Says when to look at those that are left, or at all again.
+    fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
+        let (gone, has_more) = self.parts.listeners.take_gone(HELD_LOOKS_MAX);
+        if !gone.is_empty() {
+            // Those who wait behind a listener that was full are not announced once more.
+            self.hear_at = Some(now);
+        }
+        let gone = gone.into_iter().filter_map(|place| self.notified.take_at(place));
+        gone.for_each(|id| self.calls.abandoned(id));
+        now + if has_more { FETCH_BUSY } else { HOUSEKEEPING }
     }
 
     /// Something wants to be heard: commands at once, listeners in this turn.
@@ -456,9 +462,13 @@ impl UpperLevels for Levels {
         if now >= self.housekeeping_at {
             self.keep_house(now, below);
         }
+        if now >= self.look_at {
+            self.look_at = self.leave_out_who_is_gone(now);
+        }
         let wake_at = self.grant(now, below.scheduler());
-        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.hear_at, self.calls.admitted_until()];
-        next.into_iter().flatten().min()
+        let times = [self.fetch_at, self.renew_at, self.look_at];
+        let asked = [wake_at, self.hear_at, self.calls.admitted_until()];
+        times.into_iter().chain(asked.into_iter().flatten()).min()
     }
 
     fn reads_held(&mut self, now: Time, reads: &HeldReads) {

@@ -136,13 +136,7 @@ impl Station {
     /// BPF is not permitted and the disk is a volume, whose requests must have causes ([`TagsError::NotRun`]); a directory
     /// cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
-        let options = Options {
-            event_bytes: Some(EVENT_BYTES),
-            returns: config.filter.call_numbers().collect(),
-            dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
-            ..Options::default()
-        };
-        let tags = load_tags(&config, &options)?;
+        let tags = load_tags(&config)?;
         let (table, coverage) = (tags.table(), tags.coverage().clone());
         let programs = Programs::install(&config.program_directory)?;
         let words = GateWords::create(&config.run_directory)?;
@@ -156,6 +150,10 @@ impl Station {
         };
         let writeback = Writeback::start().map_err(|source| AgentError::System { action: "start a thread", source })?;
         let devices = device_numbers(&config.device)?;
+        let observed = match &config.disk {
+            Disk::Volume(_) => None,
+            Disk::Observed { .. } => Some(ObservedDisk::new(config.device.clone(), writeback.mounts())?),
+        };
         let parts = Parts {
             tags,
             words,
@@ -185,10 +183,7 @@ impl Station {
                 Disk::Observed { pool, .. } => pool.clone(),
             },
             containers: BTreeMap::new(),
-            observed: match &config.disk {
-                Disk::Volume(_) => None,
-                Disk::Observed { .. } => Some(ObservedDisk::new(config.device.clone(), writeback.mounts())?),
-            },
+            observed,
             watched: watched.clone(),
             is_over: is_over.clone(),
         };
@@ -316,14 +311,20 @@ impl Drop for Station {
 }
 
 /// The tags of the disk; those of submitters, where it is observed and there are no better ones.
-fn load_tags(config: &StationConfig, options: &Options) -> Result<Tags, TagsError> {
+fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
+    let options = Options {
+        event_bytes: Some(EVENT_BYTES),
+        returns: config.filter.call_numbers().collect(),
+        dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
+        ..Options::default()
+    };
     match &config.disk {
-        Disk::Volume(_) => Tags::load(&config.device, options),
+        Disk::Volume(_) => Tags::load(&config.device, &options),
         Disk::Observed { is_by_submitter: true, .. } => {
-            Tags::of_submitters(&config.device, options, "submitters were asked for")
+            Tags::of_submitters(&config.device, &options, "submitters were asked for")
         }
-        Disk::Observed { is_by_submitter: false, .. } => match Tags::load(&config.device, options) {
-            Err(TagsError::NotRun(why)) => Tags::of_submitters(&config.device, options, &why),
+        Disk::Observed { is_by_submitter: false, .. } => match Tags::load(&config.device, &options) {
+            Err(TagsError::NotRun(why)) => Tags::of_submitters(&config.device, &options, &why),
             outcome => outcome,
         },
     }

@@ -75,10 +75,22 @@ impl Mounted {
         match self {
             Mounted::Volume(attachment) => attachment.detach().iter().map(ToString::to_string).collect(),
             Mounted::Loop(target) => {
-                // After a failure somebody may still use it; then it goes when they have ended.
-                let options: &[&str] = if std::thread::panicking() { &["--lazy"] } else { &[] };
-                let ended = Command::new("umount").args(options).arg(target).status();
-                assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking(), "not unmounted");
+                let unmount = |options: &[&str]| {
+                    let ended = Command::new("umount").args(options).arg(&*target).stderr(Stdio::null()).status();
+                    ended.is_ok_and(|status| status.success())
+                };
+                // Whoever is being forked has everything open that this process had, until it executes: other tests start some.
+                let end = monotonic_now() + WAIT_MAX;
+                while !unmount(&[]) {
+                    if std::thread::panicking() || monotonic_now() >= end {
+                        // Then it goes when those have ended who use it.
+                        unmount(&["--lazy"]);
+                        assert!(std::thread::panicking(), "not unmounted");
+                        break;
+                    }
+                    let pause = rustix::thread::Timespec::try_from(std::time::Duration::from(PAUSE_MIN)).unwrap();
+                    let _ = rustix::thread::nanosleep(&pause);
+                }
                 Vec::new()
             }
         }

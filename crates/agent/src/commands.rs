@@ -4,8 +4,8 @@
 //! and answers. So the tables that every turn looks at are nobody else's.
 
 use crate::error::AgentError;
-use crate::files::Files;
 use crate::members::{BITS, Members};
+use crate::mounts::DeviceNumbers;
 use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
 use plimsoll_tags::Survey;
@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Inside { answer: SyncSender<Vec<ThreadId>> },
     Returned { threads: Vec<ThreadId> },
     Leave { account: AccountId, answer: SyncSender<Result<(), AgentError>> },
-    Mounted { files: Files },
+    Mounted { devices: DeviceNumbers },
 }
 
 /// The levels' end.
@@ -188,11 +188,11 @@ impl LevelsHandle {
         self.ask(|answer| Command::Leave { account, answer })?
     }
 
-    /// The file system was mounted: its files can be found now.
+    /// File systems were mounted from the disk, or unmounted: calls that work on these devices are the scheduler's from now on.
     ///
     /// # Errors
     /// The levels are gone.
-    pub fn mounted(&self, files: Files) -> Result<(), AgentError> {
-        self.send(Command::Mounted { files })
+    pub fn mounted(&self, devices: DeviceNumbers) -> Result<(), AgentError> {
+        self.send(Command::Mounted { devices })
     }
 }

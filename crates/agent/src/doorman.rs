@@ -9,11 +9,11 @@
 
 use crate::commands::{LevelsHandle, Who};
 use crate::error::AgentError;
-use crate::files::Files;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
-use crate::mounts::MountedDisk;
+use crate::mounts::{DeviceNumbers, MountChanges, MountedDisk, device_numbers};
 use crate::tenant::{Tenant, join, lock, try_leave};
+use crate::writeback::Mounts;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::{AccountId, Span, ThreadId};
 use plimsoll_gates::oci::{Arrival, ContainerState};
@@ -47,9 +47,47 @@ pub(crate) struct Doorman {
     pub(crate) containers: BTreeMap<String, Tenant>,
     /// Tenants that leave when nobody of them is left.
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
-    /// A disk that is not ours, as long as nothing on it is mounted.
-    pub(crate) awaited: Option<PathBuf>,
+    /// A disk that is not ours, from which something may be mounted at any time.
+    pub(crate) observed: Option<ObservedDisk>,
     pub(crate) is_over: Arc<AtomicBool>,
+}
+
+/// What is mounted from a disk that is not ours: its files can be found once something is, and are known by their devices' numbers.
+pub(crate) struct ObservedDisk {
+    device: PathBuf,
+    changes: MountChanges,
+    mounts: Mounts,
+    has_files: bool,
+    devices: DeviceNumbers,
+}
+
+impl ObservedDisk {
+    pub(crate) fn new(device: PathBuf, mounts: Mounts) -> Result<ObservedDisk, AgentError> {
+        let changes = MountChanges::new()?;
+        Ok(ObservedDisk { device, changes, mounts, has_files: false, devices: DeviceNumbers::new() })
+    }
+
+    /// Looks at the table of mounts, if it may have changed; the numbers of the devices, if they have.
+    fn look(&mut self) -> Option<DeviceNumbers> {
+        let has_changed = self.changes.have_come();
+        if self.has_files && !has_changed {
+            return None;
+        }
+        if !self.has_files
+            && let Ok(disk) = MountedDisk::of(&self.device)
+        {
+            match self.mounts.mounted(&disk.mount_point) {
+                Ok(()) => {
+                    tracing::info!("{} is mounted on {}", disk.device.display(), disk.mount_point.display());
+                    self.has_files = true;
+                }
+                Err(error) => tracing::debug!(%error, "{} cannot be opened yet", disk.mount_point.display()),
+            }
+        }
+        let devices = device_numbers(&self.device).ok().filter(|devices| *devices != self.devices)?;
+        self.devices = devices.clone();
+        Some(devices)
+    }
 }
 
 impl Doorman {
@@ -140,17 +178,11 @@ impl Doorman {
         if process == 0 { Ok(()) } else { self.levels.enroll(tenant.account, Who::Process(process)) }
     }
 
-    /// The files of a disk that is not ours can be found once it is mounted.
     fn see_what_is_mounted(&mut self) {
-        let Some(disk) = self.awaited.as_ref().and_then(|device| MountedDisk::of(device).ok()) else { return };
-        match Files::of(&disk.mount_point) {
-            Ok(files) => {
-                tracing::info!("{} is mounted on {}", disk.device.display(), disk.mount_point.display());
-                // The levels go before the doorman does.
-                let _ = self.levels.mounted(files);
-                self.awaited = None;
-            }
-            Err(error) => tracing::debug!(%error, "{} cannot be opened yet", disk.mount_point.display()),
+        let Some(disk) = &mut self.observed else { return };
+        if let Some(devices) = disk.look() {
+            // The levels go before the doorman does.
+            let _ = self.levels.mounted(devices);
         }
     }
 

@@ -1,23 +1,32 @@
 //! Files by the number of their inode, which is all that is known of them below the page cache.
 //!
 //! To start writeback of a file one needs it open. Nobody gives us a descriptor: the process that dirtied it is busy, or
-//! gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2), `CAP_DAC_READ_SEARCH`): on ext4
-//! and XFS; of others nothing is opened. What was opened is kept, as long as there are no more than [`FILES_MAX`].
+//! gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2), `CAP_DAC_READ_SEARCH`): on ext4,
+//! XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was opened is kept, as long as there are no more than [`FILES_MAX`].
 //!
 //! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
+//!
+//! **To open and to close takes the disk.** An inode may have to be read; and whoever closes a file last that has been deleted
+//! meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the volume which these
+//! files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the compiler sees to:
+//!
+//! ```compile_fail,E0277
+//! fn can_be_sent<T: Send>() {}
+//! can_be_sent::<plimsoll_agent::files::Files>();
+//! ```
 
 mod handle;
 
-use handle::{open_on_ext4, open_on_xfs};
+use handle::{open_on_btrfs, open_on_ext4, open_on_xfs};
 use plimsoll_core::{FileId, Span, Time};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Files that are kept open at the most: a small part of what a process may have open (1024 by default).
 pub const FILES_MAX: usize = 256;
@@ -26,17 +35,20 @@ pub const KEPT_FOR: Span = Span::from_secs(1);
 
 const EXT4_MAGIC: i64 = 0xEF53;
 const XFS_MAGIC: i64 = 0x5846_5342;
+const BTRFS_MAGIC: i64 = 0x9123_683E;
 
 type Open = fn(&File, u64, OFlags) -> Result<File, Errno>;
 
 /// To read it; a file that nobody may wait for.
 const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOATIME);
 
-/// The files of one mounted file system.
+/// The files of one mounted file system. They are opened and closed on the thread that made this, and on no other.
 pub struct Files {
     mount: File,
     open: Option<Open>,
-    kept: BTreeMap<FileId, (Arc<File>, Time)>,
+    kept: BTreeMap<FileId, (File, Time)>,
+    /// What is said of pointers holds for this, too: it is not sent to another thread.
+    stays: PhantomData<*const ()>,
 }
 
 impl Files {
@@ -49,28 +61,30 @@ impl Files {
         let open: Option<Open> = match rustix::fs::fstatfs(&mount)?.f_type {
             EXT4_MAGIC => Some(open_on_ext4),
             XFS_MAGIC => Some(open_on_xfs),
+            BTRFS_MAGIC => Some(open_on_btrfs),
             _ => None,
         };
-        Ok(Files { mount, open, kept: BTreeMap::new() })
+        Ok(Files { mount, open, kept: BTreeMap::new(), stays: PhantomData })
     }
 
     /// The regular file with this inode, if there is one and it can be opened. O(log files) if it is kept.
-    pub fn find(&mut self, now: Time, file: FileId) -> Option<Arc<File>> {
-        if let Some((kept, asked)) = self.kept.get_mut(&file) {
-            *asked = now;
-            return Some(kept.clone());
+    pub fn find(&mut self, now: Time, file: FileId) -> Option<&File> {
+        if !self.kept.contains_key(&file) {
+            let found = self.open_regular(file)?;
+            if self.kept.len() >= FILES_MAX {
+                self.kept.clear();
+            }
+            self.kept.insert(file, (found, now));
         }
+        let (found, asked) = self.kept.get_mut(&file)?;
+        *asked = now;
+        Some(found)
+    }
+
+    fn open_regular(&self, file: FileId) -> Option<File> {
         let found = self.open?(&self.mount, file.0, TO_READ).ok()?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
-        if kind != FileType::RegularFile {
-            return None;
-        }
-        if self.kept.len() >= FILES_MAX {
-            self.kept.clear();
-        }
-        let found = Arc::new(found);
-        self.kept.insert(file, (found.clone(), now));
-        Some(found)
+        (kind == FileType::RegularFile).then_some(found)
     }
 
     /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it does not,
@@ -90,6 +104,11 @@ impl Files {
     pub fn look(&self, inode: u64) -> Result<Stat, Errno> {
         let open = self.open.ok_or(Errno::OPNOTSUPP)?;
         rustix::fs::fstat(open(&self.mount, inode, OFlags::PATH)?)
+    }
+
+    /// Whether some are kept open.
+    pub fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
     }
 
     /// Closes what was not asked for lately. O(files kept).

@@ -26,26 +26,29 @@ use crate::block_tags::file_of_block;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
-use crate::files::Files;
 use crate::members::Members;
+use crate::mounts::DeviceNumbers;
+use crate::notified::Notified;
 use crate::readers::Readers;
-use crate::writeback::Writeback;
+use crate::writeback::Slices;
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
-    AccountId, BlockRequest, Call, CallDecision, CallId, FileId, Operation, PageEvent, RequestId, Scheduler, Span,
-    ThreadId, Time, Wish,
+    AccountId, BlockRequest, Call, CallDecision, FileId, Operation, PageEvent, RequestId, Scheduler, Span, ThreadId,
+    Time, Wish,
 };
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How often events are fetched while there are some.
 pub const FETCH_BUSY: Span = Span::from_millis(1);
-/// Notifications of one tenant in one turn.
+/// Looks at listeners in one turn, whoever floods his: some ten microseconds each, of which others' requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
+/// Looks at calls that are held in one turn, for those whose threads have gone.
+const HELD_LOOKS_MAX: usize = 64;
 /// How often what is done now and then is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);
 const PAGE_BYTES: u64 = 4096;
@@ -59,10 +62,10 @@ pub struct Parts {
     pub words: GateWords,
     /// The listeners of filters.
     pub listeners: Listeners,
-    /// The files of the mounted file system, for writeback; `None` where none is mounted yet.
-    pub files: Option<Files>,
-    /// Device number of the file system, major and minor: calls that work on other ones are none of ours.
-    pub device: (u32, u32),
+    /// Where slices of writeback are asked for. Files are opened and closed there, never here: what serves the disk would wait for itself.
+    pub slices: Slices,
+    /// Numbers of the disk and of the file systems on it: calls that work on others are none of ours.
+    pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
     /// Of a disk that is not ours: the session that the requests of all who have not joined are charged to. `None` where
@@ -75,10 +78,8 @@ pub struct Levels {
     parts: Parts,
     members: Members,
     commands: Commands,
-    writeback: Writeback,
     calls: Calls,
-    /// Calls that came from a listener, by their number in the scheduler.
-    notified: BTreeMap<CallId, (ListenerId, CallId)>,
+    notified: Notified,
     readers: Readers,
     poll: OwnedFd,
     /// A listener may have something to say, from then on.
@@ -88,6 +89,8 @@ pub struct Levels {
     fetch_at: Time,
     renew_at: Time,
     housekeeping_at: Time,
+    /// Held calls are looked at again.
+    look_at: Time,
     /// Lists that keep their memory from turn to turn.
     events: Vec<Event>,
     wrote: BTreeMap<AccountId, FileId>,
@@ -99,7 +102,7 @@ impl Levels {
     /// Puts the parts together. The handle is for other threads.
     ///
     /// # Errors
-    /// The system has no thread or descriptor for it.
+    /// The system has no descriptor for it.
     pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
         let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
         let members = Members::default();
@@ -115,9 +118,8 @@ impl Levels {
             parts,
             members,
             commands,
-            writeback: Writeback::start().map_err(system("start a thread"))?,
             calls: Calls::default(),
-            notified: BTreeMap::new(),
+            notified: Notified::default(),
             readers: Readers::default(),
             poll,
             hear_at: Some(Time::ZERO),
@@ -125,6 +127,7 @@ impl Levels {
             fetch_at: Time::ZERO,
             renew_at: Time::ZERO,
             housekeeping_at: Time::ZERO,
+            look_at: Time::ZERO,
             events: Vec::new(),
             wrote: BTreeMap::new(),
             actions: Vec::new(),
@@ -208,10 +211,10 @@ impl Levels {
     fn hear(&mut self, now: Time, scheduler: &mut dyn Scheduler) -> Option<Time> {
         let Levels { parts, calls, notified, members, .. } = self;
         let (clock, lease) = (plimsoll_gates::clock::monotonic_now(), parts.words.lease());
-        let device = parts.device;
+        let devices = &parts.devices;
         let turn = parts.listeners.turn(clock, lease, NOTIFICATIONS_MAX, |listener, held| {
             let Some(account) = members.account(held.call.account.0) else { return CallDecision::Admit };
-            let Some(file) = file_of(held, device) else { return CallDecision::Admit };
+            let Some(file) = file_of(held, devices) else { return CallDecision::Admit };
             let id = calls.next_id();
             let call = Call { id, account, file, entered: now, ..held.call.clone() };
             let decision = calls.entered(now, scheduler, call);
@@ -222,6 +225,9 @@ impl Levels {
         });
         match turn {
             Ok(turn) => {
+                for (listener, _) in turn.ended {
+                    self.notified.take_all_at(listener).into_iter().for_each(|id| self.calls.abandoned(id));
+                }
                 for (listener, registration) in turn.returned {
                     tracing::info!("{}: its listener is back from an agent before this one", registration.name);
                     // Its number is somebody else's by now.
@@ -231,7 +237,7 @@ impl Levels {
                     self.watch(listener);
                 }
                 let again_at = turn.again_at.map(|at| now + at.since(clock));
-                if turn.notifications >= NOTIFICATIONS_MAX { Some(now) } else { again_at }
+                if turn.has_more { Some(now) } else { again_at }
             }
             Err(error) => {
                 tracing::error!(%error, "the gates cannot be heard");
@@ -266,7 +272,7 @@ impl Levels {
         for action in actions.drain(..) {
             match action {
                 Action::GoOn(id) => {
-                    let Some((listener, call)) = self.notified.remove(&id) else { continue };
+                    let Some((listener, call)) = self.notified.take(id) else { continue };
                     if self.parts.listeners.get(listener).is_some_and(Listener::is_full) {
                         // Those who wait behind it are not announced once more.
                         self.hear_at = Some(Time::ZERO);
@@ -301,10 +307,9 @@ impl Levels {
                 // No call has a journal commit and does not wait; who wishes goes on without.
                 Wish::Commit => {}
                 Wish::WakeAt(at) => wake_at = Some(wake_at.map_or(at, |before: Time| before.min(at))),
+                // Where there is no room it will be wished again.
                 Wish::StartWriteback { file, bytes_max } => {
-                    if let Some(found) = self.parts.files.as_mut().and_then(|files| files.find(now, file)) {
-                        self.writeback.slice(file, found, bytes_max);
-                    }
+                    self.parts.slices.ask(file, bytes_max);
                 }
             }
         }
@@ -315,26 +320,21 @@ impl Levels {
         self.housekeeping_at = now + HOUSEKEEPING;
         // Keepers that ended are found, and those of an earlier agent come back.
         self.hear_at = Some(now);
-        if let Some(files) = &mut self.parts.files {
-            files.close_old(now);
-        }
         below.give_up_lost();
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
-        self.leave_out_who_is_gone();
     }
 
     /// Whoever was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
-    /// many: also where the scheduler has released the call since.
-    fn leave_out_who_is_gone(&mut self) {
-        let Levels { parts, calls, notified, .. } = self;
-        let gone: BTreeSet<(ListenerId, CallId)> = parts.listeners.take_gone().into_iter().collect();
-        notified.retain(|&id, place| {
-            let is_left = parts.listeners.get(place.0).is_some() && !gone.contains(place);
-            if !is_left {
-                calls.abandoned(id);
-            }
-            is_left
-        });
+    /// many: also where the scheduler has released the call since. Says when to look at those that are left, or at all again.
+    fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
+        let (gone, has_more) = self.parts.listeners.take_gone(HELD_LOOKS_MAX);
+        if !gone.is_empty() {
+            // Those who wait behind a listener that was full are not announced once more.
+            self.hear_at = Some(now);
+        }
+        let gone = gone.into_iter().filter_map(|place| self.notified.take_at(place));
+        gone.for_each(|id| self.calls.abandoned(id));
+        now + if has_more { FETCH_BUSY } else { HOUSEKEEPING }
     }
 
     /// Something wants to be heard: commands at once, listeners in this turn.
@@ -372,7 +372,7 @@ impl Levels {
                     threads.into_iter().for_each(|thread| self.calls.returned(now, scheduler, thread));
                 }
                 Command::Leave { account, answer } => drop(answer.send(self.leave(now, scheduler, account))),
-                Command::Mounted { files } => self.parts.files = Some(files),
+                Command::Mounted { devices } => self.parts.devices = devices,
             }
         }
     }
@@ -416,11 +416,11 @@ impl Levels {
     }
 }
 
-/// The file that a notified call works on, by its inode; `None` if it is not on our device. Where a path leads is not known:
+/// The file that a notified call works on, by its inode; `None` if it is on none of our devices. Where a path leads is not known:
 /// unless it starts from a directory of ours, the device stands for it.
-fn file_of(held: &HeldCall, device: (u32, u32)) -> Option<FileId> {
+fn file_of(held: &HeldCall, devices: &DeviceNumbers) -> Option<FileId> {
     match held.file {
-        Some(file) if file.device == device => Some(FileId(file.inode)),
+        Some(file) if devices.contains(&file.device) => Some(FileId(file.inode)),
         Some(_) if !held.is_by_path => None,
         _ => Some(FileId::DEVICE),
     }
@@ -462,9 +462,13 @@ impl UpperLevels for Levels {
         if now >= self.housekeeping_at {
             self.keep_house(now, below);
         }
+        if now >= self.look_at {
+            self.look_at = self.leave_out_who_is_gone(now);
+        }
         let wake_at = self.grant(now, below.scheduler());
-        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.hear_at, self.calls.admitted_until()];
-        next.into_iter().flatten().min()
+        let times = [self.fetch_at, self.renew_at, self.look_at];
+        let asked = [wake_at, self.hear_at, self.calls.admitted_until()];
+        times.into_iter().chain(asked.into_iter().flatten()).min()
     }
 
     fn reads_held(&mut self, now: Time, reads: &HeldReads) {

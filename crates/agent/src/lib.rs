@@ -14,10 +14,11 @@
 //! | [`memory`] | how much memory there is, and how much may be dirty |
 //! | [`metadata`] | what a container asks for |
 //! | [`mounts`] | which disk a mounted file system is on |
+//! | `notified` | calls that came from listeners, by both of their numbers |
 //! | [`readers`] | whose reads wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | `tenant` | how a tenant joins and leaves, at the engine and at the levels |
-//! | [`writeback`] | starting writeback of a file in slices |
+//! | [`writeback`] | the thread that opens files, starts their writeback in slices, and closes them |
 
 pub mod account_words;
 pub mod block_tags;
@@ -33,6 +34,7 @@ pub mod members;
 pub mod memory;
 pub mod metadata;
 pub mod mounts;
+mod notified;
 pub mod readers;
 pub mod station;
 mod tenant;

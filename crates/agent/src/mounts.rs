@@ -2,10 +2,14 @@
 //!
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
 //! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
-//! mount's source.
+//! mount's source. Its files have yet another number, one for each subvolume, which is in no table: whoever wants to know whether a
+//! file is on a disk asks the roots of the mounts for theirs ([`device_numbers`]).
 
 use crate::error::AgentError;
-use std::fs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +17,9 @@ const TABLE: &str = "/proc/self/mountinfo";
 const BLOCK_DEVICES: &str = "/sys/class/block";
 /// Of the kernel's sizes, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;
+
+/// Numbers of devices, major and minor, as files on them have them.
+pub type DeviceNumbers = BTreeSet<(u32, u32)>;
 
 /// A file system that is mounted, and its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +41,14 @@ pub struct Disk {
     pub mounted: Option<MountedDisk>,
 }
 
+/// Says when something was mounted or unmounted.
+pub struct MountChanges(File);
+
 /// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
+    /// The kernel's number of the mount.
+    id: u64,
     device: (u32, u32),
     /// What of the file system is mounted: `/` for all of it.
     root: String,
@@ -56,7 +68,7 @@ impl MountedDisk {
         let found = fs::metadata(&real).map_err(|error| problem(error.to_string()))?;
         let table = table()?;
         if found.file_type().is_block_device() {
-            let number = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+            let number = (major(found.rdev()), minor(found.rdev()));
             let is_on_it = |line: &&Line| line.device == number || line.source == real;
             let line = table.iter().filter(is_on_it).min_by_key(|line| line.root != "/");
             let line = line.ok_or_else(|| problem("no file system on it is mounted here".to_owned()))?;
@@ -88,6 +100,43 @@ impl MountedDisk {
             }
         }
         Ok(disks)
+    }
+}
+
+/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the roots of what else is
+/// mounted from it. A look at the table, and at each of those roots.
+///
+/// # Errors
+/// There is no such block device, or the kernel shows no table.
+pub fn device_numbers(device: &Path) -> Result<DeviceNumbers, AgentError> {
+    let system = |source| AgentError::System { action: "look at the block device", source };
+    let real = fs::canonicalize(device).map_err(system)?;
+    let found = fs::metadata(&real).map_err(system)?;
+    let own = (major(found.rdev()), minor(found.rdev()));
+    let table = table()?;
+    // Only those that belong to no disk have another one's name.
+    let is_on_it = |line: &&Line| line.device.0 == 0 && line.disk().as_ref() == Some(&real);
+    let roots = table.iter().filter(is_on_it).filter_map(Line::number_of_root);
+    Ok(roots.chain([own]).collect())
+}
+
+impl MountChanges {
+    /// Those from now on.
+    ///
+    /// # Errors
+    /// The kernel shows no table.
+    pub fn new() -> Result<MountChanges, AgentError> {
+        let table = File::open(TABLE);
+        let table = table.map_err(|source| AgentError::System { action: "open the table of mounts", source })?;
+        Ok(MountChanges(table))
+    }
+
+    /// Whether something has changed since this was last asked. O(1).
+    pub fn have_come(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::PRI)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Where it cannot be told, it is looked at.
+        poll(&mut polled, Some(&at_once)).map_or(true, |changed| changed > 0)
     }
 }
 
@@ -146,13 +195,15 @@ impl Line {
     /// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/root rw`, see proc_pid_mountinfo(5).
     fn parse(line: &str) -> Option<Line> {
         let (place, kind) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(2);
+        let mut place = place.split(' ');
+        let id = place.next()?.parse().ok()?;
+        let mut place = place.skip(1);
         let (major, minor) = place.next()?.split_once(':')?;
         let (root, mount_point) = (unescaped(place.next()?), unescaped(place.next()?));
         let mut kind = kind.split(' ');
         let (file_system, source) = (kind.next()?.to_owned(), unescaped(kind.next()?));
         let device = (major.parse().ok()?, minor.parse().ok()?);
-        Some(Line { device, root, mount_point: mount_point.into(), file_system, source: source.into() })
+        Some(Line { id, device, root, mount_point: mount_point.into(), file_system, source: source.into() })
     }
 
     /// The block device, if there is one.
@@ -165,6 +216,14 @@ impl Line {
         let source = fs::canonicalize(&self.source).ok()?;
         let is_disk = fs::metadata(&source).is_ok_and(|found| found.file_type().is_block_device());
         is_disk.then_some(source)
+    }
+
+    /// The number of the device that the files at the root of this mount have; `None` if another mount covers it.
+    fn number_of_root(&self) -> Option<(u32, u32)> {
+        let wanted = StatxFlags::MNT_ID;
+        let found = statx(CWD, &self.mount_point, AtFlags::NO_AUTOMOUNT, wanted).ok()?;
+        let is_it = found.stx_mask & wanted.bits() != 0 && found.stx_mnt_id == self.id;
+        is_it.then_some((found.stx_dev_major, found.stx_dev_minor))
     }
 
     fn on(&self, device: PathBuf) -> MountedDisk {
@@ -201,6 +260,7 @@ mod tests {
         let line =
             Line::parse(r"36 35 98:0 /sub /mnt/a\040b rw,noatime master:1 shared:2 - ext4 /dev/ro\134ot rw,errors=x");
         let expected = Line {
+            id: 36,
             device: (98, 0),
             root: "/sub".into(),
             mount_point: "/mnt/a b".into(),
@@ -208,7 +268,13 @@ mod tests {
             source: r"/dev/ro\ot".into(),
         };
         assert_eq!(line, Some(expected));
-        for broken in ["", "36 35 98:0 / /", "36 35 x:0 / / rw - ext4 /dev/a", "36 35 98:0 / / rw - "] {
+        for broken in [
+            "",
+            "x 35 98:0 / / rw - ext4 /dev/a rw",
+            "36 35 98:0 / /",
+            "36 35 x:0 / / rw - ext4 /dev/a",
+            "36 35 98:0 / / rw - ",
+        ] {
             assert_eq!(Line::parse(broken), None, "{broken}");
         }
     }

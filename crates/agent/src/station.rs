@@ -16,12 +16,13 @@
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
 use crate::commands::{LevelsHandle, Who};
-use crate::doorman::Doorman;
+use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
-use crate::files::Files;
 use crate::levels::{Levels, Parts};
 use crate::metadata;
+use crate::mounts::device_numbers;
 use crate::tenant::{Tenant, join, lock, try_leave};
+use crate::writeback::Writeback;
 use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
@@ -29,7 +30,6 @@ use plimsoll_tags::{Coverage, Options, Tags, TagsError};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -114,6 +114,9 @@ pub struct Station {
     engine: EngineHandle,
     config: StationConfig,
     levels: LevelsHandle,
+    /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait for the disk.
+    /// Whoever unmounts that does so after it, while the engine still serves it.
+    writeback: Writeback,
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
@@ -133,13 +136,7 @@ impl Station {
     /// BPF is not permitted and the disk is a volume, whose requests must have causes ([`TagsError::NotRun`]); a directory
     /// cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
-        let options = Options {
-            event_bytes: Some(EVENT_BYTES),
-            returns: config.filter.call_numbers().collect(),
-            dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
-            ..Options::default()
-        };
-        let tags = load_tags(&config, &options)?;
+        let tags = load_tags(&config)?;
         let (table, coverage) = (tags.table(), tags.coverage().clone());
         let programs = Programs::install(&config.program_directory)?;
         let words = GateWords::create(&config.run_directory)?;
@@ -151,12 +148,18 @@ impl Station {
             Disk::Volume(_) => None,
             Disk::Observed { pool, .. } => Some(engine.open_session(pool, others_session())?),
         };
+        let writeback = Writeback::start().map_err(|source| AgentError::System { action: "start a thread", source })?;
+        let devices = device_numbers(&config.device)?;
+        let observed = match &config.disk {
+            Disk::Volume(_) => None,
+            Disk::Observed { .. } => Some(ObservedDisk::new(config.device.clone(), writeback.mounts())?),
+        };
         let parts = Parts {
             tags,
             words,
             listeners: Listeners::new(keepers),
-            files: None,
-            device: device_number(&config.device)?,
+            slices: writeback.slices(),
+            devices,
             dirty_bytes_max: config.dirty_bytes_max,
             others,
         };
@@ -180,14 +183,26 @@ impl Station {
                 Disk::Observed { pool, .. } => pool.clone(),
             },
             containers: BTreeMap::new(),
-            awaited: matches!(config.disk, Disk::Observed { .. }).then(|| config.device.clone()),
+            observed,
             watched: watched.clone(),
             is_over: is_over.clone(),
         };
         let thread = std::thread::Builder::new().name("doorman".to_owned()).spawn(move || doorman.run());
         let doorman = Some(thread.map_err(|source| AgentError::System { action: "start a thread", source })?);
-        let (engine, levels, words) = (engine.clone(), handle, words_path);
-        Ok(Station { engine, config, levels, programs, words, coverage, classes, watched, others, is_over, doorman })
+        Ok(Station {
+            engine: engine.clone(),
+            config,
+            levels: handle,
+            writeback,
+            programs,
+            words: words_path,
+            coverage,
+            classes,
+            watched,
+            others,
+            is_over,
+            doorman,
+        })
     }
 
     /// The file system is mounted now.
@@ -195,9 +210,8 @@ impl Station {
     /// # Errors
     /// The mount point cannot be opened.
     pub fn mounted(&self, mount_point: &Path) -> Result<(), AgentError> {
-        let open = Files::of(mount_point);
-        let files = open.map_err(|source| AgentError::System { action: "open the mount point", source })?;
-        self.levels.mounted(files)
+        self.writeback.mounts().mounted(mount_point)?;
+        self.levels.mounted(device_numbers(&self.config.device)?)
     }
 
     /// What of the file system's I/O has causes.
@@ -297,14 +311,20 @@ impl Drop for Station {
 }
 
 /// The tags of the disk; those of submitters, where it is observed and there are no better ones.
-fn load_tags(config: &StationConfig, options: &Options) -> Result<Tags, TagsError> {
+fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
+    let options = Options {
+        event_bytes: Some(EVENT_BYTES),
+        returns: config.filter.call_numbers().collect(),
+        dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
+        ..Options::default()
+    };
     match &config.disk {
-        Disk::Volume(_) => Tags::load(&config.device, options),
+        Disk::Volume(_) => Tags::load(&config.device, &options),
         Disk::Observed { is_by_submitter: true, .. } => {
-            Tags::of_submitters(&config.device, options, "submitters were asked for")
+            Tags::of_submitters(&config.device, &options, "submitters were asked for")
         }
-        Disk::Observed { is_by_submitter: false, .. } => match Tags::load(&config.device, options) {
-            Err(TagsError::NotRun(why)) => Tags::of_submitters(&config.device, options, &why),
+        Disk::Observed { is_by_submitter: false, .. } => match Tags::load(&config.device, &options) {
+            Err(TagsError::NotRun(why)) => Tags::of_submitters(&config.device, &options, &why),
             outcome => outcome,
         },
     }
@@ -319,13 +339,6 @@ fn others_session() -> SessionConfig {
 fn pool_of(engine: &EngineHandle, volume: &str) -> Result<String, AgentError> {
     let found = engine.status()?.volumes.into_iter().find(|found| found.name == volume);
     Ok(found.map(|volume| volume.pool).unwrap_or_default())
-}
-
-/// The number of a block device, major and minor: that of a file system on it.
-fn device_number(path: &Path) -> Result<(u32, u32), AgentError> {
-    let found = std::fs::metadata(path);
-    let found = found.map_err(|source| AgentError::System { action: "look at the block device", source })?;
-    Ok((rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())))
 }
 
 fn timespec(span: Span) -> Timespec {

@@ -7,17 +7,32 @@
 //! that has more is halved, down to a page. That takes O(pages passed + log file), not the whole file's. Where a folio is larger than
 //! a page all of it counts as dirty. Before Linux 6.5 nobody tells, and ranges of 1.25 MiB count in full.
 //!
-//! It may wait for a full queue of the device, so a thread of its own does it, one slice after the other. There is room for
-//! [`SLICES_WAITING_MAX`] that wait; more are left out: whoever wished for them will wish again.
+//! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the device, and to open and
+//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and whoever wishes says no more than which file
+//! and how much:
+//!
+//! ```text
+//!   an engine's thread   Slices::ask       -> never waits    \
+//!   control threads      Mounts::mounted   -> is answered     > the thread: opens, writes, keeps for a while, closes
+//!                        Writeback's drop  -> waits for it   /
+//! ```
+//!
+//! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing whose end takes
+//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: whoever wished for them will wish again.
 
 mod system;
 
+use crate::error::AgentError;
+use crate::files::{Files, KEPT_FOR};
 use plimsoll_core::FileId;
+use plimsoll_gates::clock::monotonic_now;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use system::{PAGE_BYTES, dirty_bytes, start_writeback};
 
@@ -27,55 +42,135 @@ pub const SLICES_WAITING_MAX: usize = 256;
 /// by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
 /// Files whose place is remembered.
-const FILES_MAX: usize = 4096;
+const PLACES_MAX: usize = 4096;
 
-struct Slice {
-    id: FileId,
-    file: Arc<File>,
-    bytes_max: u64,
+/// What the thread is told. None of it is open: whoever drops a message that nobody takes any more waits for nothing.
+enum Message {
+    Mounted {
+        mount_point: PathBuf,
+        answer: SyncSender<std::io::Result<()>>,
+    },
+    Slice {
+        file: FileId,
+        bytes_max: u64,
+    },
+    /// Look whether it is over.
+    Wake,
 }
 
-/// The thread that starts writeback.
+/// The thread that starts writeback, for whoever ends it: not the thread that serves the disk. When this is dropped, at most the slice under way
+/// is waited for, and no file is open any more: the file system can be unmounted.
 pub struct Writeback {
-    slices: Option<SyncSender<Slice>>,
+    messages: SyncSender<Message>,
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// Where slices are asked for. Never waits, also when it is dropped. Clones are cheap.
+#[derive(Clone)]
+pub struct Slices(SyncSender<Message>);
+
+/// Where it is said what was mounted. Clones are cheap.
+#[derive(Clone)]
+pub struct Mounts(SyncSender<Message>);
+
 impl Writeback {
-    /// Starts the thread.
+    /// Starts the thread, which knows of no file system yet.
     ///
     /// # Errors
     /// There is no room for another thread.
     pub fn start() -> std::io::Result<Writeback> {
-        let (slices, received) = sync_channel(SLICES_WAITING_MAX);
-        let thread = std::thread::Builder::new().name("writeback".to_owned()).spawn(move || run(&received))?;
-        Ok(Writeback { slices: Some(slices), thread: Some(thread) })
+        let (messages, received) = sync_channel(SLICES_WAITING_MAX);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_over_seen = is_over.clone();
+        let thread = std::thread::Builder::new().name("writeback".to_owned());
+        let thread = thread.spawn(move || Work::default().run(&received, &is_over_seen))?;
+        Ok(Writeback { messages, is_over, thread: Some(thread) })
     }
 
-    /// Has `bytes_max` dirty bytes of a file written, or all that are dirty if there are fewer. Never waits; says whether
-    /// there was room for it.
-    pub fn slice(&self, id: FileId, file: Arc<File>, bytes_max: u64) -> bool {
-        self.slices.as_ref().is_some_and(|slices| slices.try_send(Slice { id, file, bytes_max }).is_ok())
+    /// For the thread of an engine.
+    pub fn slices(&self) -> Slices {
+        Slices(self.messages.clone())
+    }
+
+    /// For threads that may wait.
+    pub fn mounts(&self) -> Mounts {
+        Mounts(self.messages.clone())
     }
 }
 
 impl Drop for Writeback {
     fn drop(&mut self) {
-        self.slices = None;
+        self.is_over.store(true, Ordering::Relaxed);
+        // An error says that it has ended already.
+        let _ = self.messages.send(Message::Wake);
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn run(slices: &Receiver<Slice>) {
-    let mut places: BTreeMap<FileId, u64> = BTreeMap::new();
-    while let Ok(Slice { id, file, bytes_max }) = slices.recv() {
-        let from = places.get(&id).copied().unwrap_or(0);
-        match write_slice(&file, from, bytes_max) {
-            Ok(end) => {
-                if places.len() >= FILES_MAX {
-                    places.clear();
+impl Slices {
+    /// Has `bytes_max` dirty bytes of a file written, or all that are dirty if there are fewer. Never waits; says whether there was room
+    /// for it.
+    pub fn ask(&self, file: FileId, bytes_max: u64) -> bool {
+        self.0.try_send(Message::Slice { file, bytes_max }).is_ok()
+    }
+}
+
+impl Mounts {
+    /// The files are those of the file system that is mounted at `mount_point` from now on. Waits for the slices before it.
+    ///
+    /// # Errors
+    /// The mount point cannot be opened, or the thread has ended.
+    pub fn mounted(&self, mount_point: &Path) -> Result<(), AgentError> {
+        let (answer, answered) = sync_channel(1);
+        let message = Message::Mounted { mount_point: mount_point.to_owned(), answer };
+        self.0.send(message).map_err(|_| AgentError::Gone)?;
+        let opened = answered.recv().map_err(|_| AgentError::Gone)?;
+        opened.map_err(|source| AgentError::System { action: "open the mount point", source })
+    }
+}
+
+/// What the thread has.
+#[derive(Default)]
+struct Work {
+    files: Option<Files>,
+    /// Where the slice before ended, by file.
+    places: BTreeMap<FileId, u64>,
+}
+
+impl Work {
+    fn run(&mut self, messages: &Receiver<Message>, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            let has_kept = self.files.as_ref().is_some_and(Files::has_kept);
+            let next = match has_kept {
+                true => messages.recv_timeout(KEPT_FOR.into()),
+                false => messages.recv().map_err(RecvTimeoutError::from),
+            };
+            match next {
+                Ok(Message::Mounted { mount_point, answer }) => {
+                    let opened = Files::of(&mount_point).map(|files| self.files = Some(files));
+                    self.places.clear();
+                    // Who asked may have given up.
+                    let _ = answer.send(opened);
                 }
-                places.insert(id, end);
+                Ok(Message::Slice { file, bytes_max }) => self.slice(file, bytes_max),
+                Ok(Message::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.files.iter_mut().for_each(|files| files.close_old(monotonic_now()));
+        }
+    }
+
+    fn slice(&mut self, id: FileId, bytes_max: u64) {
+        let files = self.files.as_mut();
+        let Some(file) = files.and_then(|files| files.find(monotonic_now(), id)) else { return };
+        let from = self.places.get(&id).copied().unwrap_or(0);
+        match write_slice(file, from, bytes_max) {
+            Ok(end) => {
+                if self.places.len() >= PLACES_MAX {
+                    self.places.clear();
+                }
+                self.places.insert(id, end);
             }
             // The fsync that follows will say so to whom it concerns.
             Err(errno) => tracing::warn!(inode = id.0, %errno, "writeback could not be started"),
@@ -118,78 +213,4 @@ fn write_slice(file: &File, from: u64, bytes_max: u64) -> Result<u64, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::FileExt;
-
-    const BLOCK: u64 = 16 << 10;
-    const FILE_BYTES: u64 = 64 << 20;
-
-    /// A file with every other block dirty, or nothing where the kernel does not tell what is dirty or memory is the disk.
-    fn file() -> Option<File> {
-        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        file.set_len(FILE_BYTES).unwrap();
-        file.sync_all().unwrap();
-        (0..FILE_BYTES / BLOCK / 2).for_each(|n| file.write_all_at(&[7; BLOCK as usize], n * 2 * BLOCK).unwrap());
-        match dirty_bytes(&file, 0..FILE_BYTES) {
-            Ok(dirty) if dirty > FILE_BYTES / 4 => Some(file),
-            other => {
-                eprintln!("not run: dirty bytes are {other:?}, which this file system or kernel does not keep or tell");
-                None
-            }
-        }
-    }
-
-    #[test]
-    fn a_slice_is_dirty_bytes_and_the_next_goes_on_behind_it() {
-        let Some(file) = file() else { return };
-        let dirty = |range| dirty_bytes(&file, range).unwrap();
-        let before = dirty(0..FILE_BYTES);
-        let slice = 8 << 20;
-        let end = write_slice(&file, 0, slice).unwrap();
-        // Half of the bytes are dirty, so the slice reaches twice as far; the kernel's own flusher may help.
-        assert!(end.abs_diff(2 * slice) <= RANGE_BYTES, "{end}");
-        assert_eq!(dirty(0..end), 0);
-        let after = dirty(0..FILE_BYTES);
-        assert!(before - after >= slice - RANGE_BYTES, "{before} {after}");
-        let next = write_slice(&file, end, slice).unwrap();
-        assert!(next.abs_diff(end + 2 * slice) <= 2 * RANGE_BYTES, "{next}");
-        assert_eq!(dirty(0..next), 0);
-        // Round the end: what is dirty before the place is found too.
-        file.write_all_at(&[8; BLOCK as usize], 0).unwrap();
-        write_slice(&file, next, FILE_BYTES).unwrap();
-        assert_eq!(dirty(0..FILE_BYTES), 0);
-    }
-
-    /// What goes beyond a slice, an fsync that was promised to be done waits for.
-    #[test]
-    fn a_slice_is_no_larger_than_was_asked_for() {
-        let Some(file) = file() else { return };
-        let dirty = || dirty_bytes(&file, 0..FILE_BYTES).unwrap();
-        let mut from = 0;
-        for bytes_max in [PAGE_BYTES, PAGE_BYTES + 1, BLOCK, 5 * BLOCK, 3 << 20] {
-            let before = dirty();
-            from = write_slice(&file, from, bytes_max).unwrap();
-            let written = before - dirty();
-            // Where a range ends within a folio, all of that is written.
-            assert!(written >= bytes_max && written <= bytes_max + 4 * BLOCK, "{written} of {bytes_max}");
-        }
-        // At the file's end, which is within a page.
-        file.sync_all().unwrap();
-        file.write_all_at(&[7; 5000], FILE_BYTES).unwrap();
-        assert_eq!(write_slice(&file, FILE_BYTES, PAGE_BYTES + 1), Ok(0));
-        assert_eq!(dirty_bytes(&file, 0..FILE_BYTES + 5000), Ok(0));
-    }
-
-    #[test]
-    fn what_finds_no_room_is_left_out_and_the_end_waits_for_the_rest() {
-        let Some(file) = file() else { return };
-        let file = Arc::new(file);
-        let writeback = Writeback::start().unwrap();
-        let taken = (0..100_000).filter(|&n| writeback.slice(FileId(n), file.clone(), FILE_BYTES)).count();
-        assert!(taken >= SLICES_WAITING_MAX, "{taken}");
-        drop(writeback);
-        assert_eq!(dirty_bytes(&file, 0..FILE_BYTES), Ok(0));
-        assert_eq!(Arc::strong_count(&file), 1);
-    }
-}
+mod tests;

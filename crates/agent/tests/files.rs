@@ -1,4 +1,4 @@
-//! Files are found by their inode on real ext4 and XFS.
+//! Files are found by their inode on real ext4, XFS and btrfs.
 
 use plimsoll_agent::files::{FILES_MAX, Files, KEPT_FOR};
 use plimsoll_core::{FileId, Span, Time};
@@ -122,6 +122,13 @@ fn on_ext4() {
 #[test]
 fn on_xfs() {
     if let Some(mounted) = mounted("mkfs.xfs") {
+        finds_files(&mounted);
+    }
+}
+
+#[test]
+fn on_btrfs() {
+    if let Some(mounted) = mounted("mkfs.btrfs") {
         finds_files(&mounted);
     }
 }

@@ -20,7 +20,11 @@ const LIMIT: f64 = 65_536.0;
 const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
 
 fn limited() -> Allocation {
-    Allocation { limit: Some(Rate::BytesPerSecond(LIMIT)), ..Allocation::default() }
+    limited_to(LIMIT)
+}
+
+fn limited_to(bytes_per_second: f64) -> Allocation {
+    Allocation { limit: Some(Rate::BytesPerSecond(bytes_per_second)), ..Allocation::default() }
 }
 
 /// A script that writes so many MiB.
@@ -117,6 +121,45 @@ fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
             rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
         }
     });
+}
+
+/// Its files have numbers of devices that are no disk's. Of a call by path it is not asked where it leads, of one by descriptor it is.
+///
+/// Broken on purpose and seen red: the block device's own number alone.
+#[test]
+fn calls_by_descriptor_wait_on_btrfs_too() {
+    unless_a_lease_runs_out(|| {
+        let Some(rig) = Rig::observing_btrfs("split_token") else { return };
+        let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", limited()));
+        let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
+        go(&mut writer);
+        rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
+        for (name, command, number) in
+            [("synced", "sync", libc::SYS_fsync), ("cut", "truncate -c -s 1", libc::SYS_ftruncate)]
+        {
+            // However long this takes, what is owed is not paid meanwhile.
+            rig.engine.change_account(&rig.session("b"), limited_to(1.0)).unwrap();
+            let path = rig.path(name);
+            std::fs::write(&path, "two").unwrap();
+            let mut child = rig.start(&b, &format!("exec {command} {}", path.display()));
+            go(&mut child);
+            rig.wait_until("the call", || call_of(child.id()) == Some(number) || child.try_wait().unwrap().is_some());
+            // What was there before it is on the disk, and others' calls have gone by.
+            ends_well(rig.start_flushing(&a, "a"));
+            rig.sync();
+            assert!(child.try_wait().unwrap().is_none(), "{command}: who is beyond its limit does not wait");
+            rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
+            ends_well(child);
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+    });
+}
+
+/// The number of the system call that a process is in.
+fn call_of(process: u32) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/syscall")).ok()?;
+    text.split(' ').next()?.parse().ok()
 }
 
 #[test]

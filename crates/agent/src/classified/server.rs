@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 /// Connections that have not asked yet. Those beyond wait in the kernel.
@@ -57,13 +58,23 @@ impl ClassServer {
     /// # Errors
     /// The socket cannot be made, a mount point not be opened, or deletions not be heard of, which takes root.
     pub fn start(path: &Path, mounts: Vec<ClassifiedMount>) -> Result<ClassServer, AgentError> {
-        let mounts = mounts.into_iter().map(Mount::open).collect::<Result<Vec<_>, _>>()?;
         let socket = passing::listen(path, SocketType::SEQPACKET, BACKLOG, MODE)?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut work = Work { socket, mounts, connections: Vec::new(), is_over: is_over.clone() };
-        let thread = std::thread::Builder::new().name("classes".to_owned()).spawn(move || work.run());
+        let (is_over_seen, (opened, is_opened)) = (is_over.clone(), sync_channel(1));
+        // Files stay on the thread that opens them.
+        let thread = std::thread::Builder::new().name("classes".to_owned()).spawn(move || {
+            match mounts.into_iter().map(Mount::open).collect::<Result<Vec<_>, _>>() {
+                Ok(mounts) => {
+                    let _ = opened.send(Ok(()));
+                    Work { socket, mounts, connections: Vec::new(), is_over: is_over_seen }.run();
+                }
+                Err(error) => drop(opened.send(Err(error))),
+            }
+        });
         let thread = thread.map_err(|source| AgentError::System { action: "start a thread", source })?;
-        Ok(ClassServer { path: path.to_owned(), is_over, thread: Some(thread) })
+        let server = ClassServer { path: path.to_owned(), is_over, thread: Some(thread) };
+        is_opened.recv().map_err(|_| AgentError::Gone)??;
+        Ok(server)
     }
 
     /// The socket.

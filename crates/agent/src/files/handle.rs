@@ -9,7 +9,10 @@ use std::os::fd::{AsRawFd, FromRawFd};
 const HANDLE_NARROW: i32 = 1;
 /// XFS: the inode has 64 bits (`XFS_FILEID_TYPE_64FLAG`).
 const HANDLE_WIDE_OF_XFS: i32 = 0x81;
-/// ext4 takes this generation for any.
+/// btrfs: inode and subvolume of 64 bits each, and generation (`FILEID_BTRFS_WITHOUT_PARENT`).
+const HANDLE_OF_BTRFS: i32 = 0x4d;
+const HANDLE_BYTES_OF_BTRFS: u32 = 20;
+/// ext4 and btrfs take this generation for any.
 const GENERATION_ANY: u32 = 0;
 /// `XFS_IOC_BULKSTAT`, since Linux 5.3: `_IOR('X', 127, 64 bytes)`.
 const XFS_BULKSTAT: u64 = 2 << 30 | 64 << 16 | 0x58 << 8 | 127;
@@ -18,7 +21,7 @@ const XFS_BULKSTAT: u64 = 2 << 30 | 64 << 16 | 0x58 << 8 | 127;
 struct Handle {
     bytes: u32,
     kind: i32,
-    content: [u32; 3],
+    content: [u32; 5],
 }
 
 #[repr(C)]
@@ -54,14 +57,36 @@ fn open(mount: &File, mut handle: Handle, flags: OFlags) -> Result<File, Errno> 
 /// The file with this inode on ext4.
 pub fn open_on_ext4(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
     let narrow = u32::try_from(inode).map_err(|_| Errno::STALE)?;
-    open(mount, Handle { bytes: 8, kind: HANDLE_NARROW, content: [narrow, GENERATION_ANY, 0] }, flags)
+    open(mount, Handle { bytes: 8, kind: HANDLE_NARROW, content: [narrow, GENERATION_ANY, 0, 0, 0] }, flags)
 }
 
 /// The file with this inode on XFS.
 pub fn open_on_xfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
     let generation = generation_on_xfs(mount, inode)?;
-    let content = [inode as u32, (inode >> 32) as u32, generation];
+    let content = [inode as u32, (inode >> 32) as u32, generation, 0, 0];
     open(mount, Handle { bytes: 12, kind: HANDLE_WIDE_OF_XFS, content }, flags)
+}
+
+/// The file with this inode in the subvolume that is mounted, on btrfs.
+pub fn open_on_btrfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
+    let [_, _, subvolume_low, subvolume_high, _] = handle_on_btrfs(mount)?.content;
+    let content = [inode as u32, (inode >> 32) as u32, subvolume_low, subvolume_high, GENERATION_ANY];
+    open(mount, Handle { bytes: HANDLE_BYTES_OF_BTRFS, kind: HANDLE_OF_BTRFS, content }, flags)
+}
+
+/// The handle of the mount's own root.
+fn handle_on_btrfs(mount: &File) -> Result<Handle, Errno> {
+    let mut handle = Handle { bytes: HANDLE_BYTES_OF_BTRFS, kind: 0, content: [0; 5] };
+    let (mut mount_id, flags) = (0, libc::AT_EMPTY_PATH);
+    // SAFETY: the handle is laid out as the kernel's, whose variable part `bytes` measures, and all addresses live for the call.
+    let result = unsafe {
+        libc::name_to_handle_at(mount.as_raw_fd(), c"".as_ptr(), (&raw mut handle).cast(), &raw mut mount_id, flags)
+    };
+    match result {
+        0 if handle.kind == HANDLE_OF_BTRFS && handle.bytes == HANDLE_BYTES_OF_BTRFS => Ok(handle),
+        0 => Err(Errno::OPNOTSUPP),
+        _ => Err(error()),
+    }
 }
 
 fn generation_on_xfs(mount: &File, inode: u64) -> Result<u32, Errno> {

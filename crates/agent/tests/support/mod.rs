@@ -29,6 +29,11 @@ const WAIT_MAX: Span = Span::from_secs(100);
 const PAUSE_MIN: Span = Span::from_millis(5);
 pub const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
+/// Where programs are, with those of administrators.
+fn path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
 /// Everything is taken down in the order of its parts when it is dropped.
 pub struct Rig {
     /// As long as the station is open: see [`lease`].
@@ -65,14 +70,28 @@ enum Mounted {
 }
 
 impl Mounted {
-    fn detach(&mut self) {
+    /// Says what was done to a volume.
+    fn detach(&mut self) -> Vec<String> {
         match self {
-            Mounted::Volume(attachment) => drop(attachment.detach()),
+            Mounted::Volume(attachment) => attachment.detach().iter().map(ToString::to_string).collect(),
             Mounted::Loop(target) => {
-                // After a failure somebody may still use it; then it goes when they have ended.
-                let options: &[&str] = if std::thread::panicking() { &["--lazy"] } else { &[] };
-                let ended = Command::new("umount").args(options).arg(target).status();
-                assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking(), "not unmounted");
+                let unmount = |options: &[&str]| {
+                    let ended = Command::new("umount").args(options).arg(&*target).stderr(Stdio::null()).status();
+                    ended.is_ok_and(|status| status.success())
+                };
+                // Whoever is being forked has everything open that this process had, until it executes: other tests start some.
+                let end = monotonic_now() + WAIT_MAX;
+                while !unmount(&[]) {
+                    if std::thread::panicking() || monotonic_now() >= end {
+                        // Then it goes when those have ended who use it.
+                        unmount(&["--lazy"]);
+                        assert!(std::thread::panicking(), "not unmounted");
+                        break;
+                    }
+                    let pause = rustix::thread::Timespec::try_from(std::time::Duration::from(PAUSE_MIN)).unwrap();
+                    let _ = rustix::thread::nanosleep(&pause);
+                }
+                Vec::new()
             }
         }
     }
@@ -100,12 +119,26 @@ impl Rig {
 
     /// On a loop device that was mounted before, under `scheduler`; `None`, with the reason printed, where it cannot be.
     pub fn observing(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
-        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler, false))
+        Rig::unless_impossible(|| Rig::on_loop(&kind.to_string(), scheduler, false))
+    }
+
+    /// The same on btrfs, which no volume has.
+    pub fn observing_btrfs(scheduler: &str) -> Option<Rig> {
+        Rig::unless_impossible(|| {
+            // Opening a context loads the module, where it is one.
+            if let Err(error) = rustix::mount::fsopen("btrfs", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC) {
+                return Err(TagsError::NotRun(format!("this kernel has no btrfs: {error}")).into());
+            }
+            if Command::new("mkfs.btrfs").arg("--version").env("PATH", path()).output().is_err() {
+                return Err(TagsError::NotRun("there is no mkfs.btrfs".to_owned()).into());
+            }
+            Rig::on_loop("btrfs", scheduler, false)
+        })
     }
 
     /// The same, where tenants are charged for what their processes submit.
     pub fn observing_submitters(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
-        Rig::unless_impossible(|| Rig::on_loop(kind, scheduler, true))
+        Rig::unless_impossible(|| Rig::on_loop(&kind.to_string(), scheduler, true))
     }
 
     fn unless_impossible(make: impl FnOnce() -> Result<Rig, AgentError>) -> Option<Rig> {
@@ -144,14 +177,13 @@ impl Rig {
         }
     }
 
-    fn on_loop(kind: FileSystemKind, scheduler: &str, is_by_submitter: bool) -> Result<Rig, AgentError> {
+    fn on_loop(kind: &str, scheduler: &str, is_by_submitter: bool) -> Result<Rig, AgentError> {
         let (directory, run_directory) = Rig::directories();
         let (image, target) = (directory.path().join("image"), directory.path().join("mounted"));
         std::fs::File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
         std::fs::create_dir(&target).unwrap();
         let do_it = |program: &str, arguments: &[&OsStr]| {
-            let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-            let output = Command::new(program).args(arguments).env("PATH", path).output().unwrap();
+            let output = Command::new(program).args(arguments).env("PATH", path()).output().unwrap();
             assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         };
         do_it(&format!("mkfs.{kind}"), &["-q".as_ref(), image.as_ref()]);
@@ -226,6 +258,19 @@ impl Rig {
     pub fn close_station(&mut self) {
         self.lease = None;
         self.station = None;
+    }
+
+    /// As a daemon that ends, with a station that has been closed: what was done to a volume.
+    pub fn detach(&mut self) -> Vec<String> {
+        assert!(self.station.is_none());
+        self.mounted.detach()
+    }
+
+    /// Files that this process has open on the file system.
+    pub fn open_here(&self) -> usize {
+        let below = self.path("");
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.starts_with(&below))).count()
     }
 
     /// As an agent that is started again: the run directory is the same.

@@ -9,6 +9,7 @@
 //! - Receiving waits if there is nothing, whatever the descriptor's flags say. So we poll first; while the lease has
 //!   run out the keeper receives, and we do not.
 
+mod fair;
 mod inspect;
 mod ledger;
 mod round;
@@ -25,6 +26,7 @@ use plimsoll_core::{AccountId, Call, CallId, FileId, ThreadId, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What `/proc` calls a listener. No file's name begins without a slash.
@@ -64,6 +66,15 @@ pub enum Resumed {
     Continued,
     /// It was not there any more: killed, interrupted, or let go by the keeper.
     Gone,
+}
+
+/// What looks at calls that are held brought.
+pub(crate) struct Looks {
+    /// The calls that waited no more.
+    pub(crate) gone: Vec<CallId>,
+    /// How many were looked at, and the last of them.
+    pub(crate) count: usize,
+    pub(crate) last: Option<CallId>,
 }
 
 /// One tenant's listener.
@@ -205,12 +216,14 @@ impl Listener {
         self.held.contains_key(&id) && kernel::is_valid(self.descriptor.as_fd(), id.0)
     }
 
-    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which. A look at each
-    /// that is held.
-    pub fn take_gone(&mut self) -> Vec<CallId> {
-        let gone: Vec<_> = self.held.keys().copied().filter(|&id| !self.is_waiting(id)).collect();
+    /// Looks at up to `count_max` of the calls that are held, beginning behind `after`, and forgets those that wait no more, because
+    /// they were killed or interrupted.
+    pub(crate) fn take_gone(&mut self, after: Option<CallId>, count_max: usize) -> Looks {
+        let from = after.map_or(Unbounded, Excluded);
+        let looked: Vec<CallId> = self.held.range((from, Unbounded)).map(|(&id, _)| id).take(count_max).collect();
+        let gone: Vec<CallId> = looked.iter().copied().filter(|&id| !self.is_waiting(id)).collect();
         gone.iter().for_each(|&id| self.forget(id));
-        gone
+        Looks { gone, count: looked.len(), last: looked.last().copied() }
     }
 
     /// After the answer and not before: what is not in the ledger, no keeper answers. Answering twice does no harm.

@@ -1,9 +1,12 @@
 //! All tenants' listeners with their keepers: in turn, and none for longer than its share.
 //!
-//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn each
-//! listener whose calls wait is heard, a bounded number of times, the next turn beginning with the one after the
-//! last.
+//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the listeners
+//! whose calls wait are looked at one after the other, one call each, round and round, until nobody's wait or the turn has
+//! had its number of looks, which is one for all of them: however many flood theirs, a turn is short. The next one begins with
+//! the listener after the last. In the same way a turn looks at no more than so many of the calls that are held, to find those
+//! that wait no more.
 
+use super::fair::{Round, take_turns};
 use super::{HeldCall, Listener, Received, Resumed};
 use crate::error::GateError;
 use crate::keeper::{Guarded, Keeper, Keepers, Registration};
@@ -30,6 +33,8 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
+    /// There were no looks left for somebody whose calls may wait, which is not announced once more.
+    pub has_more: bool,
     /// When there is somebody to hear who is left to his keeper until then. What waits is not announced once more.
     pub again_at: Option<Time>,
     /// Listeners that keepers brought back from an earlier agent.
@@ -49,40 +54,6 @@ struct Member {
     hear_after: Time,
 }
 
-impl Member {
-    /// Receives up to `budget` calls and asks about them; whether nobody is left behind the listener.
-    ///
-    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
-    /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
-    fn hear(
-        &mut self,
-        now: Time,
-        budget: usize,
-        notifications: &mut usize,
-        mut decide: impl FnMut(&HeldCall) -> CallDecision,
-    ) -> Result<bool, GateError> {
-        let (mut calls, mut has_ended) = (Vec::new(), false);
-        for _ in 0..budget {
-            match self.listener.receive(now)? {
-                Received::Call(held) => calls.push(held),
-                Received::Passed => *notifications += 1,
-                Received::Nothing => break,
-                Received::Ended => {
-                    has_ended = true;
-                    break;
-                }
-            }
-        }
-        *notifications += calls.len();
-        for held in calls {
-            if decide(&held) == CallDecision::Admit {
-                self.listener.resume(held.call.id)?;
-            }
-        }
-        Ok(has_ended)
-    }
-}
-
 /// The listeners of an agent.
 pub struct Listeners {
     keepers: Keepers,
@@ -90,6 +61,8 @@ pub struct Listeners {
     next_id: u64,
     /// Who was heard last.
     last: ListenerId,
+    /// The held call that was looked at last, to find those that wait no more.
+    seen: Option<(ListenerId, CallId)>,
     /// Calls that go on by themselves, by when.
     due: BTreeSet<(Time, ListenerId, CallId)>,
     /// When the last turn was, and since when the lease had lasted then.
@@ -105,6 +78,7 @@ impl Listeners {
             members: BTreeMap::new(),
             next_id: 0,
             last: ListenerId(0),
+            seen: None,
             due: BTreeSet::new(),
             turned: Time::ZERO,
             lease_since: Time::ZERO,
@@ -146,13 +120,25 @@ impl Listeners {
         self.due.insert((time, id, call));
     }
 
-    /// Forgets the calls that wait no more, because they were killed or interrupted, and says which.
-    pub fn take_gone(&mut self) -> Vec<(ListenerId, CallId)> {
-        let gone = |(id, member): (&ListenerId, &mut Member)| {
-            let id = *id;
-            member.listener.take_gone().into_iter().map(move |call| (id, call))
-        };
-        self.members.iter_mut().flat_map(gone).collect()
+    /// Looks at up to `budget` held calls, beginning after those that were looked at before, and forgets the ones that wait no more,
+    /// because they were killed or interrupted. Says which, and whether there are more to look at until all were.
+    pub fn take_gone(&mut self, budget: usize) -> (Vec<(ListenerId, CallId)>, bool) {
+        let mut gone = Vec::new();
+        let (first, mut left) = (self.seen, budget);
+        for (&id, member) in self.members.range_mut(first.map_or(ListenerId(0), |(id, _)| id)..) {
+            let after = first.filter(|&(seen, _)| seen == id).map(|(_, call)| call);
+            let looks = member.listener.take_gone(after, left);
+            gone.extend(looks.gone.into_iter().map(|call| (id, call)));
+            left -= looks.count;
+            if let Some(last) = looks.last {
+                self.seen = Some((id, last));
+            }
+            if left == 0 {
+                return (gone, true);
+            }
+        }
+        self.seen = None;
+        (gone, false)
     }
 
     /// Until when a turn can wait; `None` if no call goes on by itself.
@@ -170,7 +156,7 @@ impl Listeners {
         wait_for(&mut polled, timeout)
     }
 
-    /// Hears each listener up to `budget` times. `decide` is asked about each call: held calls wait until they are
+    /// Looks at the listeners in turn, `budget` times in all. `decide` is asked about each call: held calls wait until they are
     /// resumed. When the `lease` ([`GateWords::lease`](crate::GateWords::lease)) has run out nothing is received: the
     /// keepers do, and for a moment after it is renewed they may still.
     ///
@@ -192,21 +178,62 @@ impl Listeners {
             return Ok(turn);
         }
         turn.again_at = self.members.values().map(|member| self.heard_from(member)).filter(|&from| from > now).min();
-        for id in self.ready()? {
-            self.last = id;
-            let Some(member) = self.members.get_mut(&id) else { continue };
-            let heard = member.hear(now, budget, &mut turn.notifications, |call| decide(id, call));
-            let has_ended = heard.unwrap_or_else(|error| {
-                // One that cannot be heard holds nobody else up; its keeper answers.
-                tracing::warn!("{}: {error}", member.registration.name);
-                true
-            });
-            if has_ended {
-                let member = self.members.remove(&id).expect("it is there");
-                turn.ended.push((id, member.registration));
+        let ready = self.ready()?;
+        self.hear(now, ready, budget, &mut turn, &mut decide);
+        Ok(turn)
+    }
+
+    /// Receives from those who are ready, and asks about what came.
+    ///
+    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
+    /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
+    fn hear(
+        &mut self,
+        now: Time,
+        ready: Vec<ListenerId>,
+        budget: usize,
+        turn: &mut Turn,
+        decide: &mut dyn FnMut(ListenerId, &HeldCall) -> CallDecision,
+    ) {
+        let mut calls = Vec::new();
+        let Round { last, has_more } = take_turns(ready, budget, |id| {
+            let Some(member) = self.members.get_mut(&id) else { return false };
+            match member.listener.receive(now) {
+                Ok(Received::Call(held)) => calls.push((id, held)),
+                Ok(Received::Passed) => {}
+                Ok(Received::Nothing) => return false,
+                Ok(Received::Ended) => {
+                    self.end(id, turn);
+                    return false;
+                }
+                Err(error) => {
+                    self.give_up(id, &error, turn);
+                    return false;
+                }
+            }
+            turn.notifications += 1;
+            true
+        });
+        (self.last, turn.has_more) = (last.unwrap_or(self.last), has_more);
+        for (id, held) in calls {
+            if self.members.contains_key(&id)
+                && decide(id, &held) == CallDecision::Admit
+                && let Err(error) = self.resume(id, held.call.id)
+            {
+                self.give_up(id, &error, turn);
             }
         }
-        Ok(turn)
+    }
+
+    /// One that cannot be heard holds nobody else up; its keeper answers.
+    fn give_up(&mut self, id: ListenerId, error: &GateError, turn: &mut Turn) {
+        let name = self.members.get(&id).map_or("", |member| &member.registration.name);
+        tracing::warn!("{name}: {error}");
+        self.end(id, turn);
+    }
+
+    fn end(&mut self, id: ListenerId, turn: &mut Turn) {
+        turn.ended.extend(self.members.remove(&id).map(|member| (id, member.registration)));
     }
 
     /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up nobody who is there: its keeper

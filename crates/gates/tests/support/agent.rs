@@ -169,7 +169,7 @@ impl SmallAgent {
         for (id, _, call) in may_go {
             self.listeners.resume(id, call).unwrap();
         }
-        let gone = self.listeners.take_gone();
+        let (gone, _) = self.listeners.take_gone(usize::MAX);
         let has_ended = |id| turn.ended.iter().any(|(ended, _)| *ended == id);
         self.held.retain(|(id, _, call)| !has_ended(*id) && !gone.contains(&(*id, *call)));
     }

@@ -217,3 +217,26 @@ fn only_who_knows_the_secret_gets_in_and_everybody_sees_names() {
     let listed = succeed("iscsi-ls", &[&format!("iscsi://{}", portal.address())]);
     assert!(listed.contains(&target_name("kept")), "{listed}");
 }
+
+/// Planted break that was seen red: the target answers with the initiator's secret.
+#[test]
+fn an_initiator_goes_away_from_a_target_that_does_not_know_its_own_secret() {
+    if !is_installed("iscsi-inq") {
+        return;
+    }
+    let of = |user: &str, secret: &str| Credentials { user: user.into(), secret: secret.into() };
+    let chap =
+        Chap { initiator: of("alice", "correct-horse-battery"), target: Some(of("store", "staple-of-the-target")) };
+    let portal = Portal::new(profile(), vec![(memory("kept", MIB, 0), Some(chap))]);
+    let asks = |user: &str, secret: &str| {
+        let (address, name) = (portal.address(), target_name("kept"));
+        let of_target = format!("target_user={user}&target_password={secret}");
+        run("iscsi-inq", &[&format!("iscsi://alice%correct-horse-battery@{address}/{name}/0?{of_target}")])
+    };
+    let right = asks("store", "staple-of-the-target");
+    assert!(String::from_utf8_lossy(&right.stdout).contains("PLIMSOLL"), "{right:?}");
+    for (user, secret) in [("store", "staple-of-another-one"), ("shop", "staple-of-the-target")] {
+        let wrong = asks(user, secret);
+        assert!(!wrong.status.success(), "{user} {secret}: {wrong:?}");
+    }
+}

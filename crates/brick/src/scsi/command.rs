@@ -289,8 +289,7 @@ mod tests {
         }
     }
 
-    /// Planted breaks: the group of a command of 12 bytes is read from byte 6, that of one of 16 from byte 13; COMPARE AND WRITE and UNMAP
-    /// have none.
+    /// Planted breaks that were seen red: the group of a command of 12 bytes is read from byte 6; UNMAP has none.
     #[test]
     fn the_group_stands_where_the_standard_has_it_and_nothing_else_is_the_class() {
         for &(name, before, length) in GROUPED {

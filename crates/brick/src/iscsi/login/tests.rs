@@ -80,7 +80,7 @@ fn value(answered: &Answered, key: &str) -> Option<String> {
     answered.iter().find(|pair| pair.0 == key).map(|pair| pair.1.clone())
 }
 
-/// Planted breaks: the answer is made with the initiator's secret, or of our own challenge, or with our identifier.
+/// Planted break that was seen red: the answer is made with the initiator's secret.
 #[test]
 fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     let answered = Dialogue::ask(Some(TARGET_SECRET), "201", "0x00ff10");
@@ -96,7 +96,8 @@ fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     assert_eq!((value(&answered, "CHAP_N"), value(&answered, "CHAP_R")), (None, None));
 }
 
-/// Or an initiator would have its proof from the target itself. Planted break: the two are compared as they are written.
+/// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared as they are
+/// written.
 #[test]
 fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
     let hexadecimal = text::hexadecimal(&CHALLENGE);
@@ -111,7 +112,7 @@ fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
     assert!(Dialogue::ask(Some(TARGET_SECRET), "1", &format!("{hexadecimal}00")).is_ok());
 }
 
-/// Planted break: the target answers first and looks at the initiator's proof then.
+/// Planted break that was seen red: a proof is not looked at when a question comes with it.
 #[test]
 fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
     let right = md5(IDENTIFIER, INITIATOR_SECRET, &CHALLENGE);
@@ -132,7 +133,7 @@ fn a_target_without_a_secret_is_not_taken_for_one_that_has_proved_it() {
     assert_eq!(Dialogue::ask(None, "1", "0x0011"), Err(LoginError::Authentication));
 }
 
-/// Planted breaks: an identifier is cut to its last byte; challenges of any length are answered.
+/// Planted break that was seen red: longer challenges are answered, too.
 #[test]
 fn identifiers_and_challenges_are_answered_up_to_their_bounds() {
     let answers = |identifier: &str, challenge: &str| {

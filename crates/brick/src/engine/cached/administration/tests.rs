@@ -176,7 +176,8 @@ impl Cached {
 /// message says so; the cache can be detached once more, and then is gone; the next start finds it with nothing that the store
 /// lacks, or finds none.
 ///
-/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached.
+/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
+/// believed when the cache is given up for the second time.
 #[test]
 fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
     let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);

@@ -128,8 +128,24 @@ fn carry_out(unit: &mut LogicalUnit, session: NexusId, cdb: &[u8; CDB_BYTES], se
             assert_eq!(answer.sense.is_some(), answer.status == Status::CheckCondition);
             matches!(answer.status, Status::Good | Status::ConditionMet)
         }
-        Outcome::Job(job) => work(unit, job, sent, volume),
+        Outcome::Job(job) => {
+            assert_eq!(job.class.number(), group(cdb), "{cdb:02x?}");
+            work(unit, job, sent, volume)
+        }
     }
+}
+
+/// The group of a command that does something on the volume, by the length that its code says (SPC-5, 4.2.5.1): the last byte but one,
+/// or that before the length of 10 bytes; 6 bytes have none.
+fn group(cdb: &[u8; CDB_BYTES]) -> u8 {
+    let byte = match cdb[0] >> 5 {
+        0 => 0,
+        1 | 2 => cdb[6],
+        4 => cdb[14],
+        5 => cdb[10],
+        _ => panic!("no command of ours: {cdb:02x?}"),
+    };
+    byte & 0x1f
 }
 
 /// Carries a job out on a volume in memory; whether it succeeds.

@@ -1,12 +1,12 @@
-//! What a cache asks of its volume: blocks that lie one behind the other in one request, and each with an answer of its own.
+//! What a cache asks of its volume: blocks of one class that lie one behind the other in one request, and each with an answer of its own.
 
 mod engine_support;
 
 use engine_support::{BLOCK, PATIENCE, Served, cache_of, cached, content, file_config, memory, pause, profile};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
-use plimsoll_brick::engine::{EngineConfig, RECORDER_EVENTS_DEFAULT, Recording};
+use plimsoll_brick::engine::{BlockTag, BlockTags, EngineConfig, RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 use plimsoll_brick::nbd::Client;
-use plimsoll_core::Operation;
+use plimsoll_core::{Class, Operation};
 use plimsoll_executor::{Executor, ExecutorConfig, Policy, Rules};
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Requests of an operation that the store got, in the order in which they came: where, and how many bytes.
-fn asked(recording: &mut Recording, operation: Operation) -> Vec<(u64, u32)> {
+/// Requests of an operation that the store got, in the order in which they came.
+fn recorded(recording: &mut Recording, operation: Operation) -> Vec<RecordedRequest> {
     recording.stop();
     let mut all = Vec::new();
     while !recording.is_over() {
@@ -34,8 +34,13 @@ fn asked(recording: &mut Recording, operation: Operation) -> Vec<(u64, u32)> {
         pause();
     }
     all.extend(recording.take(usize::MAX));
-    let of_it = all.iter().filter(|record| record.operation == operation);
-    of_it.map(|record| (record.offset, record.length)).collect()
+    all.retain(|record| record.operation == operation);
+    all
+}
+
+/// Where they are, and of how many bytes.
+fn asked(recording: &mut Recording, operation: Operation) -> Vec<(u64, u32)> {
+    recorded(recording, operation).iter().map(|record| (record.offset, record.length)).collect()
 }
 
 /// Everything clean and nothing in the cache of what is read next.
@@ -97,4 +102,32 @@ fn a_block_that_fails_takes_no_other_with_it() {
     let each = [10, 11, 12, 13].map(|at| (at * BLOCK, BLOCK as u32));
     let expected = [&[(10 * BLOCK, 4 * BLOCK as u32)][..], &each, &[(12 * BLOCK, BLOCK as u32)]].concat();
     assert_eq!(reads, expected);
+}
+
+/// Says the class of each block by its place.
+struct ByPlace(fn(u64) -> u8);
+
+impl BlockTags for ByPlace {
+    fn tag(&self, _: Operation, offset: u64) -> BlockTag {
+        BlockTag { class: Class::new((self.0)(offset / BLOCK)).unwrap(), ..BlockTag::default() }
+    }
+}
+
+/// Classes are never merged. Planted break that was seen red: all blocks of a request are of the class of the last of them.
+#[test]
+fn what_misses_is_asked_for_by_the_class_of_each_block() {
+    const CLASSES: fn(u64) -> u8 = |block| if block < 12 { 4 } else { 10 };
+    let (served, mut client, _directory) = filled(EngineConfig::new(profile(), "noop"), memory("v", BLOCKS * BLOCK, 0));
+    served.engine.set_tags("v", Some(Box::new(ByPlace(CLASSES)))).unwrap();
+    let mut recording = served.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+    let mut found = vec![0; 6 * BLOCK as usize];
+    client.read(9 * BLOCK, &mut found).unwrap();
+    assert!(found == blocks(9..15));
+    let reads = recorded(&mut recording, Operation::Read);
+    let reads: Vec<_> = reads.iter().map(|read| (read.offset / BLOCK, read.length, read.class.number())).collect();
+    assert_eq!(reads, [(9, 3 * BLOCK as u32, 4), (12, 3 * BLOCK as u32, 10)]);
+    let status = cache_of(&served);
+    let counted =
+        |number: u8| status.classes.iter().find(|class| class.number == number).map_or(0, |class| class.reads);
+    assert_eq!((counted(4), counted(10)), (3, 3), "as the cache counts them");
 }

@@ -8,7 +8,7 @@ use iscsi_support::Portal;
 use iscsi_support::initiator::Initiator;
 use plimsoll_brick::backend::Volume;
 use plimsoll_brick::cache::{CacheSettings, FoundCache};
-use plimsoll_brick::engine::{CacheClassStatus, CacheStatus};
+use plimsoll_brick::engine::{CacheClassStatus, CacheStatus, RECORDER_EVENTS_DEFAULT};
 use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_cache::policies;
 use plimsoll_core::Operation;
@@ -136,4 +136,97 @@ fn a_chunk_that_is_read_ahead_is_of_the_class_of_the_read_that_waits_for_it() {
     requests.retain(|request| request.operation == Operation::Read);
     let seen: Vec<_> = requests.iter().take(3).map(|request| (request.length, u8::from(request.class))).collect();
     assert_eq!(seen, [(UNIT_BYTES, IMPORTANT), (UNIT_BYTES, IMPORTANT), (128 << 10, IMPORTANT)]);
+}
+
+/// A command, what is sent with it, how much is to be read, and what the volume is asked to do for it.
+type Told = (Vec<u8>, Vec<u8>, u32, &'static [Operation]);
+
+/// Every command with a group that asks something of the volume, on its first block; the group is left 0. Flags are those of byte 1.
+fn told() -> Vec<Told> {
+    use Operation::{Flush, Read, Trim, Write, WriteZeroes};
+    let cdb = |code: u8, flags: u8| -> Vec<u8> {
+        // One block, in each of the lengths.
+        match code >> 5 {
+            1 | 2 => vec![code, flags, 0, 0, 0, 0, 0, 0, 1, 0],
+            5 => vec![code, flags, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+            _ => vec![code, flags, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+        }
+    };
+    let block = vec![7; 512];
+    let twice = block.repeat(2);
+    let mut unmapped = vec![0, 22, 0, 16, 0, 0, 0, 0];
+    unmapped.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    let unmap = vec![0x42, 0, 0, 0, 0, 0, 0, 0, unmapped.len() as u8, 0];
+    let mut all: Vec<Told> = Vec::new();
+    for (write, read, write_and_verify, verify) in
+        [(0x2a, 0x28, 0x2e, 0x2f), (0xaa, 0xa8, 0xae, 0xaf), (0x8a, 0x88, 0x8e, 0x8f)]
+    {
+        all.push((cdb(write, 0), block.clone(), 0, &[Write]));
+        all.push((cdb(read, 0), vec![], 512, &[Read]));
+        // BYTCHK 1: what is read back is compared.
+        all.push((cdb(write_and_verify, 2), block.clone(), 0, &[Write, Read]));
+        all.push((cdb(verify, 0), vec![], 0, &[Read]));
+        all.push((cdb(verify, 2), block.clone(), 0, &[Read]));
+    }
+    all.push((cdb(0x89, 0), twice, 0, &[Read, Write]));
+    all.push((cdb(0x8b, 0), block.clone(), 0, &[Read, Write]));
+    all.push((cdb(0x35, 0), vec![], 0, &[Flush]));
+    all.push((cdb(0x91, 0), vec![], 0, &[Flush]));
+    all.push((cdb(0x41, 0), block.clone(), 0, &[Write]));
+    all.push((cdb(0x93, 0), block, 0, &[Write]));
+    // Nothing is sent (NDOB): zeroes; and with UNMAP.
+    all.push((cdb(0x93, 1), vec![], 0, &[WriteZeroes]));
+    all.push((cdb(0x93, 8 | 1), vec![], 0, &[Trim]));
+    all.push((unmap, unmapped, 0, &[Trim]));
+    all
+}
+
+/// Each with a group of its own. Planted break that was seen red: the group of a command of 12 bytes is read from byte 6.
+#[test]
+fn a_group_number_is_the_class_of_all_that_its_command_does() {
+    let portal = Portal::new(profile(), vec![(memory(VOLUME, VOLUME_BYTES, 0), None)]);
+    let mut initiator = Initiator::log_in(&portal, VOLUME, 1, &[]);
+    let mut recording = portal.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+    let mut expected = Vec::new();
+    for (group, (mut cdb, sent, read_bytes, operations)) in (1..).zip(told()) {
+        // The last byte but one, or the one before the length of 10 bytes.
+        let at = if cdb.len() == 10 { 6 } else { cdb.len() - 2 };
+        cdb[at] = group;
+        assert_eq!(initiator.command(&cdb, read_bytes, &sent).0, 0, "{cdb:02x?}");
+        expected.extend(operations.iter().map(|&operation| (operation, group)));
+    }
+    recording.stop();
+    let mut records = Vec::new();
+    while !recording.is_over() {
+        records.extend(recording.take(100));
+        pause();
+    }
+    records.extend(recording.take(usize::MAX));
+    let seen: Vec<_> = records.iter().map(|record| (record.operation, record.class.number())).collect();
+    assert_eq!(seen, expected);
+}
+
+/// Of the longer commands, too. Reads and writes in turns, so that each has found what the one before left.
+#[test]
+fn a_cache_keeps_a_block_by_the_group_of_a_longer_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = portal("selective", &directory);
+    let mut initiator = Initiator::log_in(&portal, VOLUME, 1, &[]);
+    let data = vec![3; UNIT_BYTES as usize];
+    let blocks = (UNIT_BYTES / 512) as u8;
+    for (code, group) in [(0xaa, USUAL), (0xa8, IMPORTANT), (0x8a, USUAL), (0x88, IMPORTANT)] {
+        let is_long = code >> 5 == 4;
+        let mut cdb = vec![0; if is_long { 16 } else { 12 }];
+        cdb[0] = code;
+        cdb[if is_long { 13 } else { 9 }] = blocks;
+        cdb[if is_long { 14 } else { 10 }] = group;
+        match group {
+            USUAL => assert_eq!(initiator.command(&cdb, 0, &data).0, 0),
+            _ => assert_eq!(initiator.command(&cdb, UNIT_BYTES, &[]), (0, data.clone())),
+        }
+        let kept =
+            |number| status(&portal).classes.iter().find(|class| class.number == number).map_or(0, |class| class.units);
+        let other = if group == USUAL { IMPORTANT } else { USUAL };
+        assert_eq!((kept(group), kept(other)), (1, 0), "{code:#04x}");
+    }
 }

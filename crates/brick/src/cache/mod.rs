@@ -24,7 +24,8 @@ use crate::notes::Notes;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::{
-    BLOCK_BYTES, CacheStore, Depth, FormatError, Layout, OpenError, Opened, Report, Semantics, format, open, probe,
+    BLOCK_BYTES, Blocks, CacheStore, Depth, FormatError, Layout, OpenError, Opened, Report, Semantics, Superblock,
+    format, open, probe,
 };
 use plimsoll_cache::{CacheConfig, PolicyEntry};
 use plimsoll_core::ByteCount;
@@ -377,7 +378,7 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
     let is_given_up = match CacheDevice::open_existing(&note.cache, &note.path) {
         Ok(mut device) => match probe(&mut device) {
             Ok(superblock) if note.is_of(&superblock.uuid) => {
-                give_up(&mut device)?;
+                give_up(&mut device, &superblock)?;
                 true
             }
             // Whatever is there is not that cache.
@@ -390,12 +391,12 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
     Ok(Some((note, is_given_up)))
 }
 
-/// Gives up a cache whose engine does not have it any more: none is found on its device from now on.
+/// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be done again if it
+/// failed half-way.
 ///
 /// # Errors
 /// The device's.
-pub(crate) fn give_up(device: &mut CacheDevice) -> io::Result<()> {
-    let superblock = probe(device).map_err(io::Error::other)?;
+pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::Result<()> {
     let identity = plimsoll_cache::store::Identity { store: superblock.store, store_blocks: superblock.store_blocks };
     let uuid = identity::random()?;
     plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;

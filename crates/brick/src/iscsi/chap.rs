@@ -67,10 +67,13 @@ impl Challenge {
         difference == 0 && name == credentials.user
     }
 
-    /// The answer to a challenge of the initiator, if it is one and not our own sent back.
+    /// The answer to a challenge of the initiator, if it is one, of 1 to 1024 bytes, and not our own sent back.
     pub fn answer(&self, credentials: &Credentials, identifier: &str, challenge: &str) -> Option<String> {
         let identifier = super::text::number(identifier).and_then(|number| u8::try_from(number).ok())?;
-        let challenge = binary(challenge, CHALLENGE_BYTES_MAX).filter(|challenge| *challenge != self.bytes)?;
+        let challenge = binary(challenge, CHALLENGE_BYTES_MAX)?;
+        if challenge.is_empty() || challenge == self.bytes {
+            return None;
+        }
         Some(hexadecimal(&response(identifier, &credentials.secret, &challenge)))
     }
 }

@@ -312,3 +312,6 @@ impl Login {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -236,3 +236,85 @@ impl Command {
         Ok(command)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code on, and all bytes.
+    /// They ask for block 0102h and the blocks behind it, 3 in all.
+    const GROUPED: &[(&str, &[u8], usize)] = &[
+        ("READ(10)", &[0x28, 0, 0, 0, 1, 2], 10),
+        ("READ(12)", &[0xa8, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),
+        ("READ(16)", &[0x88, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("WRITE(10)", &[0x2a, 0, 0, 0, 1, 2], 10),
+        ("WRITE(12)", &[0xaa, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),
+        ("WRITE(16)", &[0x8a, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("WRITE AND VERIFY(10)", &[0x2e, 0, 0, 0, 1, 2], 10),
+        ("WRITE AND VERIFY(12)", &[0xae, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),
+        ("WRITE AND VERIFY(16)", &[0x8e, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("VERIFY(10)", &[0x2f, 0, 0, 0, 1, 2], 10),
+        ("VERIFY(12)", &[0xaf, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),
+        ("VERIFY(16)", &[0x8f, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("PRE-FETCH(10)", &[0x34, 0, 0, 0, 1, 2], 10),
+        ("PRE-FETCH(16)", &[0x90, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("SYNCHRONIZE CACHE(10)", &[0x35, 0, 0, 0, 1, 2], 10),
+        ("SYNCHRONIZE CACHE(16)", &[0x91, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("WRITE SAME(10)", &[0x41, 0, 0, 0, 1, 2], 10),
+        ("WRITE SAME(16)", &[0x93, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("COMPARE AND WRITE", &[0x89, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("ORWRITE(16)", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3], 16),
+        ("UNMAP", &[0x42, 0, 0, 0, 0, 0], 10),
+    ];
+    /// The length of those of 10 bytes stands behind the group, and the control byte behind all.
+    const BEHIND: &[u8] = &[0, 3];
+
+    /// What a command says of the group, and of blocks if it names any.
+    fn said(command: &Command) -> (Class, Option<(u64, u32)>) {
+        match *command {
+            Command::Read(transfer)
+            | Command::Write(transfer)
+            | Command::WriteAndVerify(transfer, _)
+            | Command::Verify(transfer, _)
+            | Command::CompareAndWrite(transfer)
+            | Command::OrWrite(transfer)
+            | Command::WriteSame { transfer, .. }
+            | Command::Prefetch(transfer)
+            | Command::SynchronizeCache(transfer) => (transfer.class, Some((transfer.lba, transfer.blocks))),
+            Command::Unmap { class, length } => {
+                assert_eq!(length, 3);
+                (class, None)
+            }
+            ref other => panic!("{other:?} has no group"),
+        }
+    }
+
+    /// Planted breaks that were seen red: the group of a command of 12 bytes is read from byte 6; UNMAP has none.
+    #[test]
+    fn the_group_stands_where_the_standard_has_it_and_nothing_else_is_the_class() {
+        for &(name, before, length) in GROUPED {
+            let mut cdb = [0; CDB_BYTES];
+            cdb[..before.len()].copy_from_slice(before);
+            if length == 10 {
+                cdb[before.len() + 1..][..BEHIND.len()].copy_from_slice(BEHIND);
+            }
+            let blocks = (before[0] != 0x42).then_some((0x0102, 3));
+            for byte in 0..=u8::MAX {
+                // The upper three bits are others' or reserved.
+                cdb[before.len()] = byte;
+                let group = Class::new(byte & 0x1f).unwrap();
+                assert_eq!(said(&Command::decode(&cdb).unwrap()), (group, blocks), "{name} {byte:#04x}");
+            }
+        }
+    }
+
+    /// The shortest reads and writes have no room for a group.
+    #[test]
+    fn a_command_of_six_bytes_is_unclassified() {
+        for code in [0x08, 0x0a] {
+            let mut cdb = [0xff; CDB_BYTES];
+            cdb[..6].copy_from_slice(&[code, 0, 1, 2, 3, 0]);
+            assert_eq!(said(&Command::decode(&cdb).unwrap()), (Class::UNCLASSIFIED, Some((0x0102, 3))));
+        }
+    }
+}

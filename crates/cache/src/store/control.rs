@@ -16,7 +16,7 @@ impl CacheStore {
             Some(slot) if matches!(slot.kind, Kind::Clean { .. }) => {
                 Origin::Syncer(self.cache.find(slot.block).map_or(slot.class, |unit| self.cache.describe(unit).class))
             }
-            Some(slot) => Origin::Request(slot.token),
+            Some(slot) => Origin::Request(slot.token, slot.class),
             None => Origin::Own,
         }
     }

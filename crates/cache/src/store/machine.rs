@@ -172,8 +172,8 @@ pub struct ClassCounters {
 /// Who an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The request with this token.
-    Request(u64),
+    /// The request with this token, whose block is of this class.
+    Request(u64, Class),
     /// The syncer, which copies a block of this class.
     Syncer(Class),
     /// The cache: its journal, its map, its flushes.

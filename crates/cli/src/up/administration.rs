@@ -53,6 +53,15 @@ pub(super) enum Refusal {
     Engine(EngineError),
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Invalid(message) | Refusal::NotFound(message) | Refusal::Failed(message) => out.write_str(message),
+            Refusal::Engine(error) => error.fmt(out),
+        }
+    }
+}
+
 impl From<EngineError> for Refusal {
     fn from(error: EngineError) -> Refusal {
         Refusal::Engine(error)

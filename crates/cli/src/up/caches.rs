@@ -151,11 +151,18 @@ impl Caches {
         let (section, engine) = self.volume(volume)?;
         let entry = self.entry(volume)?;
         let cache = self.cache(&entry.cache.name)?;
-        let settings = CacheSettings { size_bytes: Some(size_bytes), ..self.settings_of(cache, &entry, None)? };
+        let settings = CacheSettings { size_bytes: Some(size_bytes), ..engine.cache_settings(volume)? };
         plimsoll_brick::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
         engine.detach_cache(volume)?;
-        let found = self.found(engine, section, cache, settings, true)?;
-        engine.attach_cache(volume, found)?;
+        // From here on nothing is lost whatever fails: the store has everything, and goes on without a cache.
+        let made = self.found(engine, section, cache, settings, true);
+        made.and_then(|found| Ok(engine.attach_cache(volume, found)?)).map_err(|why| {
+            let name = &cache.name;
+            Refusal::Failed(format!(
+                "{why}; volume {volume} has no cache now, and everything is on the slow device (to put one before it again: \
+                 plimsoll cache attach {volume} {name} --make)"
+            ))
+        })?;
         Ok(Response::Done(format!("volume {volume}: its cache has {}, and is empty", ByteCount(size_bytes))))
     }
 
@@ -163,9 +170,8 @@ impl Caches {
     pub(super) fn change(&self, volume: &str, change: &CacheChange) -> Result<Response, Refusal> {
         let _changing = self.lock();
         let (_, engine) = self.volume(volume)?;
-        let entry = self.entry(volume)?;
-        let cache = self.cache(&entry.cache.name)?;
-        engine.change_cache(volume, self.settings_of(cache, &entry, Some(change))?)?;
+        self.entry(volume)?;
+        engine.change_cache(volume, changed(engine.cache_settings(volume)?, change)?)?;
         Ok(Response::Done(format!("volume {volume}: its cache goes on, with all that is in it")))
     }
 
@@ -184,31 +190,6 @@ impl Caches {
         let (config, bytes) = engine.volume_config(&section.name)?;
         let found = FoundCache::find_or_make(settings, &config, bytes, makes);
         found.map_err(|error| Refusal::Failed(with_advice(&self.configuration, cache, &error)))
-    }
-
-    /// What a cache is made from now, with a change.
-    fn settings_of(
-        &self,
-        cache: &Cache,
-        entry: &CacheEntry,
-        change: Option<&CacheChange>,
-    ) -> Result<CacheSettings, Refusal> {
-        let change = change.cloned().unwrap_or_default();
-        let mut settings = cache.settings.clone();
-        let policy = change.policy.as_deref().unwrap_or(&entry.cache.policy);
-        settings.policy = policies().iter().find(|known| known.name == policy).ok_or_else(|| {
-            let names = policies().iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-            Refusal::Invalid(format!("policy: got {}, allowed {names}", crate::config::quoted(policy)))
-        })?;
-        if let Some(classes) = &change.classes {
-            let wrong = |allowed| {
-                Refusal::Invalid(format!("classes: got {}, allowed {allowed}", crate::config::quoted(classes)))
-            };
-            settings.scheme = named_scheme(classes, Path::new("/")).map_err(wrong)?;
-        }
-        let is_strict = change.strict.unwrap_or(entry.cache.is_strict);
-        settings.semantics = if is_strict { Semantics::Strict } else { Semantics::WriteCache };
-        Ok(settings)
     }
 
     fn entry(&self, volume: &str) -> Result<CacheEntry, Refusal> {
@@ -232,6 +213,25 @@ impl Caches {
         let served = self.devices.iter().find(|device| device.profile.name == section.device);
         Ok((section, &served.expect("a volume is on a device").engine))
     }
+}
+
+/// What a cache works by now, with a change: whatever is not changed stays as it is.
+fn changed(mut settings: CacheSettings, change: &CacheChange) -> Result<CacheSettings, Refusal> {
+    if let Some(policy) = &change.policy {
+        settings.policy = policies().iter().find(|known| known.name == policy).ok_or_else(|| {
+            let names = policies().iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            Refusal::Invalid(format!("policy: got {}, allowed {names}", crate::config::quoted(policy)))
+        })?;
+    }
+    if let Some(classes) = &change.classes {
+        let wrong =
+            |allowed| Refusal::Invalid(format!("classes: got {}, allowed {allowed}", crate::config::quoted(classes)));
+        settings.scheme = named_scheme(classes, Path::new("/")).map_err(wrong)?;
+    }
+    if let Some(is_strict) = change.strict {
+        settings.semantics = if is_strict { Semantics::Strict } else { Semantics::WriteCache };
+    }
+    Ok(settings)
 }
 
 /// Forgets, while no daemon does, the cache that a volume had: it is served without what only that one has.

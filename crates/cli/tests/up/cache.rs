@@ -127,6 +127,75 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
     daemon.stop();
 }
 
+/// What is not said stays, whatever it was changed to before, and also in a cache of another size. Planted break that was seen red: what is
+/// not said is what the configuration has.
+#[test]
+fn each_option_of_a_cache_changes_alone() {
+    let site = site("");
+    std::fs::write(site.path("mine.toml"), "[class.mine]\nnumber = 0\npriority = 12\n").unwrap();
+    let daemon = site.up();
+    let mut client = connect(&site);
+    let mut works_by = |is_strict: bool, policy: &str, class: &str, after: &str| {
+        // A class has to be met to be told.
+        client.write(0, &[1; BLOCK_BYTES], false).unwrap();
+        let cache = status(&site);
+        let found = (&cache["is_strict"], &cache["policy"], &cache["classes"][0]["name"]);
+        assert_eq!(found, (&is_strict.into(), &policy.into(), &class.into()), "after {after}");
+    };
+    works_by(false, "credit", "unclassified", "the start");
+    let options = [
+        ("--classes", "mine.toml", (false, "credit", "mine")),
+        ("--semantics", "strict", (true, "credit", "mine")),
+        ("--policy", "lru", (true, "lru", "mine")),
+        ("--classes", "ext4", (true, "lru", "unclassified")),
+        ("--classes", "mine.toml", (true, "lru", "mine")),
+        ("--semantics", "write-cache", (false, "lru", "mine")),
+        ("--policy", "selective", (false, "selective", "mine")),
+        ("--semantics", "strict", (true, "selective", "mine")),
+    ];
+    for (option, value, (is_strict, policy, class)) in options {
+        done(&site, &["cache", "policy", "db", option, value]);
+        works_by(is_strict, policy, class, &format!("{option} {value}"));
+    }
+    done(&site, &["cache", "resize", "db", "2MiB"]);
+    works_by(true, "selective", "mine", "another size");
+    daemon.stop();
+}
+
+/// The old cache is given up where the daemon has it open, and a new one cannot be made where the path leads by then. Outcome: nothing is
+/// lost, the volume goes on without a cache, and the message says so and what to do. Planted break that was seen red: only the reason is
+/// said.
+#[test]
+fn a_resize_that_fails_half_way_says_that_the_volume_has_no_cache_now() {
+    let site = site("");
+    let daemon = site.up();
+    let mut client = connect(&site);
+    client.write(0, &[5; 2 * BLOCK_BYTES], false).unwrap();
+    let fast = site.path("fast.img");
+    std::fs::remove_file(&fast).unwrap();
+    std::os::unix::fs::symlink(site.path("nowhere/fast.img"), &fast).unwrap();
+    let refused = site.ask(&["cache", "resize", "db", "2MiB"]);
+    let said = text(&refused.stderr);
+    let state = "; volume db has no cache now, and everything is on the slow device (to put one before it again: plimsoll cache attach \
+                 db fast --make)";
+    assert!(said.contains("cache fast: cannot open") && said.trim().ends_with(state), "{said}");
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(done(&site, &["cache", "status"]), "no volume has a cache");
+    assert!(std::fs::read(site.path("slow.img")).unwrap()[..2 * BLOCK_BYTES] == [5; 2 * BLOCK_BYTES]);
+    client.write(0, &[6; BLOCK_BYTES], true).unwrap();
+    std::fs::remove_file(&fast).unwrap();
+    done(&site, &["cache", "attach", "db", "fast", "--make"]);
+    let mut read = [0; 2 * BLOCK_BYTES];
+    client.read(0, &mut read).unwrap();
+    assert!(read[..BLOCK_BYTES] == [6; BLOCK_BYTES] && read[BLOCK_BYTES..] == [5; BLOCK_BYTES]);
+    client.write(0, &[7; BLOCK_BYTES], true).unwrap();
+    daemon.stop();
+    let daemon = site.up();
+    connect(&site).read(0, &mut read).unwrap();
+    assert!(read[..BLOCK_BYTES] == [7; BLOCK_BYTES] && read[BLOCK_BYTES..] == [5; BLOCK_BYTES]);
+    daemon.stop();
+}
+
 /// Planted break that was seen red: blocks are nobody's in the cache.
 #[test]
 fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {

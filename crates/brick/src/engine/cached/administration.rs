@@ -1,5 +1,7 @@
 //! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and how it is.
 
+mod detach;
+
 use super::super::core::Core;
 use super::super::emulation::Emulation;
 use super::super::error::EngineError;
@@ -9,8 +11,7 @@ use super::super::status::{EmulationStatus, VolumeStatus};
 use super::pools::BoundedPools;
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
-use crate::cache::{CacheDevice, CacheNote, CacheSettings, FoundCache, give_up};
-use crate::notes::Notes;
+use crate::cache::{CacheSettings, FoundCache};
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::CLASSES;
 use plimsoll_core::{Allocation, Class};
@@ -231,7 +232,9 @@ impl Core {
                     cache.answer_phase(Ok(()));
                 }
             }
-            Phase::Emptying if cache.machine.has_failed() => cache.stop_emptying("its device has failed"),
+            Phase::Emptying if cache.machine.has_failed() && cache.machine.dirty_units() > 0 => {
+                cache.stop_emptying("its device has failed, and the store lacks some of what was in it");
+            }
             Phase::Emptying if cache.is_idle() && cache.machine.dirty_units() == 0 => {
                 cache.phase = Phase::Closing;
                 cache.machine.close();
@@ -389,48 +392,6 @@ impl EngineHandle {
         self.call(move |engine| engine.core.flush_cache(&volume, None))?
     }
 
-    /// Takes the cache away from a volume: it is flushed while requests go on, then they wait until the last of it is clean and the
-    /// cache is given up on its device.
-    ///
-    /// # Errors
-    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then; if it could not be given up,
-    /// it refuses writes.
-    pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
-        self.flush_cache(volume)?;
-        let (name, (answer, answered)) = (volume.to_owned(), channel());
-        self.call(move |engine| engine.core.empty_cache(&name, answer))??;
-        answered.recv().unwrap_or(Err(EngineError::Stopped))?;
-        let name = volume.to_owned();
-        let parts = |cache: &mut VolumeCache| (cache.device.clone(), cache.settings.notes.clone());
-        let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
-        let (mut device, notes): (CacheDevice, Option<Notes>) = found?;
-        let given_up = give_up(&mut device);
-        drop(device);
-        if let (Ok(()), Some(notes)) = (&given_up, notes) {
-            // Of a note that stays, the next start says too much and nothing wrong is served.
-            let (config, _) = self.volume_config(volume)?;
-            if let Err(error) = notes.remove::<CacheNote>(&config) {
-                tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
-            }
-        }
-        let name = volume.to_owned();
-        match given_up {
-            Ok(()) => self.call(move |engine| engine.core.drop_cache(&name))?,
-            Err(error) => {
-                tracing::error!(%error, volume, "the cache cannot be given up");
-                self.call(move |engine| {
-                    let (index, cache) = engine.core.cache_of(&name)?;
-                    cache.phase = Phase::Working;
-                    cache.machine.resume();
-                    cache.machine.refuse_writes();
-                    let error = cache.failed("it cannot be given up: the log says why; writes are refused");
-                    engine.core.cache_has_work(index);
-                    Err(error)
-                })?
-            }
-        }
-    }
-
     /// Goes on with another policy, scheme, watermarks or semantics; the name, the path and the size are of no account.
     ///
     /// # Errors
@@ -438,6 +399,15 @@ impl EngineHandle {
     pub fn change_cache(&self, volume: &str, settings: CacheSettings) -> Result<(), EngineError> {
         let volume = volume.to_owned();
         self.call(move |engine| engine.core.change_cache(&volume, settings))?
+    }
+
+    /// What the cache of a volume works by now.
+    ///
+    /// # Errors
+    /// There is no such volume, or it has no cache.
+    pub fn cache_settings(&self, volume: &str) -> Result<CacheSettings, EngineError> {
+        let volume = volume.to_owned();
+        self.call(move |engine| engine.core.cache_of(&volume).map(|(_, cache)| cache.settings.clone()))?
     }
 
     /// What a volume was made from, and its bytes.

@@ -48,9 +48,9 @@ impl Purpose {
     fn of(cache: &VolumeCache, operation: &Operation) -> Purpose {
         let origin = cache.machine.origin(operation);
         let (session, class, client) = match origin {
-            Origin::Request(token) => {
+            Origin::Request(token, class) => {
                 let request = &cache.requests[request::index_of(token)];
-                (request.session, request.class_of_blocks, Some(request.operation))
+                (request.session, class, Some(request.operation))
             }
             Origin::Syncer(class) => (cache.session, class, None),
             Origin::Own => (cache.session, Class::UNCLASSIFIED, None),

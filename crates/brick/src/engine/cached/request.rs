@@ -49,8 +49,6 @@ pub(super) struct CachedRequest {
     pub is_forced: bool,
     /// What the client says that it is.
     pub class: Class,
-    /// What the block that was submitted last was taken for.
-    pub class_of_blocks: Class,
     pub payload: Payload,
     pub arrived: Time,
     /// Bytes whose blocks were submitted.
@@ -84,7 +82,6 @@ impl CachedRequest {
             length,
             is_forced,
             class,
-            class_of_blocks: class,
             payload,
             arrived,
             submitted: 0,

@@ -105,7 +105,7 @@ impl VolumeCache {
         let operation = self.operations[id as usize].take().expect("what ends was begun");
         self.operations_under_way -= 1;
         if let (Err(errno), Target::Store) = (result, operation.target)
-            && let Origin::Request(token) = self.machine.origin(&operation)
+            && let Origin::Request(token, _) = self.machine.origin(&operation)
             && let Some(request) = self.requests.get_mut(index_of(token))
         {
             request.store_error = Some(errno);
@@ -178,7 +178,7 @@ fn next_block(
         return (flush_request(token, request.class), None);
     }
     let part = request.next_part();
-    let mut session = request.session;
+    let (mut session, mut class) = (request.session, request.class);
     if let Some(tags) = whose.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) {
         let tag = tags.tag(request.operation, part.block * BLOCK_BYTES as u64);
         session = session_of(&tag.causes, session);
@@ -186,7 +186,7 @@ fn next_block(
             request.metered = session;
         }
         if request.class == Class::UNCLASSIFIED {
-            request.class_of_blocks = tag.class;
+            class = tag.class;
         }
     }
     let is_whole = part.from == 0 && usize::from(part.to) == BLOCK_BYTES && part.block < store_blocks;
@@ -196,7 +196,7 @@ fn next_block(
         _ => RequestKind::Write,
     };
     let token = token_of(index, part.start);
-    let (from, to, class) = (part.from, part.to, request.class_of_blocks);
+    let (from, to) = (part.from, part.to);
     let pool = pools.of(whose.tree, session);
     (BlockRequest { token, kind, block: part.block, from, to, class, pool }, Some(part))
 }

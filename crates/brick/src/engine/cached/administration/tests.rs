@@ -1,11 +1,27 @@
-//! What administrators are told of a cache whose engine ends meanwhile.
+//! What administrators are told of a cache whose engine ends meanwhile, or whose device fails when it is given up.
 
 use super::*;
 use crate::backend::{Backing, Volume};
+use crate::cache::{CacheDevice, CacheError, CacheNote, give_up};
 use crate::engine::{EngineConfig, spawn};
+use crate::nbd::driver::export_info;
+use crate::nbd::wire::Request as NbdRequest;
+use crate::nbd::{Command, CommandFlags, NbdConnection, Negotiated};
+use crate::notes::Notes;
 use plimsoll_cache::policies;
+use plimsoll_cache::store::{BLOCK_BYTES, Blocks};
 use plimsoll_core::class::Scheme;
 use plimsoll_core::{DeviceProfile, Span};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Long enough for a machine that is busy with something else.
+const PATIENCE: Span = Span::from_secs(300);
+const VOLUME_BYTES: u64 = 16 << 20;
+const CACHE_BYTES: u64 = 4 << 20;
+/// Bytes of the answer to a request.
+const REPLY_BYTES: usize = 16;
 
 fn profile() -> DeviceProfile {
     DeviceProfile {
@@ -29,8 +45,8 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
     let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
-    settings.size_bytes = Some(4 << 20);
-    let backing = Backing::Memory { size_bytes: 16 << 20 };
+    settings.size_bytes = Some(CACHE_BYTES);
+    let backing = Backing::Memory { size_bytes: VOLUME_BYTES };
     let (name, pool) = ("v".to_owned(), "pool".to_owned());
     let volume = Volume::open(VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false }).unwrap();
     let found = FoundCache::find(settings, &volume).unwrap();
@@ -48,4 +64,158 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     let told = answered.recv().unwrap();
     assert!(matches!(told, Err(EngineError::Stopped)), "{told:?}");
     engine.shutdown(Span::from_secs(5)).unwrap();
+}
+
+/// A device that does so many operations and fails then.
+struct Failing<'device> {
+    device: &'device mut CacheDevice,
+    left: u32,
+}
+
+impl Failing<'_> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the device has failed"))?;
+        Ok(())
+    }
+}
+
+impl Blocks for Failing<'_> {
+    fn blocks(&self) -> u64 {
+        self.device.blocks()
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.begin()?;
+        self.device.read(first, into)
+    }
+
+    fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
+        self.begin()?;
+        self.device.write(first, from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.begin()?;
+        self.device.flush()
+    }
+}
+
+/// A volume in a file with a cache, and a client.
+struct Cached {
+    engine: EngineHandle,
+    client: UnixStream,
+    config: VolumeConfig,
+    settings: CacheSettings,
+}
+
+impl Cached {
+    fn new(directory: &Path) -> Cached {
+        let (name, pool) = ("v".to_owned(), "pool".to_owned());
+        let path = directory.join("slow");
+        let backing = Backing::File { path, size_bytes: Some(VOLUME_BYTES), creates: true, encryption: None };
+        let config = VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false };
+        let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
+        let mut settings = CacheSettings::new("fast", directory.join("fast"), policy, Scheme::default());
+        settings.size_bytes = Some(CACHE_BYTES);
+        settings.notes = Some(Notes::new(directory.join("notes")));
+        let volume = Volume::open(config.clone()).unwrap();
+        let export = export_info(volume.info(), false);
+        let found = FoundCache::find_or_make(settings.clone(), &config, VOLUME_BYTES, true).unwrap();
+        let engine = spawn(EngineConfig::new(profile(), "noop")).unwrap();
+        engine.open_pool("pool", Allocation::default()).unwrap();
+        engine.add_volume(volume).unwrap();
+        engine.attach_cache("v", found).unwrap();
+        let (client, server) = UnixStream::pair().unwrap();
+        client.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
+        let negotiated = Negotiated { export, structured_replies: false, block_size_known: true };
+        let session = SessionConfig { name: "client".into(), allocation: Allocation::default() };
+        engine.attach("v", session, Box::new(NbdConnection::new(server.into(), negotiated))).unwrap();
+        Cached { engine, client, config, settings }
+    }
+
+    /// Sends a request for the first bytes, and says whether it succeeded.
+    fn ask(&mut self, command: Command, length: usize, data: &[u8]) -> bool {
+        let request = NbdRequest { flags: CommandFlags::NONE, command, cookie: 1, offset: 0, length: length as u32 };
+        self.client.write_all(&[&request.encode()[..], data].concat()).unwrap();
+        let mut reply = [0; REPLY_BYTES];
+        self.client.read_exact(&mut reply).unwrap();
+        reply[4..8] == [0; 4]
+    }
+
+    fn write(&mut self, data: &[u8]) -> bool {
+        self.ask(Command::Write, data.len(), data)
+    }
+
+    fn read(&mut self, length: usize) -> Vec<u8> {
+        assert!(self.ask(Command::Read, length, &[]));
+        let mut data = vec![0; length];
+        self.client.read_exact(&mut data).unwrap();
+        data
+    }
+
+    /// The first bytes on the slow device.
+    fn stored(&self, length: usize) -> Vec<u8> {
+        let Backing::File { path, .. } = &self.config.backing else { unreachable!("it is in a file") };
+        std::fs::read(path).unwrap()[..length].to_vec()
+    }
+
+    fn is_noted(&self) -> bool {
+        self.settings.notes.as_ref().unwrap().get::<CacheNote>(&self.config).unwrap().is_some()
+    }
+
+    /// Ends the engine, and says what a start finds: how much of it the store lacks.
+    fn found_by_the_next_start(self) -> Result<u32, CacheError> {
+        drop(self.client);
+        self.engine.shutdown(PATIENCE).unwrap();
+        let volume = Volume::open(self.config).unwrap();
+        FoundCache::find(self.settings, &volume).map(|found| found.report.dirty_units)
+    }
+}
+
+/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the note stays, and the
+/// message says so; the cache can be detached once more, and then is gone; the next start finds it with nothing that the store
+/// lacks, or finds none.
+///
+/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
+/// believed when the cache is given up for the second time.
+#[test]
+fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
+    let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);
+    let (mut operations, mut found_none) = (0, 0);
+    let failed = |operations: u32| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cached = Cached::new(directory.path());
+        assert!(cached.write(&old));
+        let told = cached
+            .engine
+            .detach_cache_by("v", |device, superblock| give_up(&mut Failing { device, left: operations }, superblock));
+        let Err(told) = told else { return None };
+        let means = "everything is on the slow device and can be read; writes are refused until it is detached";
+        assert!(told.to_string().ends_with(means), "{told}");
+        assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.is_noted());
+        assert!(!cached.write(&new), "a write went into a cache that may be gone");
+        let status = cached.engine.caches().unwrap().remove(0).1;
+        assert!((status.dirty_units, status.has_failed, status.is_working) == (0, true, true), "{status:?}");
+        Some((directory, cached))
+    };
+    while let Some((_directory, mut cached)) = failed(operations) {
+        cached.engine.detach_cache("v").unwrap();
+        assert!(cached.engine.caches().unwrap().is_empty() && !cached.is_noted());
+        assert!(cached.read(old.len()) == old && cached.write(&new) && cached.ask(Command::Flush, 0, &[]));
+        assert!(cached.stored(new.len()) == new);
+        let found = cached.found_by_the_next_start();
+        assert!(matches!(found, Err(CacheError::Open { .. })), "what was given up was found: {found:?}");
+
+        let (_directory, cached) = failed(operations).expect("it failed before");
+        match cached.found_by_the_next_start() {
+            Ok(dirty_units) => assert_eq!(dirty_units, 0),
+            Err(CacheError::Open { .. }) => found_none += 1,
+            Err(error) => panic!("{error}"),
+        }
+        operations += 1;
+    }
+    assert!(
+        operations >= 5 && (1..operations).contains(&found_none),
+        "{operations} operations, {found_none} times none"
+    );
 }

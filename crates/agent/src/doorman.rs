@@ -10,6 +10,7 @@
 use crate::commands::{LevelsHandle, Who};
 use crate::error::AgentError;
 use crate::files::Files;
+use crate::losses::LossLog;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::MountedDisk;
@@ -47,6 +48,10 @@ pub(crate) struct Doorman {
     pub(crate) containers: BTreeMap<String, Tenant>,
     /// Tenants that leave when nobody of them is left.
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
+    /// What the disk is called in messages.
+    pub(crate) device: PathBuf,
+    /// What was said of what the tags have lost.
+    pub(crate) losses: LossLog,
     /// A disk that is not ours, as long as nothing on it is mounted.
     pub(crate) awaited: Option<PathBuf>,
     pub(crate) is_over: Arc<AtomicBool>,
@@ -61,6 +66,7 @@ impl Doorman {
                 self.see_what_is_carried();
                 self.see_who_has_gone();
                 self.see_what_is_mounted();
+                self.see_what_was_lost();
             }
             rounds += 1;
             let mut polled: Vec<PollFd<'_>> =
@@ -151,6 +157,13 @@ impl Doorman {
                 self.awaited = None;
             }
             Err(error) => tracing::debug!(%error, "{} cannot be opened yet", disk.mount_point.display()),
+        }
+    }
+
+    fn see_what_was_lost(&mut self) {
+        let now = plimsoll_gates::clock::monotonic_now();
+        if let Some(line) = self.losses.look(now, self.levels.losses()) {
+            tracing::warn!("{}: {line}", self.device.display());
         }
     }
 

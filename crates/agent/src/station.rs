@@ -20,12 +20,13 @@ use crate::doorman::Doorman;
 use crate::error::AgentError;
 use crate::files::Files;
 use crate::levels::{Levels, Parts};
+use crate::losses::LossLog;
 use crate::metadata;
 use crate::tenant::{Tenant, join, lock, try_leave};
 use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
-use plimsoll_tags::{Coverage, Options, Tags, TagsError};
+use plimsoll_tags::{Coverage, Losses, Options, Tags, TagsError};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,6 +61,8 @@ pub struct StationConfig {
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
+    /// Processes of tenants that can be told from others at once; `None`: as many as tags have room for by themselves.
+    pub tasks_max: Option<u32>,
     /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
 }
@@ -133,11 +136,13 @@ impl Station {
     /// BPF is not permitted and the disk is a volume, whose requests must have causes ([`TagsError::NotRun`]); a directory
     /// cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
+        let as_usual = Options::default();
         let options = Options {
             event_bytes: Some(EVENT_BYTES),
             returns: config.filter.call_numbers().collect(),
+            tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max),
             dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
-            ..Options::default()
+            ..as_usual
         };
         let tags = load_tags(&config, &options)?;
         let (table, coverage) = (tags.table(), tags.coverage().clone());
@@ -180,6 +185,8 @@ impl Station {
                 Disk::Observed { pool, .. } => pool.clone(),
             },
             containers: BTreeMap::new(),
+            device: config.device.clone(),
+            losses: LossLog::default(),
             awaited: matches!(config.disk, Disk::Observed { .. }).then(|| config.device.clone()),
             watched: watched.clone(),
             is_over: is_over.clone(),
@@ -203,6 +210,11 @@ impl Station {
     /// What of the file system's I/O has causes.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
+    }
+
+    /// What of the file system's I/O the tags have lost so far, because it found no room.
+    pub fn losses(&self) -> Losses {
+        self.levels.losses()
     }
 
     /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a disk

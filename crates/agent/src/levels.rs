@@ -463,8 +463,9 @@ impl UpperLevels for Levels {
             self.keep_house(now, below);
         }
         let wake_at = self.grant(now, below.scheduler());
-        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.hear_at, self.calls.admitted_until()];
-        next.into_iter().flatten().min()
+        let admitted = [self.calls.admitted_until(), self.readers.admitted_until()];
+        let next = [Some(self.fetch_at), Some(self.renew_at), wake_at, self.hear_at];
+        next.into_iter().chain(admitted).flatten().min()
     }
 
     fn reads_held(&mut self, now: Time, reads: &HeldReads) {

@@ -12,6 +12,11 @@
 //! That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once would cost
 //! most: of five hundred threads each would have written before the first was charged.
 //!
+//! **Strangers** at a word, who have it mapped as everybody may and wait again whenever they are let in, take the places of those who
+//! would write. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as many are let in
+//! each [`ADMITTED_LAST`]: of 65,000 who wait all have been woken once after fourteen times, within a seventh of a second, or there were
+//! fewer and the word is open. That is what strangers delay the writers of an account by each time that its call is released.
+//!
 //! The complication is everybody who does not behave like a call in a book. A thread that enters a call has returned
 //! from the one before, whether or not anybody saw it. A thread that is killed while it waits leaves its call in the
 //! scheduler; when that is released, it returns at once. When another scheduler takes over, everybody goes on.

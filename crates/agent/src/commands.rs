@@ -8,7 +8,7 @@ use crate::members::{BITS, Members};
 use crate::mounts::DeviceNumbers;
 use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
-use plimsoll_tags::Survey;
+use plimsoll_tags::{Losses, Survey};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -140,6 +140,11 @@ impl LevelsHandle {
     /// The kernel does not tell.
     pub fn tasks_of_bits(&self) -> Result<[usize; BITS as usize], AgentError> {
         Ok(self.survey.counts()?)
+    }
+
+    /// What of the system's I/O the tags have lost so far. The levels are not asked.
+    pub fn losses(&self) -> Losses {
+        self.survey.losses()
     }
 
     /// How many listeners an account has behind which somebody is left.

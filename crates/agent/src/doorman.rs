@@ -9,6 +9,7 @@
 
 use crate::commands::{LevelsHandle, Who};
 use crate::error::AgentError;
+use crate::losses::LossLog;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::{DeviceNumbers, MountChanges, MountedDisk, device_numbers};
@@ -49,6 +50,10 @@ pub(crate) struct Doorman {
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
     /// A disk that is not ours, from which something may be mounted at any time.
     pub(crate) observed: Option<ObservedDisk>,
+    /// What the disk is called in messages.
+    pub(crate) device: PathBuf,
+    /// What was said of what the tags have lost.
+    pub(crate) losses: LossLog,
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
@@ -99,6 +104,7 @@ impl Doorman {
                 self.see_what_is_carried();
                 self.see_who_has_gone();
                 self.see_what_is_mounted();
+                self.see_what_was_lost();
             }
             rounds += 1;
             let mut polled: Vec<PollFd<'_>> =
@@ -183,6 +189,13 @@ impl Doorman {
         if let Some(devices) = disk.look() {
             // The levels go before the doorman does.
             let _ = self.levels.mounted(devices);
+        }
+    }
+
+    fn see_what_was_lost(&mut self) {
+        let now = plimsoll_gates::clock::monotonic_now();
+        if let Some(line) = self.losses.look(now, self.levels.losses()) {
+            tracing::warn!("{}: {line}", self.device.display());
         }
     }
 

@@ -467,7 +467,7 @@ impl UpperLevels for Levels {
         }
         let wake_at = self.grant(now, below.scheduler());
         let times = [self.fetch_at, self.renew_at, self.look_at];
-        let asked = [wake_at, self.hear_at, self.calls.admitted_until()];
+        let asked = [wake_at, self.hear_at, self.calls.admitted_until(), self.readers.admitted_until()];
         times.into_iter().chain(asked.into_iter().flatten()).min()
     }
 

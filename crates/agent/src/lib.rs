@@ -10,6 +10,7 @@
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
+//! | `losses` | telling the log what the tags have lost |
 //! | [`members`] | who the bits of a cause mask are |
 //! | [`memory`] | how much memory there is, and how much may be dirty |
 //! | [`metadata`] | what a container asks for |
@@ -30,6 +31,7 @@ mod error;
 pub mod files;
 pub mod levels;
 pub mod limits;
+mod losses;
 pub mod members;
 pub mod memory;
 pub mod metadata;
@@ -43,6 +45,6 @@ pub mod writeback;
 pub use classified::{ClassServer, ClassifiedMount, FileClasses};
 pub use commands::{Joined, LevelsHandle, Who};
 pub use error::AgentError;
-pub use plimsoll_tags::{Coverage, TagsError};
+pub use plimsoll_tags::{Coverage, Losses, TagsError};
 pub use station::{Disk, Entrance, Station, StationConfig};
 pub use tenant::Tenant;

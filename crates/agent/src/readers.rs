@@ -12,13 +12,31 @@
 //! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close again.
 //! Who was admitted needs some time until its read has come; until then it counts as if it had, or, if it never comes, for
 //! [`ADMITTED_LAST`].
+//!
+//! **The complication: strangers.** The file of words is readable by everybody, and that is enough to wait at a word. Whoever
+//! does, and waits again at once when he is woken, takes the places of the account's own readers among the few who are admitted; and
+//! as he never goes, neither do they. Nobody says who waits at a word. But a stranger's read does not come: so **for each who
+//! was admitted and has not come in time, one more is admitted the next time**. Where there is nobody but strangers that
+//! doubles with each time, whatever they do. Once there seem to be more than [`STRANGERS_MAX`] the word opens whenever it would admit
+//! anybody; then there may be a herd, where there is a stranger. Whoever comes late after all was none, and is taken back; and
+//! half of them are forgotten every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on
+//! another disk, or was merged with another's.
+//!
+//! So strangers, however many, delay a reader who owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen are admitted,
+//! then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many accounts' words are closed that
+//! each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in [`STRANGERS_HALVED`] from then on. What they
+//! gain is a victim without a gate of reads: what it reads too early is charged, and the device's places are kept for others as from
+//! anybody who passes by.
+//!
+//! Strangers who move waiters to another word (`FUTEX_REQUEUE`) find nobody left to be woken: the word opens, and who was
+//! moved sees it when the lease that he saw runs out.
 
 use crate::account_words::AccountWords;
 use crate::members::Members;
 use plimsoll_brick::engine::{AccountReads, HeldReads};
 use plimsoll_core::{AccountId, Span, Time};
 use plimsoll_gates::GateClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Reads of one account below beyond which its next ones wait.
 const WAITING_MAX: u32 = 32;
@@ -28,6 +46,11 @@ const WAITING_OF_ALL_MAX: u32 = 64;
 const ADMITTED_MAX: u32 = 16;
 /// How long somebody who was admitted is waited for: longer than a thread waits for a processor on a busy machine.
 const ADMITTED_LAST: Span = Span::from_millis(100);
+/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions that nobody comes of.
+const STRANGERS_MAX: u32 = 256;
+/// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they are no
+/// more than [`STRANGERS_MAX`] for that.
+const STRANGERS_HALVED: Span = Span::from_secs(2);
 
 /// The gates of reads.
 pub trait ReadGates {
@@ -54,21 +77,65 @@ impl ReadGates for AccountWords<'_> {
 }
 
 /// Those that were let in at a closed word and have not come below yet.
-#[derive(Clone, Copy)]
 struct Admitted {
+    /// When they were let in and how many of them have not come, the first ones first.
+    groups: VecDeque<(Time, u32)>,
+    /// All of them.
     count: u32,
+    /// Those who are not waited for any longer and have been taken for strangers.
+    missing: u32,
     /// The account's reads that had come when they were counted.
     arrived: u64,
-    since: Time,
 }
 
 impl Admitted {
-    /// Leaves out those that have come, and all if it was too long ago.
-    fn age(&mut self, now: Time, reads: AccountReads) {
-        let came = u32::try_from(reads.arrived - self.arrived).unwrap_or(u32::MAX);
+    fn none(arrived: u64) -> Admitted {
+        Admitted { groups: VecDeque::new(), count: 0, missing: 0, arrived }
+    }
+
+    fn add(&mut self, now: Time, count: u32) {
+        if count > 0 {
+            self.groups.push_back((now, count));
+            self.count += count;
+        }
+    }
+
+    /// Leaves out those that have come, and as strangers those that have not for too long.
+    fn age(&mut self, now: Time, reads: AccountReads, strangers: &mut Strangers) {
+        let mut came = u32::try_from(reads.arrived - self.arrived).unwrap_or(u32::MAX);
         self.arrived = reads.arrived;
-        let is_over = now.since(self.since) >= ADMITTED_LAST;
-        self.count = if is_over { 0 } else { self.count.saturating_sub(came) };
+        while let Some((since, waited_for)) = self.groups.front_mut() {
+            let these = came.min(*waited_for);
+            (came, *waited_for, self.count) = (came - these, *waited_for - these, self.count - these);
+            if *waited_for > 0 {
+                if now.since(*since) < ADMITTED_LAST {
+                    break;
+                }
+                self.count -= *waited_for;
+                self.missing += *waited_for;
+                strangers.count += *waited_for;
+            }
+            self.groups.pop_front();
+        }
+        // More may come that passed before the word closed: of those nobody was taken for a stranger.
+        let late = came.min(self.missing);
+        self.missing -= late;
+        strangers.count = strangers.count.saturating_sub(late);
+    }
+}
+
+/// Who waits at an account's word and is none of its readers, as far as that can be told.
+#[derive(Clone, Copy)]
+struct Strangers {
+    count: u32,
+    halved: Time,
+}
+
+impl Strangers {
+    fn forget_some(&mut self, now: Time) {
+        let times = now.since(self.halved).as_nanos() / STRANGERS_HALVED.as_nanos();
+        self.count = self.count.checked_shr(u32::try_from(times).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.halved += STRANGERS_HALVED * times;
     }
 }
 
@@ -76,6 +143,8 @@ impl Admitted {
 #[derive(Default)]
 pub struct Readers {
     held: BTreeMap<AccountId, Admitted>,
+    /// Of accounts whose words were ever closed.
+    strangers: BTreeMap<AccountId, Strangers>,
 }
 
 impl Readers {
@@ -88,7 +157,7 @@ impl Readers {
                 let is_many = waiting > WAITING_MAX || (sum.waiting > WAITING_OF_ALL_MAX && waiting > 1);
                 if (early > 0 || is_many) && !self.held.contains_key(&account) {
                     gates.close(account);
-                    self.held.insert(account, Admitted { count: 0, arrived, since: now });
+                    self.held.insert(account, Admitted::none(arrived));
                 }
             }
         }
@@ -96,28 +165,40 @@ impl Readers {
             return;
         }
         let share = (WAITING_OF_ALL_MAX / self.held.len() as u32).clamp(1, ADMITTED_MAX);
+        let strangers = &mut self.strangers;
         self.held.retain(|&account, admitted| {
+            let strangers = strangers.entry(account).or_insert(Strangers { count: 0, halved: now });
+            strangers.forget_some(now);
             let its = reads.of(account);
-            admitted.age(now, its);
-            if its.early > 0 {
+            admitted.age(now, its, strangers);
+            if its.early > 0 || its.waiting >= share {
                 return true;
             }
-            let room = share.saturating_sub(its.waiting + admitted.count);
-            if room == 0 {
+            let room = (share - its.waiting + strangers.count).saturating_sub(admitted.count);
+            let is_too_many = strangers.count > STRANGERS_MAX;
+            if room == 0 && !is_too_many {
                 return true;
             }
-            let went = gates.admit(account, room);
-            (admitted.count, admitted.since) = (admitted.count + went, now);
-            if went < room {
+            let went = if is_too_many { 0 } else { gates.admit(account, room) };
+            admitted.add(now, went);
+            let stays = went == room && !is_too_many;
+            if !stays {
                 gates.open(account);
             }
-            went == room
+            stays
         });
+    }
+
+    /// When somebody will have been waited for long enough.
+    pub fn admitted_until(&self) -> Option<Time> {
+        let firsts = self.held.values().filter_map(|admitted| admitted.groups.front());
+        firsts.map(|&(since, _)| since + ADMITTED_LAST).min()
     }
 
     /// An account is nobody's any more: whoever waits goes on.
     pub fn leave(&mut self, account: AccountId, gates: &dyn ReadGates) {
         self.held.remove(&account);
+        self.strangers.remove(&account);
         gates.open(account);
     }
 }

@@ -19,6 +19,7 @@ use crate::commands::{LevelsHandle, Who};
 use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
 use crate::levels::{Levels, Parts};
+use crate::losses::LossLog;
 use crate::metadata;
 use crate::mounts::device_numbers;
 use crate::tenant::{Tenant, join, lock, try_leave};
@@ -26,7 +27,7 @@ use crate::writeback::Writeback;
 use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
-use plimsoll_tags::{Coverage, Options, Tags, TagsError};
+use plimsoll_tags::{Coverage, Losses, Options, Tags, TagsError};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,6 +61,8 @@ pub struct StationConfig {
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
+    /// Processes of tenants that can be told from others at once; `None`: as many as tags have room for by themselves.
+    pub tasks_max: Option<u32>,
     /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
 }
@@ -184,6 +187,8 @@ impl Station {
             },
             containers: BTreeMap::new(),
             observed,
+            device: config.device.clone(),
+            losses: LossLog::default(),
             watched: watched.clone(),
             is_over: is_over.clone(),
         };
@@ -217,6 +222,11 @@ impl Station {
     /// What of the file system's I/O has causes.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
+    }
+
+    /// What of the file system's I/O the tags have lost so far, because it found no room.
+    pub fn losses(&self) -> Losses {
+        self.levels.losses()
     }
 
     /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a disk
@@ -312,11 +322,13 @@ impl Drop for Station {
 
 /// The tags of the disk; those of submitters, where it is observed and there are no better ones.
 fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
+    let as_usual = Options::default();
     let options = Options {
         event_bytes: Some(EVENT_BYTES),
         returns: config.filter.call_numbers().collect(),
+        tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max),
         dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
-        ..Options::default()
+        ..as_usual
     };
     match &config.disk {
         Disk::Volume(_) => Tags::load(&config.device, &options),

@@ -4,8 +4,16 @@
 //! is enough for a futex wait; only its owner can change a word or the file.
 //!
 //! Whoever is woken goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
-//! ([`GateWords::admit`]), where all at once would be a herd. That a tenant can wake another is no loss, for nobody has to
-//! look at a word at all: what passes is charged, and the levels below hold.
+//! ([`GateWords::admit`]), where all at once would be a herd.
+//!
+//! **What a stranger can do.** To read the file is enough to wake who waits at a word, to wait there, and to move waiters to
+//! another word. Waking is no loss, for nobody has to look at a word at all: what passes is charged, and the levels below hold.
+//! Waiting is worse: the kernel wakes those who have waited longest and does not say whose they are, so strangers take the places
+//! of those who were meant, and wait again at once. So whoever [admits](GateWords::admit) must not take for granted that somebody of
+//! the account went on, nor wait for ever until nobody is left: it lets in more where nothing comes of it, or opens the word, which
+//! reaches all who wait at it (how the agent does is in `plimsoll_agent`'s `readers` and `calls`). Who was moved (`FUTEX_REQUEUE`)
+//! is reached by neither, and sleeps until the lease that he saw runs out: half a second at most, and then he looks at the word
+//! again.
 //!
 //! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
 //! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
@@ -31,10 +39,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Accounts that have words: as many as a cause mask has bits, two of which it keeps to itself.
 pub const ACCOUNTS_MAX: u32 = 64;
 /// How long the words count after the agent last said that it lives. A round trip through a busy machine's run queue
-/// takes tens of milliseconds; one second is what a tenant may lose to a dead agent.
+/// takes tens of milliseconds; one second is what a tenant may lose to a dead agent ([`FAIL_OPEN`]).
 pub const LEASE: Span = Span::from_millis(500);
 /// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
 pub const RENEWAL: Span = Span::from_millis(100);
+/// How soon whoever is held goes on after the agent was killed: that is promised, and what is left of it beyond [`LEASE`] is for waking
+/// up.
+pub const FAIL_OPEN: Span = Span::from_secs(1);
+// An agent that renews as late as it may and dies then has closed words for so long after it last turned.
+const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos());
 /// The file's name in the run directory.
 pub const FILE_NAME: &str = "gate-words";
 
@@ -184,7 +197,7 @@ impl GateWords {
     }
 
     /// Lets at most `count_max` of those go on who wait at a closed word, which stays closed. Answers with how many did; if
-    /// they are fewer, nobody waits there any more.
+    /// they are fewer, nobody waits there any more. They need not be of that account: see [the module's text](self).
     ///
     /// # Panics
     /// As [`close`](Self::close).
@@ -255,6 +268,14 @@ mod tests {
         ];
         let words = lines.filter(|(name, _)| expected.iter().any(|(known, _)| known == name));
         assert_eq!(words.collect::<BTreeMap<_, _>>(), BTreeMap::from(expected));
+    }
+
+    /// A keeper of an agent that is gone or stuck looks after that time, and lets go on whom the agent held.
+    #[test]
+    fn a_keeper_looks_early_enough_to_keep_what_is_promised() {
+        let source = include_str!("../shim/keeper.c");
+        let tick = source.lines().find_map(|line| line.strip_prefix("#define TICK_MS ")).unwrap();
+        assert!(LEASE + Span::from_millis(tick.parse().unwrap()) * 2 < FAIL_OPEN);
     }
 
     fn directory() -> tempfile::TempDir {

@@ -2,7 +2,9 @@
 
 mod support;
 
+use plimsoll_core::Span;
 use plimsoll_gates::clock::monotonic_now;
+use plimsoll_gates::words::FAIL_OPEN;
 use plimsoll_gates::{Filter, GateClasses, GateWords, Launch, Programs};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::os::unix::process::CommandExt;
@@ -70,21 +72,39 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
     }
 }
 
-/// Broken on purpose: with a keeper that does not look into the ledger the held calls never return.
+/// What is promised is one second from the kill on. Where the machine takes the processors away nobody goes on in time, so the best
+/// of some tries counts; what no machine can delay is asserted of each: closed words count no longer than that after the agent is
+/// gone.
+///
+/// Broken on purpose and seen red: a keeper that does not look into the ledger (the held calls never return); a lease of 1.2 s, in
+/// the words and in the shim.
 #[test]
-fn an_agent_that_is_killed_holds_nobody_and_no_call_fails() {
+fn an_agent_that_is_killed_holds_nobody_for_a_second_and_no_call_fails() {
     const WRITERS: usize = 50;
-    at_both_gates(|gate, rig, agent| {
+    const TRIES: u32 = 10;
+    at_both_gates(|gate, rig, mut agent| {
         // At full speed they would wait for each other, at the file's lock.
         let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "paced", WRITERS);
-        tenant.goes_on();
-        agent.hold(&[ACCOUNT]);
-        tenant.waits_in(gate.held_write(), WRITERS);
-        let (killed, held) = (monotonic_now(), tenant.returned());
-        agent.kill();
-        wait_until("every held call goes on", || tenant.returned().iter().zip(&held).all(|(now, then)| now > then));
-        // Said, not asserted: the machine may be busy. One second is what is promised.
-        println!("all {WRITERS} went on after {:.0} ms", monotonic_now().since(killed).as_secs_f64() * 1e3);
+        let mut best = Span::MAX;
+        for _ in 0..TRIES {
+            tenant.goes_on();
+            agent.hold(&[ACCOUNT]);
+            tenant.waits_in(gate.held_write(), WRITERS);
+            let (killed, held) = (monotonic_now(), tenant.returned());
+            agent.kill();
+            assert!(rig.lease_until().since(monotonic_now()) < FAIL_OPEN);
+            wait_until("every held call goes on", || tenant.returned().iter().zip(&held).all(|(now, then)| now > then));
+            best = best.min(monotonic_now().since(killed));
+            println!("all {WRITERS} have gone on; at best after {:.0} ms", best.as_millis_f64());
+            if best < FAIL_OPEN {
+                break;
+            }
+            agent = Agent::start(rig);
+            if gate == Gate::Filter {
+                agent.has_listeners(1);
+            }
+        }
+        assert!(best < FAIL_OPEN, "{:.0} ms at best of {TRIES} times", best.as_millis_f64());
         tenant.goes_on();
     });
 }

@@ -4,8 +4,10 @@ mod support;
 
 use plimsoll_gates::{Filter, GateClass, GateClasses};
 use rustix::process::{Signal, kill_process};
+use std::collections::BTreeMap;
 use support::agent::{Agent, keepers};
 use support::lease::unless_a_lease_runs_out;
+use support::only::{CALLS, job};
 use support::{Plan, Rig, wait_until};
 
 const ACCOUNT: u32 = 7;
@@ -47,31 +49,31 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     });
 }
 
+/// Each call does nothing else that the filter notifies, so each is held for itself.
+///
+/// Broken on purpose and seen red: a filter without `rename`, without `syncfs`.
 #[test]
 fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
-    let calls = [
-        ("append", GateClass::Write, &[libc::SYS_write][..]),
-        ("writev", GateClass::Write, &[libc::SYS_writev]),
-        ("pwritev2", GateClass::Write, &[libc::SYS_pwritev2]),
-        ("fsync", GateClass::Sync, &[libc::SYS_fsync]),
-        ("fdatasync", GateClass::Sync, &[libc::SYS_fdatasync]),
-        ("range", GateClass::Sync, &[libc::SYS_sync_file_range]),
-        ("create", GateClass::Metadata, &[libc::SYS_openat, libc::SYS_unlink]),
-        ("mkdir", GateClass::Metadata, &[libc::SYS_mkdir, libc::SYS_rmdir]),
-        ("truncate", GateClass::Metadata, &[libc::SYS_truncate]),
-        ("allocate", GateClass::Metadata, &[libc::SYS_fallocate]),
-        ("cold", GateClass::Read, &[libc::SYS_pread64]),
-    ];
     let rig = Rig::new();
     let agent = Agent::start(&rig);
-    for (what, class, numbers) in calls {
-        println!("{what}");
-        let mut held = rig.tenant(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(class))), what, 1);
-        held.goes_on();
+    for (class, calls) in CALLS {
+        let filter = Filter::new(GateClasses::default().with(class));
+        // Not called by the C library any more.
+        let more = (class == GateClass::Metadata).then_some(("SYS_open", libc::SYS_open));
+        let calls = calls.iter().copied().chain(more);
+        let numbers: BTreeMap<i64, &str> = calls.map(|(name, number)| (number, name)).collect();
+        let start = |(number, name)| (rig.tenant(&rig.filtered(ACCOUNT, filter), &job(name), 1), number, name);
+        let mut held: Vec<_> = numbers.into_iter().map(start).collect();
+        held.iter_mut().for_each(|(tenant, ..)| tenant.goes_on());
         agent.hold(&[ACCOUNT]);
-        held.waits_in_one_of(numbers, 1);
+        for (tenant, number, name) in &held {
+            println!("{name}");
+            tenant.waits_in(*number, 1);
+        }
+        // A call that a slow disk holds is no such call.
+        wait_until("the agent holds each", || agent.listeners_and_held().1 == held.len() as u64);
         agent.hold(&[]);
-        held.goes_on();
+        held.iter_mut().for_each(|(tenant, ..)| tenant.goes_on());
     }
     // What is no file is notified and goes on at once.
     let mut pipe =

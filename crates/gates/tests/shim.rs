@@ -3,9 +3,11 @@
 mod support;
 
 use plimsoll_core::AccountId;
-use plimsoll_gates::{GateClass, Launch};
+use plimsoll_gates::{GateClass, GateWords, Launch};
+use std::collections::BTreeSet;
 use support::lease::unless_a_lease_runs_out;
-use support::{Plan, Rig, alive};
+use support::only::{CALLS, UNGATED, job};
+use support::{Plan, Rig, alive, wait_until};
 
 const ACCOUNT: u32 = 7;
 const WRITERS: usize = 8;
@@ -32,46 +34,64 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     });
 }
 
-/// Broken on purpose and seen red: a direct read whose probe is the read itself.
+/// Each call does nothing else that a gate knows, so each waits for itself.
+///
+/// Broken on purpose and seen red: a direct read whose probe is the read itself; a shim without a gate at `syncfs`, at `rename`, at
+/// `unlink`.
 #[test]
 fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
-    use GateClass::{Metadata, Read, Sync, Write};
-    let calls = [
-        ("append", &[Write][..]),
-        ("writev", &[Write, Metadata]),
-        ("pwritev2", &[Write]),
-        ("fsync", &[Write, Sync]),
-        ("fdatasync", &[Write, Sync]),
-        ("range", &[Sync]),
-        ("create", &[Metadata]),
-        ("mkdir", &[Metadata]),
-        ("rename", &[Metadata]),
-        ("truncate", &[Metadata]),
-        ("allocate", &[Metadata]),
-        ("cold", &[Read]),
-        ("direct", &[Read]),
-        // What the cache has, and what is no file, waits for nothing.
-        ("read", &[]),
-        ("pipe", &[]),
-    ];
     let rig = Rig::new();
     let words = rig.words();
+    let change = |classes: &[GateClass], change: fn(&GateWords, AccountId, GateClass)| {
+        classes.iter().for_each(|&class| change(&words, AccountId(ACCOUNT), class));
+    };
     alive(&words, || {
-        for (what, waits_for) in calls {
-            println!("{what}");
-            let mut tenant = rig.tenant(&rig.preload(ACCOUNT), what, 1);
-            let others = GateClass::ALL.into_iter().filter(|class| !waits_for.contains(class));
-            others.for_each(|class| words.close(AccountId(ACCOUNT), class));
-            tenant.goes_on();
-            for &class in waits_for {
-                words.close(AccountId(ACCOUNT), class);
-                tenant.waits();
-                words.open(AccountId(ACCOUNT), class);
+        for (class, calls) in CALLS {
+            let calls =
+                calls.iter().map(|(name, _)| job(name)).chain((class == GateClass::Read).then(|| "direct".to_owned()));
+            let start = |what: String| (rig.tenant(&rig.preload(ACCOUNT), &what, 1), what);
+            let mut tenants: Vec<_> = calls.map(start).collect();
+            let others: Vec<_> = GateClass::ALL.into_iter().filter(|&other| other != class).collect();
+            change(&others, GateWords::close);
+            for (tenant, what) in &mut tenants {
+                println!("{what} goes on");
                 tenant.goes_on();
             }
-            GateClass::ALL.into_iter().for_each(|class| words.open(AccountId(ACCOUNT), class));
+            change(&[class], GateWords::close);
+            for (tenant, what) in &tenants {
+                println!("{what} waits");
+                tenant.waits();
+            }
+            change(&[class], GateWords::open);
+            tenants.iter_mut().for_each(|(tenant, _)| tenant.goes_on());
+            change(&others, GateWords::open);
+        }
+        // What the cache has, what is no file, and what changes nothing waits for nothing.
+        change(&GateClass::ALL, GateWords::close);
+        for what in ["read", "pipe"].map(str::to_owned).into_iter().chain(UNGATED.map(job)) {
+            println!("{what}");
+            rig.tenant(&rig.preload(ACCOUNT), &what, 1).goes_on();
         }
     });
+}
+
+/// So a call that is added to the shim is tried too.
+#[test]
+fn every_call_of_the_shim_is_among_those_that_were_tried() {
+    let header = include_str!("../shim/calls.h");
+    let gated = header.lines().filter_map(|line| {
+        let (kind, rest) = line.split_once('(')?;
+        let mut arguments = rest.split([',', ')']).map(str::trim);
+        match kind {
+            "GATED" => arguments.nth(1),
+            "ALLOCATE" | "OPEN" | "OPEN_WITHOUT_MODE" => arguments.next(),
+            _ => None,
+        }
+    });
+    let tried = CALLS.into_iter().flat_map(|(_, calls)| calls).map(|(name, _)| *name);
+    // One function with other flags.
+    let tried = tried.filter(|&name| name != "open O_TRUNC");
+    assert_eq!(gated.collect::<BTreeSet<_>>(), tried.collect());
 }
 
 /// Broken on purpose and seen red: a shim that goes on only when the word is open.
@@ -97,6 +117,57 @@ fn as_many_go_on_as_are_admitted() {
             words.open(AccountId(ACCOUNT), GateClass::Write);
             tenant.goes_on();
         });
+    });
+}
+
+/// Why who admits must not wait until somebody of the account goes on: the kernel wakes those who have waited longest.
+#[test]
+fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_they_are() {
+    const STRANGERS: u32 = 64;
+    unless_a_lease_runs_out(|| {
+        let rig = Rig::new();
+        let words = rig.words();
+        let (account, class) = (AccountId(ACCOUNT), GateClass::Write);
+        alive(&words, || {
+            words.close(account, class);
+            let stranger = rig.stranger(ACCOUNT, class, &["wait", &STRANGERS.to_string()]);
+            stranger.waits(STRANGERS as usize);
+            // So it stands behind them.
+            let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", 1);
+            tenant.waits();
+            let lease = rig.watch_lease();
+            for _ in 0..3 {
+                assert_eq!(words.admit(account, class, STRANGERS / 4), STRANGERS / 4);
+            }
+            tenant.waits();
+            assert_eq!(tenant.returned(), [0], "forty-eight were let in, and the one who is meant was none of them");
+            stranger.waits(STRANGERS as usize);
+            assert_eq!(words.admit(account, class, 2 * STRANGERS), STRANGERS + 1);
+            wait_until("the call goes on", || tenant.returned() == [1]);
+            drop(lease);
+            words.open(account, class);
+            tenant.goes_on();
+        });
+    });
+}
+
+/// Broken on purpose and seen red: a shim that sleeps until it is woken.
+#[test]
+fn who_is_moved_to_a_stranger_s_word_goes_on_when_his_lease_runs_out() {
+    let rig = Rig::new();
+    let words = rig.words();
+    let (account, class) = (AccountId(ACCOUNT), GateClass::Write);
+    let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);
+    let _stranger = rig.stranger(ACCOUNT, class, &["move"]);
+    alive(&words, || {
+        for _ in 0..3 {
+            tenant.goes_on();
+            words.close(account, class);
+            tenant.waits();
+            wait_until("all are at another word", || words.admit(account, class, 1) == 0);
+            words.open(account, class);
+        }
+        tenant.goes_on();
     });
 }
 

@@ -14,11 +14,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "only.h"
 
 static const char *file, *what;
 static uint64_t *counters;
@@ -36,11 +39,6 @@ static int write_into_pipe(char *bytes) {
   int ends[2];
   if (pipe(ends) || write(ends[1], bytes, 1) != 1) return -1;
   return close(ends[0]) | close(ends[1]);
-}
-
-static int create_and_unlink(const char *name) {
-  int made = open(name, O_CREAT | O_RDWR, 0600);
-  return made < 0 ? -1 : close(made) | unlink(name);
 }
 
 static int write_in_child(int fd, char *bytes) {
@@ -64,24 +62,15 @@ static int find_no_ring(char *bytes) {
 
 /* One call of the kind that was asked for; `name` is a path of this thread's own. */
 static int call(int fd, const char *name, char *bytes) {
-  struct iovec one = {bytes, 4096};
+  if (!strncmp(what, PREFIX, strlen(PREFIX))) return usleep(2000) | only(what + strlen(PREFIX), fd, file, name, bytes);
   if (is("write") || is("traced")) return wrote(pwrite(fd, bytes, 4096, 0), 4096);
   if (is("paced")) return usleep(10000) | wrote(pwrite(fd, bytes, 4096, 0), 4096);
   if (is("slow")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | usleep(1000000);
   if (is("append")) return wrote(write(fd, bytes, 10), 10) | usleep(1000);
   if (is("stdout")) return wrote(write(1, "12345\n", 6), 6);
-  if (is("writev")) return wrote(writev(fd, &one, 1), 4096) | ftruncate(fd, 0);
-  if (is("pwritev2")) return wrote(pwritev2(fd, &one, 1, 0, 0), 4096);
   if (is("fsync")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | fsync(fd);
-  if (is("fdatasync")) return wrote(pwrite(fd, bytes, 4096, 0), 4096) | fdatasync(fd);
   if (is("range")) return sync_file_range(fd, 0, 4096, SYNC_FILE_RANGE_WRITE);
-  if (is("create")) return create_and_unlink(name);
-  if (is("mkdir")) return mkdir(name, 0700) | rmdir(name);
-  if (is("rename")) return close(creat(name, 0600)) | rename(name, file);
-  if (is("truncate")) return truncate(file, 100);
-  if (is("allocate")) return fallocate(fd, 0, 0, 8192);
   if (is("read")) return wrote(pread(fd, bytes, 4096, 0), 4096);
-  if (is("cold")) return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) | wrote(pread(fd, bytes, 4096, 0), 4096);
   if (is("direct")) return read_directly(fd);
   if (is("pipe")) return write_into_pipe(bytes);
   if (is("fork")) return write_in_child(fd, bytes);

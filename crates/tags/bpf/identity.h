@@ -179,6 +179,14 @@ static __always_inline void act_for(__u64 causes)
 	}
 }
 
+/* `task` is registered as another one is; where there is no room it is one of the others, and counted. */
+static __always_inline void inherit(void *map, __u32 task, const struct registration *from)
+{
+	struct registration copy = *from;
+	if (bpf_map_update_elem(map, &task, &copy, BPF_ANY))
+		count(&state.registrations_lost, 1);
+}
+
 /* A thread inherits its creator's registration, a process that of the thread that forked it. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
@@ -187,20 +195,17 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	bool is_thread = child->tgid == parent->tgid;
 	struct registration *inherited = bpf_map_lookup_elem(&threads, &thread);
 	if (inherited) {
-		struct registration copy = *inherited;
 		if (is_thread)
-			bpf_map_update_elem(&threads, &born, &copy, BPF_ANY);
+			inherit(&threads, born, inherited);
 		else
-			bpf_map_update_elem(&processes, &born, &copy, BPF_ANY);
+			inherit(&processes, born, inherited);
 		return 0;
 	}
 	if (is_thread)
 		return 0;
 	inherited = bpf_map_lookup_elem(&processes, &process);
-	if (inherited && !inherited->is_automatic) {
-		struct registration copy = *inherited;
-		bpf_map_update_elem(&processes, &born, &copy, BPF_ANY);
-	}
+	if (inherited && !inherited->is_automatic)
+		inherit(&processes, born, inherited);
 	return 0;
 }
 
@@ -223,8 +228,9 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_thread, struc
 	if (!moved)
 		return 0;
 	struct registration copy = *moved;
-	bpf_map_update_elem(&threads, &new, &copy, BPF_ANY);
+	/* First, so that there is room. */
 	bpf_map_delete_elem(&threads, &old);
+	inherit(&threads, new, &copy);
 	return 0;
 }
 

@@ -73,6 +73,7 @@ struct state {
 	__u64 events_lost;          /* records that found no room in the ring */
 	__u64 flow_bytes_lost;      /* bytes that found no room among the flows */
 	__u64 accounts_refused;     /* processes that became others because all accounts were taken */
+	__u64 registrations_lost;   /* threads and processes that found no room: they are others */
 	__u64 since_ns[64];         /* when each account began: an older tag means a predecessor */
 	__u64 wants_waking;         /* the reader of the ring waits: the next event wakes it */
 	__u32 other_device;         /* device number of the superblock, where it is not that of the block device (btrfs) */

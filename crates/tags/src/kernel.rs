@@ -32,8 +32,6 @@ const INODES_MAX: u32 = 1 << 16;
 const METADATA_BLOCKS_MAX: u32 = 1 << 17;
 /// Sequences of XFS's list of committed items: a handful is alive.
 const CHECKPOINTS_MAX: u32 = 1 << 10;
-/// Registrations of threads and processes.
-const TASKS_MAX: u32 = 1 << 15;
 /// Registrations of cgroups.
 const CGROUPS_MAX: u32 = 1 << 10;
 /// Bytes of the ring when nobody asked for events; the kernel allows no less.
@@ -200,7 +198,7 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
             "inodes" => INODES_MAX,
             "metadata" => METADATA_BLOCKS_MAX,
             "checkpoints" => CHECKPOINTS_MAX,
-            "threads" | "processes" => TASKS_MAX,
+            "threads" | "processes" => options.tasks_max.max(1),
             "cgroups" => CGROUPS_MAX,
             "owners" => ACCOUNTS,
             "counts" => COUNTERS,

@@ -54,6 +54,7 @@ pub use survey::Survey;
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
 
+use memory::SharedMemory;
 use plimsoll_core::{Span, Time};
 use shared::State;
 use source::Source;
@@ -70,6 +71,9 @@ pub struct Options {
     pub has_account_per_process: bool,
     /// Pages that may be dirty at once, 88 bytes each. More of them are known by their file's recent writers only.
     pub dirty_pages_max: u32,
+    /// Processes that may be registered at once, and threads, 160 bytes for both. Those that find no room, because a tenant forks
+    /// without end, are others, and all that they start; but for those in a cgroup that is registered.
+    pub tasks_max: u32,
     /// Bytes of the table of tags at the most, 32 for each 4 KiB of the device, rounded to a power of two.
     pub tag_bytes_max: u64,
     /// Bytes of the ring of single events; `None`: none are recorded.
@@ -93,6 +97,7 @@ impl Default for Options {
         Options {
             has_account_per_process: false,
             dirty_pages_max: 1 << 18,
+            tasks_max: 1 << 15,
             tag_bytes_max: 64 << 20,
             event_bytes: None,
             flows_max: None,
@@ -103,15 +108,35 @@ impl Default for Options {
     }
 }
 
+/// What found no room, counted since the tags were loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Dirtied pages, and blocks of metadata: raise `dirty_pages_max`.
+    pub entries: u64,
+    /// Events in the ring: raise `event_bytes`, or fetch them more often.
+    pub events: u64,
+    /// Processes and threads that were born to one who is registered, and are others now: raise `tasks_max`.
+    pub registrations: u64,
+}
+
+impl Losses {
+    fn of(state: &SharedMemory) -> Losses {
+        let word = |offset| state.word(offset).load(Ordering::Relaxed);
+        Losses {
+            entries: word(offset_of!(State, entries_lost)),
+            events: word(offset_of!(State, events_lost)),
+            registrations: word(offset_of!(State, registrations_lost)),
+        }
+    }
+}
+
 /// What did not go as it should, counted since the tags were loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Dirtied pages that found no room: raise `dirty_pages_max`.
-    pub entries_lost: u64,
+    /// What found no room.
+    pub losses: Losses,
     /// Blocks that were written with the file's recent writers as causes, because the page's were not known.
     pub blocks_guessed: u64,
-    /// Events that found no room in the ring.
-    pub events_lost: u64,
     /// Processes that became others because no account was free.
     pub accounts_refused: u64,
     /// Runs of programs that the kernel left out because the same program was running on that processor.
@@ -165,7 +190,7 @@ impl Tags {
 
     /// Who is registered and what is dirty, for other threads.
     pub fn survey(&self) -> Survey {
-        Survey(self.source.survey())
+        Survey { tables: self.source.survey(), state: Arc::clone(self.source.state()) }
     }
 
     /// Takes all events out of the ring, in the order in which they were begun. It makes no system call, and nobody is woken
@@ -192,6 +217,11 @@ impl Tags {
         Ok(Flows { flows, untold_bytes: lost.swap(0, Ordering::Relaxed) })
     }
 
+    /// What found no room. It makes no system call.
+    pub fn losses(&self) -> Losses {
+        Losses::of(self.source.state())
+    }
+
     /// What did not go as it should.
     ///
     /// # Errors
@@ -199,9 +229,8 @@ impl Tags {
     pub fn health(&self) -> Result<Health, TagsError> {
         let word = |offset| self.source.state().word(offset).load(Ordering::Relaxed);
         Ok(Health {
-            entries_lost: word(offset_of!(State, entries_lost)),
+            losses: self.losses(),
             blocks_guessed: word(offset_of!(State, inodes_guessed)),
-            events_lost: word(offset_of!(State, events_lost)),
             accounts_refused: word(offset_of!(State, accounts_refused)),
             runs_missed: self.source.missed()?,
         })

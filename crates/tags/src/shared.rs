@@ -123,11 +123,12 @@ shared! {
         events_lost: u64,
         flow_bytes_lost: u64,
         accounts_refused: u64,
+        registrations_lost: u64,
         since_ns: [u64; 64],
         wants_waking: u64,
         other_device: u32,
         committed: u32,
-    } 680
+    } 688
 
     struct Owner {
         process: u32,

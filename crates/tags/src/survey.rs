@@ -1,7 +1,9 @@
 //! What takes the longer the more processes and dirty pages there are, for other threads than the one that has the tags: a tenant
 //! who has tens of thousands of processes keeps nobody but the one who asks.
 
+use crate::Losses;
 use crate::error::TagsError;
+use crate::memory::SharedMemory;
 use crate::shared::{ACCOUNTS, Plain, Registration};
 use crate::source::{Surveyed, Table};
 use plimsoll_core::AccountId;
@@ -9,7 +11,10 @@ use std::sync::Arc;
 
 /// Looks through everybody who is registered, and all that is dirty: [`Tags::survey`](crate::Tags::survey). Clones are the same.
 #[derive(Clone)]
-pub struct Survey(pub(crate) Arc<dyn Surveyed>);
+pub struct Survey {
+    pub(crate) tables: Arc<dyn Surveyed>,
+    pub(crate) state: Arc<SharedMemory>,
+}
 
 impl Survey {
     /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
@@ -41,9 +46,14 @@ impl Survey {
         Ok(counts)
     }
 
+    /// What found no room so far.
+    pub fn losses(&self) -> Losses {
+        Losses::of(&self.state)
+    }
+
     fn each_task(&self, mut each: impl FnMut(u32, u32)) -> Result<(), TagsError> {
         for table in [Table::Processes, Table::Threads] {
-            for (key, value) in self.0.entries(table)? {
+            for (key, value) in self.tables.entries(table)? {
                 let registration = Registration::take(&mut &value[..]);
                 if let (Some(task), Some(registration)) = (u32::take(&mut &key[..]), registration) {
                     each(registration.account, task);
@@ -59,6 +69,6 @@ impl Survey {
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.
     pub fn carried(&self, ended: u64) -> Result<u64, TagsError> {
-        self.0.sweep(ended)
+        self.tables.sweep(ended)
     }
 }

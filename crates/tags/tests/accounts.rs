@@ -187,6 +187,30 @@ fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_n
     });
 }
 
+/// Broken on purpose and seen red: a child that finds no room is counted nowhere.
+#[test]
+fn who_is_born_when_there_is_no_room_is_one_of_the_others_and_counted() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let mut rig = rig(&Options { tasks_max: 2, ..Options::default() });
+    let a = rig.account("a");
+    let process = |tags: &mut Tags, writer: &Writer| {
+        tags.accounts().register_process(a, writer.process()).unwrap();
+    };
+    check(&mut rig, "fork", "there-is-room", a, process);
+    assert_eq!(rig.tags.losses().registrations, 0);
+    // This one is in the table with its child, which forks once more.
+    check(&mut rig, "fork fork", "too-many", OTHERS, process);
+    let lost = rig.tags.losses().registrations;
+    assert!(lost > 0);
+    assert_eq!(rig.tags.health().unwrap().losses.registrations, lost);
+    assert_eq!(rig.tags.survey().losses(), rig.tags.losses(), "for other threads, too");
+    // Whoever has ended leaves room.
+    check(&mut rig, "fork", "room-again", a, process);
+    assert_eq!(rig.tags.losses().registrations, lost);
+}
+
 #[test]
 fn wrong_registrations_are_refused_by_name() {
     if !can_run(&PROGRAMS) {

@@ -172,7 +172,7 @@ fn events_tell_each_change_once() {
         assert_eq!((fresh, joined), (PAGES + 10, PAGES / 8), "{file_system}");
         assert!(freed <= 10, "the ten are freed, or were written back before: {freed}");
         assert_eq!(issued_data, (PAGES + 10 - freed) * PAGE_BYTES, "{file_system}");
-        assert_eq!((in_flight.len(), rig.tags.health().unwrap().events_lost), (0, 0), "{file_system}");
+        assert_eq!((in_flight.len(), rig.tags.losses().events), (0, 0), "{file_system}");
         let mut again = 0;
         rig.tags.events(|_| again += 1);
         assert_eq!(again, 0, "the ring is empty now");
@@ -239,7 +239,7 @@ fn memory_is_bounded_and_stated() {
     truth.add(&f, 0..5000, a);
     let (score, health) = (truth.compare(&rig.tags), rig.tags.health().unwrap());
     println!("{score}; {health:?}");
-    assert!(health.entries_lost > 0 && health.blocks_guessed > 0, "{health:?}");
+    assert!(health.losses.entries > 0 && health.blocks_guessed > 0, "{health:?}");
     assert_eq!(score.wrong + score.more, 0, "{score}");
 }
 

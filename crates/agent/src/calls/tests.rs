@@ -1,7 +1,8 @@
 //! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
 //! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words; who
 //! writes through an open word is in no call; a word that opens to all when its call is released; one that lets in as many as
-//! before; who was let in and is not seen to write waited for without end.
+//! before; who was let in and is not seen to write waited for without end; strangers at the word let in again and again, as many as
+//! the first time.
 
 use super::*;
 use plimsoll_core::{BlockRequest, Dispatch};
@@ -256,4 +257,33 @@ fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
     assert_eq!(over(&calls, at(20)), []);
     calls.nobody_waits(account);
     assert_eq!((over(&calls, at(30)), calls.admitted_until()), (vec![], None), "the word is open");
+}
+
+/// The bound that the module's text states: a writer stands behind strangers who wait again whenever they are let in.
+#[test]
+fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
+    for strangers in [0, 1, 3, 4, 100, 65_000] {
+        let (mut calls, mut keeper, mut actions) = (Calls::default(), Doorkeeper::default(), Vec::new());
+        let (account, file) = (AccountId(1), FileId(5));
+        let at = |milliseconds| Time::ZERO + Span::from_millis(milliseconds);
+        keeper.refused.insert(account);
+        calls.wrote(at(0), &mut keeper, (account, file), &mut actions);
+        assert_eq!(actions, [Action::Close(account)]);
+        keeper.refused.clear();
+        actions.clear();
+        // The writer is the only one who does not wait again.
+        let (mut before_the_writer, mut now, mut has_gone) = (strangers, at(0), false);
+        while !has_gone {
+            calls.released(now, &mut keeper, &mut actions);
+            let over: Vec<_> = calls.admitted_before(now).collect();
+            over.into_iter().for_each(|seen| calls.wrote(now, &mut keeper, seen, &mut actions));
+            for action in actions.drain(..) {
+                let Action::Admit(_, count) = action else { panic!("{action:?}") };
+                has_gone |= count > before_the_writer;
+                before_the_writer = before_the_writer.saturating_sub(count);
+            }
+            now += Span::from_millis(1);
+            assert!(now <= at(145), "{strangers} strangers, {before_the_writer} of them before the writer still");
+        }
+    }
 }

@@ -173,6 +173,7 @@ impl Rig {
             program_directory: directory.path().to_owned(),
             filter: Filter::default(),
             dirty_bytes_max: DIRTY_BYTES_MAX,
+            tasks_max: None,
             classes: Some(directory.path().join("classes.sock")),
         }
     }
@@ -279,6 +280,12 @@ impl Rig {
         station.mounted(&self.path("")).unwrap();
         self.station = Some(station);
         self.watch_lease();
+    }
+
+    /// The same, for so many processes of tenants.
+    pub fn open_station_for(&mut self, tasks_max: u32) {
+        self.config.tasks_max = Some(tasks_max);
+        self.open_station();
     }
 
     /// Keepers that are started from now on wait before they begin.

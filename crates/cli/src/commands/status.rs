@@ -2,7 +2,7 @@
 
 use super::{CLEAR, connect, print, print_json, show, unexpected};
 use crate::arguments::StatusArguments;
-use crate::control::protocol::{DaemonStatus, Request, Response};
+use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use plimsoll_brick::engine::{AccountStatus, EngineStatus, LatencyStatus};
@@ -37,9 +37,19 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
 fn as_text(status: &DaemonStatus) -> String {
     let head = format!("plimsoll {}, process {}, {}\n", status.version, status.process, status.configuration.display());
     let head = status.executor.iter().fold(head, |text, executor| format!("{text}{executor}\n"));
+    let head = status.losses.iter().fold(head, |text, entry| format!("{text}{}\n", loss_line(entry)));
     status.devices.iter().fold(head, |text, device| {
         format!("{text}\n{}{}{}", device_line(device), read_ahead_lines(device), accounts(device))
     })
+}
+
+/// Why the figures of that volume's accounts are not to be believed.
+fn loss_line(entry: &LossEntry) -> String {
+    let LossEntry { volume, registrations, events, entries } = entry;
+    format!(
+        "{volume}: BOOKS ARE OFF: tags found no room for {registrations} processes of tenants (charged to others), \
+         {events} events (charged to nobody), {entries} dirty pages or blocks of metadata (to those who wrote the file lately)"
+    )
 }
 
 fn device_line(device: &EngineStatus) -> String {
@@ -121,4 +131,26 @@ fn accounts(device: &EngineStatus) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tags_have_lost_stands_before_the_figures_that_it_spoils() {
+        let losses = vec![LossEntry { volume: "data".to_owned(), registrations: 3, events: 2, entries: 1 }];
+        let status = DaemonStatus {
+            version: "1".to_owned(),
+            process: 7,
+            configuration: "plimsoll.toml".into(),
+            executor: None,
+            devices: Vec::new(),
+            losses,
+        };
+        let text = as_text(&status);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.starts_with("data: BOOKS ARE OFF: tags found no room for 3 processes of tenants"), "{text}");
+        assert_eq!(as_text(&DaemonStatus { losses: Vec::new(), ..status }).lines().count(), 1);
+    }
 }

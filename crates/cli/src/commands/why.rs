@@ -146,6 +146,12 @@ fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Str
     if sample.untold_bytes > 0 {
         text.push_str(&format!("{} of more files than can be told apart\n", rate(sample.untold_bytes)));
     }
+    if sample.lost_pages > 0 {
+        text.push_str(&format!(
+            "{} dirty pages or blocks of metadata found no room: with them stand those who wrote the file lately, or unknown\n",
+            sample.lost_pages
+        ));
+    }
     text
 }
 
@@ -188,6 +194,7 @@ fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Val
         "file_system": file_system,
         "coverage": disk.coverage().to_string(),
         "untold_bytes": sample.untold_bytes,
+        "lost_pages": sample.lost_pages,
         "rows": rows,
     })
 }

@@ -257,6 +257,22 @@ pub struct DaemonStatus {
     pub executor: Option<Box<ExecutorStatus>>,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
+    /// Where causes got lost.
+    #[serde(default)]
+    pub losses: Vec<LossEntry>,
+}
+
+/// What found no room in the tags of a volume or of a device that is observed, since they were loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossEntry {
+    /// The volume, or the device.
+    pub volume: String,
+    /// Processes and threads of tenants, which are charged to the others.
+    pub registrations: u64,
+    /// Events, which are in nobody's books.
+    pub events: u64,
+    /// Dirty pages and blocks of metadata, which are charged to those who wrote their file lately, or to nobody.
+    pub entries: u64,
 }
 
 /// A session that an application has opened.

@@ -188,6 +188,7 @@ impl Administration {
                 .as_ref()
                 .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
             devices: self.engines()?,
+            losses: self.tenants.losses(),
         })
     }
 

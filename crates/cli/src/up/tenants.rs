@@ -5,9 +5,9 @@
 //! that is not ours has one too.
 
 use crate::config::{Configuration, Volume};
-use crate::control::protocol::TenantEntry;
+use crate::control::protocol::{LossEntry, TenantEntry};
 use plimsoll_agent::{
-    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Station, StationConfig, Who, memory,
+    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Losses, Station, StationConfig, Who, memory,
 };
 use plimsoll_brick::attach::Attachment;
 use plimsoll_brick::engine::EngineHandle;
@@ -60,6 +60,7 @@ impl StationedVolume {
             program_directory: program_directory(state)?,
             filter: Filter::default(),
             dirty_bytes_max: memory::dirty_bytes_max(),
+            tasks_max: None,
             classes: is_volume.then(|| state.join(CLASSES_SOCKET)),
         };
         let station = Station::open(engine, config)?;
@@ -122,6 +123,15 @@ impl Tenants {
         });
         let mounts: Vec<_> = mounts.collect();
         if mounts.is_empty() { Ok(None) } else { ClassServer::start(&state.join(CLASSES_SOCKET), mounts).map(Some) }
+    }
+
+    /// Whose causes got lost, of those stations where some did.
+    pub(super) fn losses(&self) -> Vec<LossEntry> {
+        let entries = self.stations.iter().map(|StationedVolume { name, station, .. }| {
+            let Losses { entries, events, registrations } = station.losses();
+            LossEntry { volume: name.clone(), registrations, events, entries }
+        });
+        entries.filter(|entry| entry.registrations + entry.events + entry.entries > 0).collect()
     }
 
     /// Who has joined.

@@ -24,6 +24,8 @@ pub struct Watched {
     tags: Tags,
     files: Option<Files>,
     people: People,
+    /// Dirty pages and blocks of metadata that had found no room before the last look.
+    lost_pages: u64,
 }
 
 /// What a disk did between two looks.
@@ -32,6 +34,8 @@ pub struct Sample {
     pub rows: Vec<Row>,
     /// Bytes that were counted, but for which nobody had room to say whose they are.
     pub untold_bytes: u64,
+    /// Dirtied pages and blocks of metadata that found no room: who wrote their file lately stands for those who dirtied them.
+    pub lost_pages: u64,
 }
 
 impl Watched {
@@ -50,7 +54,7 @@ impl Watched {
         };
         let tags = Tags::load(&disk.device, &options)?;
         let files = Files::of(&disk.mount_point).ok();
-        let mut watched = Watched { disk, tags, files, people: People::default() };
+        let mut watched = Watched { disk, tags, files, people: People::default(), lost_pages: 0 };
         // What came while the programs were being loaded is no whole interval.
         watched.sample(&BTreeMap::new())?;
         Ok(watched)
@@ -76,7 +80,9 @@ impl Watched {
         self.people.meet(self.tags.accounts().list()?, tenants);
         let rows = rows(&taken.flows, &self.people);
         self.tags.accounts().recycle()?;
-        Ok(Sample { rows, untold_bytes: taken.untold_bytes })
+        let lost_pages = self.tags.losses().entries;
+        let lost_pages = lost_pages - std::mem::replace(&mut self.lost_pages, lost_pages);
+        Ok(Sample { rows, untold_bytes: taken.untold_bytes, lost_pages })
     }
 
     /// Where a file is now, below the mount point, if that can be found out.

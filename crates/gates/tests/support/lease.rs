@@ -79,7 +79,7 @@ impl Drop for LeaseWatch {
 }
 
 /// When it ends, as the agent has said last.
-fn until(words: &File) -> Time {
+pub fn until(words: &File) -> Time {
     let mut bytes = [0; 8];
     words.read_exact_at(&mut bytes, LEASE_OFFSET as u64).unwrap();
     Time::from_nanos(u64::from_ne_bytes(bytes))

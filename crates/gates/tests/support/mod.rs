@@ -1,12 +1,13 @@
 //! What the tests of the gates share: tenants that count their calls, an agent, and a look at who waits where.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use plimsoll_core::{AccountId, Span};
+use plimsoll_core::{AccountId, Span, Time};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_gates::words::RENEWAL;
-use plimsoll_gates::{Filter, GateWords, Launch, Programs};
+use plimsoll_gates::{Filter, GateClass, GateWords, Launch, Programs};
 pub mod agent;
 pub mod lease;
+pub mod only;
 pub mod runtime;
 
 use lease::LeaseWatch;
@@ -54,9 +55,13 @@ pub fn tenant_program() -> &'static Path {
 
 /// Compiles `tests/tenant.c` as `name`.
 pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
+    compile_source("tenant.c", name, flags)
+}
+
+fn compile_source(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let draft = program.with_extension(std::process::id().to_string());
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tenant.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
     let status = Command::new("cc").args(["-O1", "-Wall"]).args(flags).arg(&source).arg("-o").arg(&draft).status();
     assert!(status.unwrap().success(), "cc {}", source.display());
     std::fs::rename(&draft, &program).unwrap();
@@ -94,6 +99,11 @@ impl Rig {
         LeaseWatch::of(&self.words_path())
     }
 
+    /// When the lease ends, as the agent has said last.
+    pub fn lease_until(&self) -> Time {
+        lease::until(&File::open(self.words_path()).unwrap())
+    }
+
     pub fn preload(&self, account: u32) -> Launch {
         Launch::new().with_shim_at(self.programs.shim(), &self.words_path(), AccountId(account)).unwrap()
     }
@@ -101,6 +111,14 @@ impl Rig {
     pub fn filtered(&self, account: u32, filter: Filter) -> Launch {
         let socket = self.run.path().join(agent::SOCKET_NAME);
         Launch::new().with_filter(filter, &socket, &account.to_string(), "tenant")
+    }
+
+    /// Somebody who has read the words and does `what` at one of them (`stranger.c`).
+    pub fn stranger(&self, account: u32, class: GateClass, what: &[&str]) -> Stranger {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        let program = PROGRAM.get_or_init(|| compile_source("stranger.c", "stranger", &["-pthread"]));
+        let place = plimsoll_gates::words::place_of(AccountId(account), class).to_string();
+        Stranger(Command::new(program).arg(self.words_path()).arg(place).args(what).process_group(0).spawn().unwrap())
     }
 
     /// `threads` threads that do `what`, behind a gate.
@@ -246,6 +264,24 @@ impl Drop for Tenant {
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             self.end();
         }
+    }
+}
+
+/// Who is at a word of somebody else's; killed when dropped.
+pub struct Stranger(Child);
+
+impl Stranger {
+    /// Waits until so many of its threads wait.
+    pub fn waits(&self, threads: usize) {
+        let waiting = || calls_of_group(self.0.id()).iter().filter(|&&call| call == libc::SYS_futex).count();
+        wait_until("the strangers wait", || waiting() == threads);
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -191,7 +191,7 @@ impl VolumeCache {
     /// The request that an operation is for; the syncer and the cache itself have none.
     fn asker(&self, operation: &Operation) -> Option<u32> {
         match self.machine.origin(operation) {
-            Origin::Request(token) => Some(request::index_of(token)),
+            Origin::Request(token, _) => Some(request::index_of(token)),
             Origin::Syncer(_) | Origin::Own => None,
         }
     }

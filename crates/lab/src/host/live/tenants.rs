@@ -103,6 +103,7 @@ impl Tenants {
             program_directory,
             filter: Filter::default(),
             dirty_bytes_max,
+            tasks_max: None,
             classes: None,
         };
         let station = Station::open(engine, config).map_err(|error| match error {

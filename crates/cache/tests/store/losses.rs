@@ -8,7 +8,7 @@ use crate::rig::{Random, Rig, Setup};
 use plimsoll_cache::store::journal::{Change, RECORDS};
 use plimsoll_cache::store::map::{self, ENTRIES};
 use plimsoll_cache::store::{OpenError, Report, RequestKind, Semantics, probe};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the cache's own records are, but for those that a start does not need and for the newest block of the journal.
 fn records_at(rig: &Rig) -> Vec<u64> {
@@ -97,14 +97,26 @@ impl Trial<'_> {
     }
 }
 
-/// Spoils each of a cache's records, and each two of them. Answers how many trials lost something, and how many blocks were lost.
+/// Each of a cache's records, each two of them, and both slots of each page of the map with each slot of the others.
+fn combinations(rig: &Rig) -> Vec<Vec<u64>> {
+    let (at, layout) = (records_at(rig), rig.setup.layout());
+    let mut all: Vec<Vec<u64>> = at.iter().map(|&one| vec![one]).collect();
+    all.extend(
+        at.iter().enumerate().flat_map(|(first, &one)| at[first + 1..].iter().map(move |&other| vec![one, other])),
+    );
+    for page in 0..layout.map_pages() {
+        let both = [0, 1].map(|slot| layout.map_block(slot, page));
+        let others = (layout.map_start(0)..layout.map_start(2)).filter(|other| !both.contains(other));
+        all.extend(others.map(|other| vec![both[0], both[1], other]));
+    }
+    all
+}
+
+/// Spoils each of these combinations. Answers how many trials lost something, and how many blocks were lost.
 fn spoil_all(rig: &Rig, random: &mut Random) -> (u32, u32) {
-    let at = records_at(rig);
-    let pairs = at.iter().enumerate().flat_map(|(first, &one)| at[first..].iter().map(move |&other| [one, other]));
     let (mut trials, mut blocks) = (0, 0);
-    for pair in pairs {
-        let spoiled = if pair[0] == pair[1] { &pair[..1] } else { &pair[..] };
-        let Some(mut trial) = Trial::new(rig, spoiled, random) else { continue };
+    for spoiled in combinations(rig) {
+        let Some(mut trial) = Trial::new(rig, &spoiled, random) else { continue };
         (trials, blocks) = (trials + 1, blocks + trial.assert_nothing_is_old());
         if random.below(8) == 0 {
             trial.assert_it_stays(random);
@@ -113,8 +125,8 @@ fn spoil_all(rig: &Rig, random: &mut Random) -> (u32, u32) {
     (trials, blocks)
 }
 
-/// Any one and any two of a cache's own records are spoiled, pages of the map in either slot and blocks of the journal: of a cache with
-/// several pages, closed and killed, and of one that is so small that what it gives up is soon written past it. Outcome: what the cache
+/// Any one and any two of a cache's own records are spoiled, pages of the map in either slot and blocks of the journal, and three slots of
+/// two pages: of a cache with several pages, closed and killed, and of one that is so small that what it gives up is soon written past it. Outcome: what the cache
 /// still has is not older than what was flushed, and for the rest there is what the store has; no more is lost than was told.
 ///
 /// Planted breaks: a page of which the older slot is left is believed beside one that is lost; everything that the map and the journal
@@ -165,30 +177,27 @@ fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
     let rig = used(&setup, 23, true);
     let (layout, pages) = (setup.layout(), pages_of(&rig));
     let slots: Vec<u64> = (layout.map_start(0)..layout.map_start(2)).collect();
-    for (first, &one) in slots.iter().enumerate() {
-        for &other in &slots[first..] {
-            let spoiled = [one, other];
-            let holding = holding(&rig.cache, &setup, &spoiled);
-            let Some(mut trial) = Trial::new(&rig, &spoiled, &mut random) else {
-                assert!(holding.is_empty(), "{spoiled:?}");
-                continue;
-            };
-            // As soon as one is lost, nobody knows of the other whether the slot that is left holds.
-            let page_of = |block: u64| ((block - layout.map_start(0)) % u64::from(layout.map_pages())) as u32;
-            let lost = spoiled.map(page_of);
-            let count = if lost[0] == lost[1] { 1 } else { 2 };
-            assert!(!holding.is_empty() && trial.report.lost_pages == count, "{spoiled:?}: {:?}", trial.report);
-            assert_eq!(trial.report.given_up_units, 0);
-            let kept: Vec<u64> =
-                pages.iter().filter(|(_, page)| !lost.contains(page)).map(|(&block, _)| block).collect();
-            assert_eq!(trial.report.units as usize, kept.len(), "{spoiled:?}");
-            lost_units += pages.len() - kept.len();
-            for block in kept {
-                let content = trial.next.read(block).unwrap();
-                rig.versions.check_newest(block, u8::MAX, &content).unwrap();
-            }
-            trial.assert_nothing_is_old();
+    let is_of_map = |spoiled: &Vec<u64>| spoiled.iter().all(|block| slots.contains(block));
+    for spoiled in combinations(&rig).into_iter().filter(is_of_map) {
+        let holding = holding(&rig.cache, &setup, &spoiled);
+        let Some(mut trial) = Trial::new(&rig, &spoiled, &mut random) else {
+            assert!(holding.is_empty(), "{spoiled:?}");
+            continue;
+        };
+        // As soon as one is lost, nobody knows of another whether the slot that is left holds.
+        let page_of = |block: &u64| ((block - layout.map_start(0)) % u64::from(layout.map_pages())) as u32;
+        let lost: BTreeSet<u32> = spoiled.iter().map(page_of).collect();
+        assert!(!holding.is_empty(), "{spoiled:?}");
+        assert_eq!(trial.report.lost_pages as usize, lost.len(), "{spoiled:?}: {:?}", trial.report);
+        assert_eq!(trial.report.given_up_units, 0);
+        let kept: Vec<u64> = pages.iter().filter(|(_, page)| !lost.contains(page)).map(|(&block, _)| block).collect();
+        assert_eq!(trial.report.units as usize, kept.len(), "{spoiled:?}");
+        lost_units += pages.len() - kept.len();
+        for block in kept {
+            let content = trial.next.read(block).unwrap();
+            rig.versions.check_newest(block, u8::MAX, &content).unwrap();
         }
+        trial.assert_nothing_is_old();
     }
     assert!(pages.len() > 40 && lost_units > pages.len(), "{lost_units}");
 }

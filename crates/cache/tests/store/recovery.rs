@@ -39,10 +39,7 @@ fn ways(moment: &Device, random: &mut Random) -> Vec<(Device, bool)> {
 
 /// Whether a snapshot was under way, and pages are lost: what is torn of the first is lost with the others.
 fn may_lose_more(setup: &Setup, cache: &Device) -> bool {
-    let (superblock, layout) = (probe(&mut cache.clone()).unwrap(), setup.layout());
-    let map = layout.map_start(0)..layout.map_start(2);
-    let mut heads = map.filter_map(|block| map::head(cache.get(block), &superblock.uuid));
-    setup.accepts_losses && heads.any(|head| head.generation > superblock.generation)
+    setup.accepts_losses && !unfinished(setup, cache).is_empty()
 }
 
 /// All that was done is durable.
@@ -94,17 +91,32 @@ fn fail_inside(name: &str, setup: &Setup, cache: &Device, store: &Device, random
     unreachable!("some start succeeds")
 }
 
-/// A cache of whose journal so many blocks are in use.
-fn with_journal(setup: &Setup, seed: u64, blocks: u64) -> Rig {
+/// A cache that works until it is so.
+fn until(setup: &Setup, seed: u64, mut is_so: impl FnMut(&Device) -> bool) -> Rig {
     let mut rig = used(setup, seed, false);
     for _ in 0..50_000 {
         rig.step();
-        let start = probe(&mut rig.cache).unwrap().journal_sequence;
-        if newest_of_journal(&rig.cache, setup) + 1 >= start + blocks {
+        if is_so(&rig.cache) {
             return rig;
         }
     }
-    panic!("the journal never has {blocks} blocks")
+    panic!("it is never so")
+}
+
+/// A cache of whose journal so many blocks are in use.
+fn with_journal(setup: &Setup, seed: u64, blocks: u64) -> Rig {
+    until(setup, seed, |cache| {
+        let start = probe(&mut cache.clone()).unwrap().journal_sequence;
+        newest_of_journal(cache, setup) + 1 >= start + blocks
+    })
+}
+
+/// The pages that a snapshot has written which is not finished.
+fn unfinished(setup: &Setup, cache: &Device) -> Vec<u32> {
+    let (superblock, layout) = (probe(&mut cache.clone()).unwrap(), setup.layout());
+    let blocks = layout.map_start(0)..layout.map_start(2);
+    let heads = blocks.filter_map(|block| map::head(cache.get(block), &superblock.uuid));
+    heads.filter(|head| head.generation > superblock.generation).map(|head| head.page).collect()
 }
 
 /// A cache so much of whose journal is in use that a start writes the map as a whole: seven blocks are kept for the end of a snapshot.
@@ -155,6 +167,15 @@ fn devices(seed: u64) -> Vec<(&'static str, Setup, Device, Device)> {
     add("tail", &accepting, made(&killed, &mut |cache| spoil_tail(cache, &wide, &mut random)));
     add("pages", &accepting, made(&killed, &mut |cache| spoil_pages(cache, &wide, &mut random)));
     add("pages, full", &accepting, made(&full, &mut |cache| spoil_pages(cache, &wide, &mut random)));
+    let midway = until(&wide, seed, |cache| !unfinished(&wide, cache).is_empty());
+    add(
+        "pages, an unfinished snapshot",
+        &accepting,
+        made(&midway, &mut |cache| {
+            let page = (unfinished(&wide, cache)[0] + 1) % wide.layout().map_pages();
+            (0..2).for_each(|slot| spoil(cache, wide.layout().map_block(slot, page)));
+        }),
+    );
     let everything = &mut |cache: &mut Device| {
         cache.put(1, zeroes());
         spoil_tail(cache, &wide, &mut random);
@@ -168,7 +189,8 @@ fn devices(seed: u64) -> Vec<(&'static str, Setup, Device, Device)> {
 /// is full, and those that give up what is damaged. Outcome: the next one finds of each block what the first one found.
 ///
 /// Planted breaks: the superblock is not written after the map, but before it; a lost page is written into the slot that held, so
-/// that the older one is believed after the crash; all pages are written where some are lost.
+/// that the older one is believed after the crash; all pages are written where some are lost; what an unfinished snapshot has written is
+/// left as it is beside lost pages, and holds from then on.
 #[test]
 fn a_start_that_is_crashed_at_any_write_finds_the_same_the_next_time() {
     let mut crashes = 0;

@@ -321,7 +321,8 @@ fn a_volume_that_is_read_ahead_behaves_like_a_vector() {
 
 fn cache_settings(path: PathBuf, policy: &str) -> CacheSettings {
     let policy = policies().iter().find(|entry| entry.name == policy).unwrap();
-    CacheSettings { size_bytes: Some(CACHE_BYTES), ..CacheSettings::new("fast", path, policy, Scheme::default()) }
+    let usual = CacheSettings::new("fast", path, policy, Scheme::default());
+    CacheSettings { size_bytes: Some(CACHE_BYTES), seed: Some(1), ..usual }
 }
 
 fn cache_of(served: &Served) -> CacheStatus {

@@ -32,7 +32,8 @@ fn portal(policy: &str, directory: &tempfile::TempDir) -> Portal {
     let policy = policies().iter().find(|entry| entry.name == policy).unwrap();
     let scheme = scheme::load("ext4").unwrap().scheme;
     let path = directory.path().join(policy.name);
-    let settings = CacheSettings { size_bytes: Some(CACHE_BYTES), ..CacheSettings::new("fast", path, policy, scheme) };
+    let usual = CacheSettings::new("fast", path, policy, scheme);
+    let settings = CacheSettings { size_bytes: Some(CACHE_BYTES), seed: Some(1), ..usual };
     let found = FoundCache::find(settings, &volume).unwrap();
     let portal = Portal::new(profile(), vec![(volume, None)]);
     portal.engine.attach_cache(VOLUME, found).unwrap();

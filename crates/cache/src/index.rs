@@ -208,6 +208,21 @@ mod tests {
         }
     }
 
+    /// Blocks that were chosen for one seed, to meet in one bucket, are as others for another one.
+    ///
+    /// Planted break: a block's home does not depend on the seed.
+    #[test]
+    fn who_meet_in_one_bucket_do_not_with_another_seed() {
+        let [known, secret] = [0, 0x5eed].map(|seed| Index::new(12_000, seed));
+        let meets = |index: &Index, blocks: &[u64]| {
+            blocks.iter().map(|&block| index.home(block).bucket).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        let chosen: Vec<u64> = (0..1 << 20).filter(|&block| known.home(block).bucket == 7).take(500).collect();
+        assert_eq!((meets(&known, &chosen), chosen.len()), (1, 500));
+        let buckets = meets(&secret, &chosen);
+        assert!(buckets > 300, "500 blocks in {buckets} of 1000 buckets");
+    }
+
     proptest! {
         // With one bucket's worth of units and with several that overflow.
         #[test]

@@ -17,7 +17,7 @@
 #define COUNTERS_UNKNOWN 63
 #define COUNTERS 64
 
-/* The classes of the scheme `ext4-postgresql` (crates/core/schemes), those that a file system can tell. */
+/* The classes of a file system's blocks, by their numbers in the schemes `ext4`, `xfs` and `postgresql-on-ext4` (classes/). */
 enum block_class {
 	CLASS_UNKNOWN = 0,
 	CLASS_SUPERBLOCK = 1,

@@ -66,6 +66,9 @@ pub struct CacheSettings {
     pub accepts_losses: bool,
     /// Where it is noted that a volume has a cache; `None` for nowhere.
     pub notes: Option<Notes>,
+    /// For hashes. `None`: one that nobody knows is drawn when the cache is found, and no client can choose blocks that meet in one
+    /// bucket of the index. Whoever wants two runs to be alike gives one.
+    pub seed: Option<u64>,
 }
 
 impl CacheSettings {
@@ -84,6 +87,7 @@ impl CacheSettings {
             semantics: Semantics::default(),
             accepts_losses: false,
             notes: None,
+            seed: None,
         }
     }
 
@@ -100,8 +104,17 @@ impl CacheSettings {
             promotes_reads: self.promotes_reads,
             pools: pools.map(|(path, pool)| (pool, part_of(path))).collect(),
             is_on_device: true,
+            seed: self.seed.unwrap_or_default(),
             ..CacheConfig::new(units, self.scheme.clone())
         }
+    }
+
+    /// Draws a seed, if none is given.
+    fn draw_seed(&mut self) -> io::Result<()> {
+        if self.seed.is_none() {
+            self.seed = Some(u128::from_le_bytes(identity::random()?) as u64);
+        }
+        Ok(())
     }
 }
 
@@ -334,13 +347,14 @@ impl FoundCache {
 
     fn on(
         mut device: CacheDevice,
-        settings: CacheSettings,
+        mut settings: CacheSettings,
         volume: &VolumeConfig,
         volume_bytes: u64,
     ) -> Result<FoundCache, CacheError> {
         if volume.is_read_only {
             return Err(CacheError::ReadOnly { volume: volume.name.clone() });
         }
+        settings.draw_seed().map_err(device.system("draw a seed for"))?;
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
         let superblock = probe(&mut device).map_err(wrong)?;
         let config = settings.config(superblock.layout.units);
@@ -401,4 +415,32 @@ pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::R
     let uuid = identity::random()?;
     plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_cache::policies;
+
+    /// Two caches that are found have different seeds, and decide by them; one that is given is taken as it is.
+    ///
+    /// Planted breaks: none is drawn; what is drawn does not come to the configuration.
+    #[test]
+    fn each_cache_that_is_found_has_a_seed_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let backing = Backing::Memory { size_bytes: 1 << 20 };
+        let config =
+            VolumeConfig { name: "v".into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false };
+        let volume = Volume::open(config).unwrap();
+        let seed_of = |name: &str, seed: Option<u64>| {
+            let path = directory.path().join(name);
+            let usual = CacheSettings::new(name, path, &policies()[0], Scheme::default());
+            let settings = CacheSettings { size_bytes: Some(CACHE_BYTES_MIN), seed, ..usual };
+            let found = FoundCache::find(settings, &volume).unwrap();
+            found.settings.config(found.report.units.max(1)).seed
+        };
+        let drawn = [seed_of("one", None), seed_of("other", None)];
+        assert!(drawn[0] != drawn[1] && !drawn.contains(&0), "{drawn:?}");
+        assert_eq!(seed_of("third", Some(7)), 7);
+    }
 }

@@ -195,7 +195,8 @@ impl Random {
 /// A cache by LRU on `path`.
 pub fn cache_settings(path: PathBuf) -> CacheSettings {
     let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
-    CacheSettings { size_bytes: Some(CACHE_BYTES), ..CacheSettings::new("fast", path, policy, Scheme::default()) }
+    let usual = CacheSettings::new("fast", path, policy, Scheme::default());
+    CacheSettings { size_bytes: Some(CACHE_BYTES), seed: Some(1), ..usual }
 }
 
 /// An engine with a volume `v` that has a cache, and where the cache is.

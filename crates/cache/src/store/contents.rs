@@ -6,6 +6,7 @@ use super::format::{Blocks, write_superblocks};
 use super::map::{self, AGES, ENTRIES, Entry, PageHead};
 use super::marks::{Mark, Marks};
 use super::recovery::Opened;
+use super::replay::Place;
 use super::superblock::Superblock;
 use crate::cache::Cache;
 use crate::units::UnitId;
@@ -34,21 +35,46 @@ pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: P
 impl Opened {
     /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any more.
     pub(super) fn write_whole_map(&mut self, device: &mut dyn Blocks) -> Result<(), DeviceError> {
+        let pages = 0..self.superblock.layout.map_pages();
+        let journal = Place { sequence: self.sequence, previous: self.previous };
+        self.write_pages(device, pages, journal)?;
+        while self.pages.take_changed(0).is_some() {}
+        Ok(())
+    }
+
+    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and all other pages
+    /// stay as they are. So a power failure now tears nothing that is not lost already. But what an unfinished snapshot has
+    /// left is of the same generation, and must be among them, so as not to be taken for good.
+    pub(super) fn write_lost_pages<'a>(
+        &mut self,
+        device: &mut dyn Blocks,
+        lost: impl Iterator<Item = &'a u32>,
+    ) -> Result<(), DeviceError> {
+        let Superblock { journal_sequence: sequence, journal_previous: previous, .. } = self.superblock;
+        self.write_pages(device, lost.copied(), Place { sequence, previous })
+    }
+
+    /// Writes these pages, and lets them hold, with the journal from that place on.
+    fn write_pages(
+        &mut self,
+        device: &mut dyn Blocks,
+        pages: impl Iterator<Item = u32>,
+        journal: Place,
+    ) -> Result<(), DeviceError> {
         let Superblock { layout, uuid, generation, .. } = self.superblock;
         let mut block: Block = [0; super::layout::BLOCK_BYTES];
-        for page in 0..layout.map_pages() {
+        for page in pages {
             let head = PageHead { generation: generation + 1, page, sequence: self.sequence };
             encode_page(&self.cache, &self.marks, &uuid, head, &mut block);
             device.write(self.pages.next_block(&layout, page), &block).map_err(DeviceError::write)?;
             let slot = self.pages.next_slot(page);
             self.pages.set_valid(page, generation + 1, slot);
         }
-        while self.pages.take_changed(0).is_some() {}
         device.flush().map_err(DeviceError::flush)?;
         self.superblock = Superblock {
             generation: generation + 1,
-            journal_sequence: self.sequence,
-            journal_previous: self.previous,
+            journal_sequence: journal.sequence,
+            journal_previous: journal.previous,
             map_digest: self.pages.digest(),
             ..self.superblock
         };

@@ -1,6 +1,7 @@
 //! What can be wrong with a device.
 
 use super::layout::BLOCK_BYTES;
+use super::recovery::Report;
 use super::superblock::VERSION;
 use crate::config::ConfigError;
 use std::io;
@@ -83,14 +84,17 @@ pub enum OpenError {
     },
     /// Some of what it knew is lost, and nobody said that this is accepted.
     #[error(
-        "{lost_pages} pages of the cache's map and {lost_journal_blocks} blocks of its journal are damaged: data that was only in the cache may be lost"
+        "{} pages of the cache's map and {} blocks of its journal are damaged, and {} other units cannot be believed any more, {} of \
+         them dirty: data that was only in the cache may be lost", report.lost_pages, report.lost_journal_blocks,
+        report.given_up_units, report.given_up_dirty_units
     )]
     Damaged {
-        /// Pages of the map.
-        lost_pages: u32,
-        /// Blocks of the journal.
-        lost_journal_blocks: u64,
+        /// What there is and what would be given up; its units are not counted.
+        report: Box<Report>,
     },
+    /// The pages of its map are whole, and not those that the superblock speaks of: some are older, and nobody knows which.
+    #[error("the pages of the cache's map are whole, but some of them are not those of which its superblock speaks")]
+    OtherMap,
     /// The policy cannot be given to it.
     #[error("{0}")]
     Config(#[from] ConfigError),

@@ -13,7 +13,8 @@ use crate::units::UnitId;
 pub const BLOCK_BYTES: usize = 4096;
 /// Superblocks.
 pub const SUPERBLOCKS: u64 = 2;
-/// Blocks of the shortest journal: a snapshot begins when half are in use, and six are kept for its end.
+/// Blocks of the shortest journal: a snapshot begins when half are in use, and the last ones are kept
+/// for its end (`commit::BLOCKS_KEPT`).
 pub const JOURNAL_BLOCKS_MIN: u32 = 16;
 /// Blocks of the longest journal that is chosen by itself: 32 MiB, a tenth of a second to read.
 const JOURNAL_BLOCKS_MAX: u64 = 8192;

@@ -17,9 +17,11 @@ use crate::threads::threads_for;
 use crate::units::{Held, Part, UnitId};
 
 /// The rank of a unit that the journal changed, above all ages of pages.
-const RANK_OF_CHANGED: u32 = AGES as u32;
+pub(super) const RANK_OF_CHANGED: u32 = AGES as u32;
+/// Of one that was changed by what is behind damage in the journal.
+pub(super) const RANK_OF_PROVEN: u32 = RANK_OF_CHANGED + 1;
 /// Ranks that there are.
-const RANKS: usize = AGES as usize + 1;
+const RANKS: usize = RANK_OF_PROVEN as usize + 1;
 
 pub(super) struct Loader {
     cache: Cache,
@@ -85,11 +87,22 @@ impl Loader {
         self.sequences[head.page as usize] = head.sequence;
     }
 
-    /// All pages were read; in their units are so many that the store lacks. If two of them say that they have a block, the page that was
-    /// made later is right, or of pages that were made at once the one with the higher number. The other one counts as changed: what it
-    /// says must not come back when the block has left the unit in which it is.
-    pub fn index_all(&mut self, dirty_units: u32, pages: &mut Pages) {
-        self.marks.dirty_units += dirty_units;
+    /// In the units of a shelf were so many that the store lacks.
+    pub fn add_dirty(&mut self, units: u32) {
+        self.marks.dirty_units += units;
+    }
+
+    /// Nothing is known of the units of a page. For before [`Loader::index_all`].
+    pub fn clear_page(&mut self, page: u32) {
+        let first = page * ENTRIES as u32;
+        let last = (first + ENTRIES as u32).min(self.cache.units.count());
+        (first..last).for_each(|unit| self.marks.clear(&mut self.cache.units, UnitId(unit)));
+    }
+
+    /// All pages were read. If two of them say that they have a block, the page that was made later is right, or of pages that were
+    /// made at once the one with the higher number. The other one counts as changed: what it says must not come back when the
+    /// block has left the unit in which it is.
+    pub fn index_all(&mut self, pages: &mut Pages) {
         let (units, sequences) = (&self.cache.units, &self.sequences);
         let sequence = |unit: UnitId| sequences[Pages::of_unit(unit) as usize];
         let prefers = |held: UnitId, unit: UnitId| sequence(held) <= sequence(unit);
@@ -108,15 +121,20 @@ impl Loader {
         }
     }
 
-    /// Nothing is known of the units of a page.
-    pub fn clear_page(&mut self, page: u32) {
-        let first = page * ENTRIES as u32;
-        let last = (first + ENTRIES as u32).min(self.cache.units.count());
-        (first..last).for_each(|unit| self.clear(UnitId(unit)));
+    /// Forgets what is in each unit that is of a lower rank. Answers how many these were, and how many of them the store lacks.
+    pub fn forget_below(&mut self, rank: u32) -> (u32, u32) {
+        let (mut forgotten, dirty_units) = (0, self.marks.dirty_units);
+        for unit in (0..self.cache.units.count()).map(UnitId) {
+            if is_recorded(self.cache.units.mark(unit)) && self.cache.units.stamp(unit) < rank {
+                self.clear(unit);
+                forgotten += 1;
+            }
+        }
+        (forgotten, dirty_units - self.marks.dirty_units)
     }
 
-    /// Does again what a block of the journal says, one record after the other.
-    pub fn apply(&mut self, records: &[Record], pages: &mut Pages) {
+    /// Does again what a block of the journal says, one record after the other. What it changes is of that rank.
+    pub fn apply(&mut self, records: &[Record], pages: &mut Pages, rank: u32) {
         let units = self.cache.units.count();
         let is_sound = |record: &&Record| record.unit.0 < units && record.block < self.store_blocks;
         // What they are going to look at, in two steps, since the second needs what the first one brings.
@@ -130,10 +148,10 @@ impl Loader {
             self.cache.find(record.block).inspect(|&other| self.cache.units.prefetch(other));
         }
         let sound: Vec<&Record> = records.iter().filter(is_sound).collect();
-        sound.into_iter().for_each(|record| self.apply_one(record, pages));
+        sound.into_iter().for_each(|record| self.apply_one(record, pages, rank));
     }
 
-    fn apply_one(&mut self, record: &Record, pages: &mut Pages) {
+    fn apply_one(&mut self, record: &Record, pages: &mut Pages, rank: u32) {
         let &Record { change, block, class, pool, unit, checksum } = record;
         pages.set_changed(Pages::of_unit(unit));
         if change == Change::Invalid {
@@ -149,7 +167,7 @@ impl Loader {
         cache.units.fill(unit, block, class, pool);
         cache.units.set_dirty(unit, change == Change::Dirty);
         cache.units.set_again(unit, other.is_some());
-        cache.units.set_stamp(unit, RANK_OF_CHANGED);
+        cache.units.set_stamp(unit, rank);
         cache.index.insert(cache.index.home(block), unit);
         let mark = Mark { checksum, is_recorded: true, is_dirty: change == Change::Dirty };
         self.marks.set(&mut cache.units, unit, mark);

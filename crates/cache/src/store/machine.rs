@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host asks for
 //! [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and says of each how it
-//! ended. So a test can stop it between any two steps of any order, which is what `tests/store_crash.rs` does.
+//! ended. So a test can stop it between any two steps of any order, which is what `tests/store/crash.rs` does.
 
 use super::bytes::Block;
 use super::cleaner::{Cleaner, StoreSide};

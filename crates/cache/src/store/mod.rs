@@ -15,7 +15,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
-//! | [`mod@format`], [`recovery`] | making, giving up and finding a cache, one call to the device after the other |
+//! | [`mod@format`], [`recovery`], `replay` | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `snapshot`, `control` | its parts: a request's way, the journal, the store, the map, its owner |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
@@ -36,6 +36,7 @@ mod marks;
 mod pace;
 mod pages;
 pub mod recovery;
+mod replay;
 mod requests;
 mod slots;
 mod snapshot;

@@ -11,6 +11,10 @@
 //! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
 //! not an end. A page whose valid slot was damaged would be replaced by its older slot: the digest in the superblock says that.
 //!
+//! **What may be old is not believed**, also when losses are accepted. Of a page either of whose slots is damaged nobody knows what it
+//! said, unless the digest says that the other slot holds. What a lost block of the journal said may have been of any unit: that
+//! its block has left it, and was written to the store since. So only what is recorded behind the damage is believed then.
+//!
 //! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. Whoever was killed there has used some of them,
 //! and the next snapshot might not come to its end: then the map is written as a whole first, and the journal begins anew.
 //!
@@ -21,11 +25,11 @@ use super::bytes::Block;
 use super::commit::BLOCKS_KEPT;
 use super::error::{DeviceError, OpenError};
 use super::format::{Blocks, Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
-use super::journal::{self, RECORDS};
 use super::layout::BLOCK_BYTES;
-use super::loader::{Loader, Shelf};
+use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
 use super::pages::Pages;
+use super::replay::{Place, Ring, Run};
 use super::superblock::{Found, Superblock};
 use crate::cache::Cache;
 use crate::config::CacheConfig;
@@ -41,16 +45,27 @@ pub struct Report {
     pub units: u32,
     /// Of those the ones that the store lacks.
     pub dirty_units: u32,
-    /// Blocks of the journal that were newer than the map: none after a shutdown.
+    /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
     pub journal_blocks: u64,
     /// Their records.
     pub records: u64,
     /// Superblocks that were damaged or old, and were written again.
     pub repaired_superblocks: u32,
-    /// Pages of the map that were damaged: what they said is lost.
+    /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
     pub lost_pages: u32,
-    /// Blocks of the journal that were damaged, or came after one that was.
+    /// Blocks of the journal that are damaged, or cannot be told from such.
     pub lost_journal_blocks: u64,
+    /// Units that were forgotten since what the lost blocks of the journal said may have been of them.
+    pub given_up_units: u32,
+    /// Of those the ones that the store lacks.
+    pub given_up_dirty_units: u32,
+}
+
+impl Report {
+    /// Whether anything of the cache's own records is lost.
+    pub fn has_losses(&self) -> bool {
+        self.lost_pages > 0 || self.lost_journal_blocks > 0
+    }
 }
 
 /// A cache that was found.
@@ -69,8 +84,8 @@ pub struct Opened {
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
 /// # Errors
-/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`, and what is damaged is
-/// forgotten then.
+/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is damaged is
+/// forgotten then, and so is everything that may be old because of it.
 pub fn open(
     device: &mut dyn Blocks,
     identity: Identity,
@@ -83,24 +98,24 @@ pub fn open(
     let config = CacheConfig { units: superblock.layout.units, is_on_device: true, ..config.clone() };
     let mut loader = Loader::new(&config, policy, superblock.store_blocks)?;
     let mut pages = Pages::new(&superblock);
-    read_map(device, &superblock, &mut loader, &mut pages, &mut report)?;
-    let mut end = replay(device, &superblock, &mut loader, &mut pages, &mut report)?;
-    if report.lost_pages > 0 || report.lost_journal_blocks > 0 {
-        if !accepts_losses {
-            let Report { lost_pages, lost_journal_blocks, .. } = report;
-            return Err(OpenError::Damaged { lost_pages, lost_journal_blocks });
-        }
-        // What was behind the damage must never be taken for what comes next.
-        end.sequence += report.lost_journal_blocks + 1;
+    let MapRead { lost, unfinished } = read_map(device, &superblock, &mut loader, &mut pages)?;
+    report.lost_pages = lost.len() as u32;
+    let end = replay(&Ring::read(device, &superblock)?, &mut loader, &mut pages, &mut report);
+    if report.has_losses() && !accepts_losses {
+        return Err(OpenError::Damaged { report: Box::new(report) });
     }
     report.repaired_superblocks = repair(device, &superblock)?;
     device.flush().map_err(DeviceError::flush)?;
     let (cache, marks) = loader.finish();
     (report.units, report.dirty_units) = (superblock.layout.units - cache.empty_units(), marks.dirty_units);
-    let mut opened = Opened { superblock, cache, marks, pages, sequence: end.sequence, previous: end.previous, report };
-    let is_damaged = report.lost_pages > 0 || report.lost_journal_blocks > 0;
+    let Place { sequence, previous } = end;
+    let mut opened = Opened { superblock, cache, marks, pages, sequence, previous, report };
+    let has_lost_tail = report.lost_journal_blocks > 0;
+    if !lost.is_empty() && !has_lost_tail {
+        opened.write_lost_pages(device, lost.iter().chain(&unfinished))?;
+    }
     // Killed at the end of a snapshot, it may have used what is kept for the end of the next one, too.
-    if is_damaged || report.journal_blocks + BLOCKS_KEPT > u64::from(superblock.layout.journal_blocks) {
+    if has_lost_tail || report.journal_blocks + BLOCKS_KEPT > u64::from(superblock.layout.journal_blocks) {
         opened.write_whole_map(device)?;
     }
     Ok(opened)
@@ -161,6 +176,14 @@ struct PageRead {
     has_too_new: bool,
 }
 
+/// What of the map is not as after a shutdown.
+struct MapRead {
+    /// Pages of which no slot is known to hold.
+    lost: Vec<u32>,
+    /// Others one slot of which is of a snapshot that was not finished: the next one that is has to write them.
+    unfinished: Vec<u32>,
+}
+
 /// What the threads that read the map share: the device, and which pages come next.
 struct Source<'a, S> {
     device: &'a mut dyn Blocks,
@@ -173,47 +196,43 @@ fn read_map(
     superblock: &Superblock,
     loader: &mut Loader,
     pages: &mut Pages,
-    report: &mut Report,
-) -> Result<(), OpenError> {
+) -> Result<MapRead, OpenError> {
     let threads = loader.threads;
     let source = Mutex::new(Source { device, shelves: loader.shelves(PAGES_AT_ONCE) });
     let read = on_threads((0..threads).map(|_| &source), |source| read_pages(source, superblock));
     drop(source);
-    let mut dirty_units = 0;
-    // Pages of which one slot is damaged.
-    let mut suspects = Vec::new();
+    // Pages of which both slots are damaged; those of which one is, and the other one.
+    let (mut lost, mut suspects, mut unfinished) = (Vec::new(), Vec::new(), Vec::new());
     for read in read {
         let (pages_read, dirty) = read?;
-        dirty_units += dirty;
+        loader.add_dirty(dirty);
         for PageRead { page, best, is_suspect, has_too_new } in pages_read {
-            if is_suspect {
-                suspects.push(page);
-            }
-            if has_too_new {
-                pages.set_changed(page);
-            }
             match best {
                 Some((slot, head)) => {
                     pages.set_valid(page, head.generation, slot);
                     loader.note_page(&head);
+                    unfinished.extend(has_too_new.then_some(page));
+                    suspects.extend(is_suspect.then_some((page, slot, head.generation)));
                 }
-                None => {
-                    pages.set_changed(page);
-                    report.lost_pages += 1;
-                }
+                None => lost.push(page),
             }
         }
     }
-    loader.index_all(dirty_units, pages);
-    if report.lost_pages == 0 && pages.digest() != superblock.map_digest {
-        for page in suspects {
-            report.lost_pages += 1;
-            pages.set_changed(page);
-            loader.clear_page(page);
+    if !lost.is_empty() || pages.digest() != superblock.map_digest {
+        if lost.is_empty() && suspects.is_empty() {
+            return Err(OpenError::OtherMap);
         }
-        report.lost_pages = report.lost_pages.max(1);
+        for (page, slot, generation) in suspects {
+            loader.clear_page(page);
+            lost.push(page);
+            // It is the other slot that held. What is written next takes the place of the older page, so that, should that be the
+            // last that happens, this is still known of it.
+            pages.set_valid(page, generation, 1 - slot);
+        }
     }
-    Ok(())
+    lost.iter().chain(&unfinished).for_each(|&page| pages.set_changed(page));
+    loader.index_all(pages);
+    Ok(MapRead { lost, unfinished })
 }
 
 /// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what was read
@@ -280,46 +299,22 @@ fn best(heads: &[Slot; 2]) -> Option<(usize, PageHead)> {
     pages.max_by_key(|(_, head)| head.generation)
 }
 
-struct End {
-    sequence: u64,
-    previous: u32,
-}
-
-/// Reads the journal and does again what it says.
-fn replay(
-    device: &mut dyn Blocks,
-    superblock: &Superblock,
-    loader: &mut Loader,
-    pages: &mut Pages,
-    report: &mut Report,
-) -> Result<End, OpenError> {
-    let layout = &superblock.layout;
-    let ring = layout.journal_blocks as usize;
-    let mut blocks = vec![0; ring * BLOCK_BYTES];
-    for first in (0..ring).step_by(PAGES_AT_ONCE) {
-        let last = ring.min(first + PAGES_AT_ONCE);
-        let into = &mut blocks[first * BLOCK_BYTES..last * BLOCK_BYTES];
-        device.read(layout.journal_block(first as u64), into).map_err(DeviceError::read)?;
+/// Does again what the journal says. Answers where it goes on.
+fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Report) -> Place {
+    let run = ring.follow(ring.start(), |records| loader.apply(records, pages, RANK_OF_CHANGED));
+    let newer = ring.blocks_from(&run.end);
+    (report.journal_blocks, report.records) = (run.blocks, run.records);
+    if newer == 0 {
+        return run.end;
     }
-    let at = |sequence: u64| block_of(&blocks, (sequence % ring as u64) as usize);
-    let mut records = Vec::with_capacity(RECORDS);
-    let mut end = End { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
-    while let Some(head) = journal::head(at(end.sequence), &superblock.uuid)
-        .filter(|head| head.sequence == end.sequence && head.previous == end.previous)
-    {
-        records.clear();
-        records.extend(journal::records(at(end.sequence), &head));
-        loader.apply(&records, pages);
-        report.records += records.len() as u64;
-        end = End { sequence: head.sequence + 1, previous: head.checksum };
-        report.journal_blocks += 1;
-        if report.journal_blocks == ring as u64 {
-            break;
-        }
+    report.lost_journal_blocks = newer;
+    (report.journal_blocks, report.records) = (0, 0);
+    if let Some(place) = ring.behind(&run.end) {
+        let proven: Run = ring.follow(place, |records| loader.apply(records, pages, RANK_OF_PROVEN));
+        (report.journal_blocks, report.records) = (proven.blocks, proven.records);
+        report.lost_journal_blocks -= proven.blocks;
     }
-    let heads = (0..ring).filter_map(|at| journal::head(block_of(&blocks, at), &superblock.uuid));
-    // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
-    let newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
-    report.lost_journal_blocks = (newest + 1).saturating_sub(end.sequence);
-    Ok(end)
+    (report.given_up_units, report.given_up_dirty_units) = loader.forget_below(RANK_OF_PROVEN);
+    // What was behind the damage must never be taken for what comes next.
+    Place { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
 }

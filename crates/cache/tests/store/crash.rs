@@ -1,6 +1,7 @@
 //! Every way in which a moment of a run may look after a crash.
 
 use crate::device::{Device, Volatile};
+use crate::recovery::crash_inside;
 use crate::rig::{Random, Rig, Setup};
 use plimsoll_cache::store::RequestKind;
 
@@ -17,11 +18,12 @@ pub struct Points {
     pub kills: u64,
     pub deep: u64,
     pub during_recovery: u64,
+    pub inside_recovery: u64,
 }
 
 impl Points {
     pub fn all(&self) -> u64 {
-        self.subsets + self.torn + self.kills + self.during_recovery
+        self.subsets + self.torn + self.kills + self.during_recovery + self.inside_recovery
     }
 
     pub fn add(&mut self, other: &Points) {
@@ -30,6 +32,7 @@ impl Points {
         self.kills += other.kills;
         self.deep += other.deep;
         self.during_recovery += other.during_recovery;
+        self.inside_recovery += other.inside_recovery;
     }
 }
 
@@ -83,6 +86,9 @@ fn after(rig: &Rig, mut keeps: impl FnMut(usize, &Volatile) -> u8) -> (Device, D
 /// Opens what a crash left and looks at every block.
 fn check(rig: &Rig, (cache, store): (Device, Device), random: &mut Random, points: &mut Points) -> Result<(), String> {
     let is_deep = random.below(DEEP_ONE_IN) == 0;
+    if is_deep {
+        points.inside_recovery += crash_inside(&rig.setup, &cache, &store, &mut Random(random.0))?;
+    }
     let mut next = reopen(&rig.setup, cache, store, rig, random.below(u64::MAX))?;
     if is_deep {
         crash_again(&next, random, points)?;

@@ -147,3 +147,37 @@ impl Blocks for Device {
         Ok(())
     }
 }
+
+/// A device that keeps how it was after each write and each flush.
+pub struct Recorded {
+    pub device: Device,
+    pub moments: Vec<Device>,
+}
+
+impl Recorded {
+    pub fn new(device: Device) -> Recorded {
+        Recorded { device, moments: Vec::new() }
+    }
+}
+
+impl Blocks for Recorded {
+    fn blocks(&self) -> u64 {
+        self.device.blocks()
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.device.read(first, into)
+    }
+
+    fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
+        let outcome = self.device.write(first, from);
+        self.moments.push(self.device.clone());
+        outcome
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.device.flush();
+        self.moments.push(self.device.clone());
+        outcome
+    }
+}

@@ -4,10 +4,10 @@ use crate::device::{self, Device, SECTOR};
 use crate::timed::{Answered, Timing};
 use crate::versions::Versions;
 use plimsoll_cache::store::{
-    Action, BLOCK_BYTES, CacheStore, Depth, Failure, Identity, Layout, OpenError, Operation, Request, RequestKind,
-    Semantics, Target, format, open,
+    Action, BLOCK_BYTES, Blocks, CacheStore, Depth, Failure, Identity, Layout, OpenError, Opened, Operation, Request,
+    RequestKind, Semantics, Target, format, open,
 };
-use plimsoll_cache::{CacheConfig, PolicyEntry, Pool, policies};
+use plimsoll_cache::{CacheConfig, PolicyEntry, Pool, UnitId, policies};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, ClassEntry, Scheme};
 use std::sync::Arc;
@@ -39,12 +39,14 @@ pub struct Setup {
     pub policy: &'static str,
     pub semantics: Semantics,
     pub depth: Depth,
+    /// Whether what is damaged is given up at a start.
+    pub accepts_losses: bool,
 }
 
 impl Setup {
     pub fn small(policy: &'static str, semantics: Semantics) -> Setup {
         let depth = Depth { requests: 6, cleaning: 3 };
-        Setup { units: 20, journal_blocks: 16, store_blocks: 48, policy, semantics, depth }
+        Setup { units: 20, journal_blocks: 16, store_blocks: 48, policy, semantics, depth, accepts_losses: false }
     }
 
     pub fn layout(&self) -> Layout {
@@ -76,8 +78,21 @@ impl Setup {
     }
 
     pub fn open(&self, cache: &mut Device) -> Result<CacheStore, OpenError> {
-        let opened = open(cache, self.identity(), &self.config(), policy(self.policy), false)?;
-        Ok(CacheStore::new(opened, self.semantics, self.depth))
+        Ok(CacheStore::new(self.find(cache)?, self.semantics, self.depth))
+    }
+
+    pub fn find(&self, cache: &mut dyn Blocks) -> Result<Opened, OpenError> {
+        open(cache, self.identity(), &self.config(), policy(self.policy), self.accepts_losses)
+    }
+
+    /// The same, but what is damaged is given up.
+    pub fn accepting(&self) -> Setup {
+        Setup { accepts_losses: true, ..self.clone() }
+    }
+
+    /// The first block that is neither superblock, journal nor map.
+    pub fn first_unit(&self) -> u64 {
+        self.layout().unit_block(UnitId(0))
     }
 }
 

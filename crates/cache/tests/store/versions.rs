@@ -12,6 +12,8 @@ type Version = u64;
 pub struct Versions {
     /// For each sector, pairs of the write's number and its version.
     sectors: Vec<Vec<(u64, Version)>>,
+    /// For each sector, every version that it ever had.
+    ever: Vec<Vec<Version>>,
     /// For each sector, the last write that was acknowledged.
     acknowledged: Vec<u64>,
     writes: u64,
@@ -38,7 +40,8 @@ fn version_of(sector: u64, bytes: &[u8]) -> Option<Version> {
 impl Versions {
     pub fn new(blocks: u64) -> Versions {
         let sectors = blocks as usize * SECTORS;
-        Versions { sectors: vec![vec![(0, 0)]; sectors], acknowledged: vec![0; sectors], writes: 0 }
+        let (versions, ever) = (vec![vec![(0, 0)]; sectors], vec![vec![0]; sectors]);
+        Versions { sectors: versions, ever, acknowledged: vec![0; sectors], writes: 0 }
     }
 
     fn range(block: u64, sectors: u8) -> impl Iterator<Item = usize> {
@@ -50,6 +53,7 @@ impl Versions {
         self.writes -= 1;
         for sector in Versions::range(block, sectors) {
             self.sectors[sector].pop();
+            self.ever[sector].pop();
         }
     }
 
@@ -60,6 +64,7 @@ impl Versions {
         let mut data = [0; BLOCK_BYTES];
         for sector in Versions::range(block, sectors) {
             self.sectors[sector].push((self.writes, version));
+            self.ever[sector].push(version);
             let at = sector % SECTORS * SECTOR;
             fill(sector as u64, version, &mut data[at..at + SECTOR]);
         }
@@ -95,6 +100,18 @@ impl Versions {
                     "block {block} sector {}: version {found:?}, allowed {allowed:?}",
                     sector % SECTORS
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is something that the block once was, however old, and not another block's.
+    pub fn check_ever(&self, block: u64, content: &[u8]) -> Result<(), String> {
+        for sector in Versions::range(block, u8::MAX) {
+            let at = sector % SECTORS * SECTOR;
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            if !found.is_some_and(|version| self.ever[sector].contains(&version)) {
+                return Err(format!("block {block} sector {}: version {found:?} never was", sector % SECTORS));
             }
         }
         Ok(())

@@ -9,6 +9,8 @@ use plimsoll_brick::backend;
 use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, FoundCache};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_cache::policies;
+use plimsoll_cache::store::journal::RECORDS;
+use plimsoll_cache::store::map::ENTRIES;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
 use std::path::Path;
@@ -76,6 +78,7 @@ fn with_advice(configuration: &Configuration, cache: &Cache, error: &CacheError)
 pub(super) fn found_line(volume: &str, cache: &Cache, report: &Report) -> String {
     let bytes = |units: u32| ByteCount(u64::from(units) << 12);
     let Report { units, dirty_units, journal_blocks, records, lost_pages, lost_journal_blocks, .. } = *report;
+    let Report { given_up_units, given_up_dirty_units, .. } = *report;
     let mut line = format!(
         "volume {volume}: cache {}, policy {}, {} found in it, {} of that not yet on the slow device",
         cache.name,
@@ -86,8 +89,14 @@ pub(super) fn found_line(volume: &str, cache: &Cache, report: &Report) -> String
     if journal_blocks > 0 {
         line.push_str(&format!(", {records} records recovered from {journal_blocks} blocks of its journal"));
     }
-    if lost_pages > 0 || lost_journal_blocks > 0 {
-        line.push_str(&format!(", LOST: {lost_pages} pages of its map, {lost_journal_blocks} blocks of its journal"));
+    if report.has_losses() {
+        line.push_str(&format!(
+            ", LOST: {lost_pages} pages of its map, each of at most {}, {lost_journal_blocks} blocks of its journal, each of at most \
+             {RECORDS} changes; GIVEN UP, since it may be old: {}, {} of that not yet on the slow device",
+            bytes(ENTRIES as u32),
+            bytes(given_up_units),
+            bytes(given_up_dirty_units)
+        ));
     }
     line
 }

@@ -312,6 +312,7 @@ impl Core {
     /// Another policy, scheme, watermarks or semantics.
     fn change_cache(&mut self, volume: &str, settings: CacheSettings) -> Result<(), EngineError> {
         let (index, cache) = self.cache_of(volume)?;
+        let settings = CacheSettings { seed: cache.settings.seed, ..settings };
         let config = settings.config(cache.machine.superblock().layout.units);
         let wrong = |error: plimsoll_cache::ConfigError| EngineError::CachePolicy { message: error.to_string() };
         cache.machine.set_policy(&config, settings.policy).map_err(wrong)?;

@@ -1,0 +1,115 @@
+//! The journal at a start: which of its blocks follow one another, and what they say.
+//!
+//! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no newer one. If
+//! there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest block: each of its blocks
+//! proves the one before it. Its records need nothing that was before: each names its block and its unit, and whatever became of
+//! them later is recorded later.
+
+use super::bytes::Block;
+use super::error::DeviceError;
+use super::format::{Blocks, PAGES_AT_ONCE};
+use super::journal::{self, Head, RECORDS, Record};
+use super::layout::BLOCK_BYTES;
+use super::superblock::Superblock;
+
+/// Between two blocks of the journal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The number of the next one.
+    pub sequence: u64,
+    /// The checksum of the one before it.
+    pub previous: u32,
+}
+
+/// Blocks that follow one another.
+pub(super) struct Run {
+    pub end: Place,
+    pub blocks: u64,
+    pub records: u64,
+}
+
+/// The journal's blocks as they are on the device.
+pub(super) struct Ring {
+    blocks: Vec<u8>,
+    uuid: [u8; 16],
+    start: Place,
+    newest: u64,
+}
+
+impl Ring {
+    pub fn read(device: &mut dyn Blocks, superblock: &Superblock) -> Result<Ring, DeviceError> {
+        let layout = &superblock.layout;
+        let count = layout.journal_blocks as usize;
+        let mut blocks = vec![0; count * BLOCK_BYTES];
+        for first in (0..count).step_by(PAGES_AT_ONCE) {
+            let last = count.min(first + PAGES_AT_ONCE);
+            let into = &mut blocks[first * BLOCK_BYTES..last * BLOCK_BYTES];
+            device.read(layout.journal_block(first as u64), into).map_err(DeviceError::read)?;
+        }
+        let start = Place { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
+        let mut ring = Ring { blocks, uuid: superblock.uuid, start, newest: 0 };
+        let heads = (0..count).filter_map(|at| journal::head(ring.block(at), &ring.uuid));
+        // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
+        ring.newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
+        Ok(ring)
+    }
+
+    fn count(&self) -> u64 {
+        (self.blocks.len() / BLOCK_BYTES) as u64
+    }
+
+    fn block(&self, at: usize) -> &Block {
+        self.blocks[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].try_into().expect("a block")
+    }
+
+    fn in_place_of(&self, sequence: u64) -> &Block {
+        self.block((sequence % self.count()) as usize)
+    }
+
+    /// The head of the block with that number, if it is there and whole.
+    fn head(&self, sequence: u64) -> Option<Head> {
+        journal::head(self.in_place_of(sequence), &self.uuid).filter(|head| head.sequence == sequence)
+    }
+
+    /// The first block that is newer than the map.
+    pub fn start(&self) -> Place {
+        self.start
+    }
+
+    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each is the one that follows.
+    pub fn follow(&self, place: Place, mut apply: impl FnMut(&[Record])) -> Run {
+        let mut records = Vec::with_capacity(RECORDS);
+        let mut run = Run { end: place, blocks: 0, records: 0 };
+        while let Some(head) = self.head(run.end.sequence).filter(|head| head.previous == run.end.previous) {
+            records.clear();
+            records.extend(journal::records(self.in_place_of(head.sequence), &head));
+            apply(&records);
+            run.records += records.len() as u64;
+            run.blocks += 1;
+            run.end = Place { sequence: head.sequence + 1, previous: head.checksum };
+        }
+        run
+    }
+
+    /// Blocks from `end` up to the newest: none, if `end` is the journal's.
+    pub fn blocks_from(&self, end: &Place) -> u64 {
+        (self.newest + 1).saturating_sub(end.sequence)
+    }
+
+    /// Where that begins which is behind the damage at `end` and is proven. Nothing is if the block at `end` is whole but follows
+    /// another one, or if the newest block has a number that the ring has no room for behind the map: then these are
+    /// blocks of another history of this cache, and which one is true nobody knows.
+    pub fn behind(&self, end: &Place) -> Option<Place> {
+        if self.newest >= self.start.sequence + self.count() {
+            return None;
+        }
+        let mut first = self.head(self.newest)?;
+        while first.sequence > end.sequence
+            && let Some(before) = self.head(first.sequence - 1)
+            && before.checksum == first.previous
+        {
+            first = before;
+        }
+        (first.sequence > end.sequence).then_some(Place { sequence: first.sequence, previous: first.previous })
+    }
+}

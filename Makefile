@@ -35,9 +35,10 @@ acceptance: build ## The promises of the foundation, measured for real: 60 s eac
 scenarios: build ## Every scenario on the simulator: results/report.html
 	target/release/plimsoll scenario run all --out results
 
-bench: setup ## Benchmarks of schedulers and data path (about 10 minutes)
+bench: setup ## Benchmarks of schedulers, data path, tags and gates (about 15 minutes)
 	$(CARGO) bench --workspace $(FLAGS)
 	@if [ "$$(id -u)" = 0 ]; then bench/fuse-loop.sh; else echo "not run: bench/fuse-loop.sh needs root"; fi
+	bench/live.sh
 
 bench-peers: build ## Compares with nbdkit, qemu-nbd and libCacheSim (about 8 minutes; installs them)
 	@scripts/setup.sh peers

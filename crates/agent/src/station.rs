@@ -82,6 +82,16 @@ pub enum Disk {
     },
 }
 
+/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify.
+pub fn tag_options(filter: Filter, dirty_bytes_max: u64) -> Options {
+    Options {
+        event_bytes: Some(EVENT_BYTES),
+        returns: filter.call_numbers().collect(),
+        dirty_pages_max: u32::try_from(dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
+        ..Options::default()
+    }
+}
+
 /// Where a tenant's commands come in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -322,14 +332,8 @@ impl Drop for Station {
 
 /// The tags of the disk; those of submitters, where it is observed and there are no better ones.
 fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
-    let as_usual = Options::default();
-    let options = Options {
-        event_bytes: Some(EVENT_BYTES),
-        returns: config.filter.call_numbers().collect(),
-        tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max),
-        dirty_pages_max: u32::try_from(config.dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
-        ..as_usual
-    };
+    let as_usual = tag_options(config.filter, config.dirty_bytes_max);
+    let options = Options { tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max), ..as_usual };
     match &config.disk {
         Disk::Volume(_) => Tags::load(&config.device, &options),
         Disk::Observed { is_by_submitter: true, .. } => {

@@ -19,6 +19,8 @@
 //! Nothing is pinned: when [`Tags`] is dropped, or its process killed, the kernel detaches every program and frees every map.
 
 mod account;
+#[cfg(feature = "bpf")]
+mod costs;
 mod counters;
 #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "what only programs need"))]
 mod coverage;
@@ -43,6 +45,8 @@ mod table;
 mod tag;
 
 pub use account::{AccountInfo, Accounts, AccountsOf, Ended};
+#[cfg(feature = "bpf")]
+pub use costs::{ProgramCost, program_costs};
 pub use counters::Counters;
 pub use coverage::Coverage;
 pub use device::FileSystem;

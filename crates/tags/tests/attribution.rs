@@ -6,7 +6,7 @@ mod support;
 
 use plimsoll_core::AccountId;
 use std::path::{Path, PathBuf};
-use support::{FILE_SYSTEMS, Frozen, Rig, Truth, Writer, can_run, serve_as_writer, undisturbed};
+use support::{FILE_SYSTEMS, Frozen, Rig, Truth, Writer, can_run, data_bytes, serve_as_writer, undisturbed};
 
 /// Pages of the files: 32 MiB.
 const PAGES: u64 = 8192;
@@ -256,31 +256,50 @@ fn io_uring_workers() {
     });
 }
 
-/// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short.
+/// How often a memory cgroup was at its limit: the one number of version 1, or the line of version 2 that says so.
+fn times_at_limit(path: &Path) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("high ")).unwrap_or(&text);
+    line.trim().parse().unwrap_or_else(|_| panic!("{}: {text}", path.display()))
+}
+
+/// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short, and has done so before
+/// anybody asks for it. Planted break: writers that are not in the cgroup.
 #[test]
 fn writeback_that_reclaim_drives() {
-    const LIMIT: &str = "8388608";
+    const LIMIT_BYTES: u64 = 8 << 20;
     // Version 1, or version 2 where its controller is on. There `memory.max` kills whoever dirties faster than a disk in memory,
     // interpreted, is written.
-    let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.high")];
+    let places = [
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.failcnt"),
+        ("/sys/fs/cgroup", "memory.high", "memory.events"),
+    ];
     let is_on = |folder: &str, file: &str| {
         let text = std::fs::read_to_string(Path::new(folder).join("cgroup.subtree_control")).unwrap_or_default();
         Path::new(folder).join(file).exists() || text.split_whitespace().any(|name| name == "memory")
     };
-    let Some((folder, file)) = places.into_iter().find(|(folder, file)| is_on(folder, file)) else {
-        println!("not run: no memory controller of cgroups at {}", places.map(|(folder, _)| folder).join(" or "));
+    let Some((folder, file, counter)) = places.into_iter().find(|(folder, file, _)| is_on(folder, file)) else {
+        println!("not run: no memory controller of cgroups at {}", places.map(|(folder, ..)| folder).join(" or "));
         return;
     };
     on_each(|mut case| {
         let group = support::Cgroup::new(Path::new(folder));
-        std::fs::write(group.path().join(file), LIMIT).unwrap();
+        std::fs::write(group.path().join(file), LIMIT_BYTES.to_string()).unwrap();
         let (f, a, b) = (case.path("f"), case.a, case.b);
         let works = [write(a, &f, (0, 2, PAGES)), write(b, &f, (1, 2, PAGES))];
         let writers: Vec<_> = works.iter().map(|work| case.prepare(work)).collect();
         for writer in &writers {
             group.add(writer.process());
         }
+        let before = data_bytes(&mut case.rig.tags);
         Writer::run(writers);
+        let written = data_bytes(&mut case.rig.tags) - before;
+        let times = times_at_limit(&group.path().join(counter));
+        println!("  {written} bytes written back before the sync, {times} times at the limit");
+        assert!(times > 0, "memory was never short");
+        // What is dirty has to have room; version 2 lets it be more for a moment.
+        let kept_max = 2 * LIMIT_BYTES;
+        assert!(written >= PAGES * plimsoll_tags::BLOCK_BYTES - kept_max, "only {written} bytes before the sync");
         case.check("a shared file four times as large as memory");
     });
 }

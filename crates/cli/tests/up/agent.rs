@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 const SIZE_BYTES: u64 = 512 << 20;
-const AGENT: [&str; 5] = ["agent", "--mount", "disk", "--run-directory", "state"];
+pub const AGENT: [&str; 5] = ["agent", "--mount", "disk", "--run-directory", "state"];
 
 /// A file system in a file, mounted through a loop device that goes with the mount.
 pub struct Disk<'site> {

@@ -9,6 +9,7 @@ mod iscsi;
 mod layouts;
 #[path = "../../../gates/tests/support/lease.rs"]
 mod lease;
+mod levels;
 mod load;
 mod mount;
 mod nbd;

@@ -1,12 +1,14 @@
 //! `plimsoll run`: commands as tenants of a mounted volume. Root and BPF only.
+//!
+//! Planted break that turned a test red: a command in a process group of its own, which who leads a session cannot even have.
 
 use crate::lease::{LeaseWatch, unless_a_lease_runs_out};
-use crate::support::{Site, text, why_no_mounts};
+use crate::support::{Site, ends_by_itself, text, why_no_mounts};
 use plimsoll_gates::words;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const PATIENCE_LOOKS: u32 = 6000;
 
@@ -114,5 +116,48 @@ fn a_command_is_itself_to_whoever_started_it() {
     );
     let refused = run(&site, &["--pool", "nobody"], &["true"]).output().unwrap();
     assert!(text(&refused.stderr).contains("there is no pool \"nobody\""), "{}", text(&refused.stderr));
+    daemon.stop();
+}
+
+/// What the command in a terminal does: says what it sees, and waits for a Ctrl-C.
+const IN_TERMINAL: &str = "set -e
+test -t 0 && test -t 1 && test -t 2
+stty size
+trap 'echo interrupted; exit 5' INT
+echo ready
+while :; do sleep 1; done
+";
+
+/// `script` gives `plimsoll run` a terminal, and types into it what it reads.
+#[test]
+fn a_command_has_the_terminal_of_whoever_started_it() {
+    let Some(site) = site() else { return };
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("not run: script is missing (util-linux)");
+        return;
+    }
+    let Some(daemon) = up(&site) else { return };
+    std::fs::write(site.path("in-terminal"), IN_TERMINAL).unwrap();
+    let command = run(&site, &["--name", "shell"], &["sh", "in-terminal"]);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &format!("stty rows 33 cols 77; exec {}", words.join(" ")), "/dev/null"]);
+    terminal.current_dir(site.folder.path()).env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = terminal.spawn().unwrap();
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines();
+    let mut seen = Vec::new();
+    while !seen.iter().any(|line| line == "ready") {
+        let Some(line) = lines.next() else { panic!("the command ended: {seen:?}") };
+        seen.push(line.unwrap().trim_end().to_owned());
+    }
+    assert!(seen.iter().any(|line| line == "33 77"), "{seen:?}");
+    let mut keys = terminal.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    let has_ended = ends_by_itself(&mut terminal);
+    let _ = terminal.kill();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(has_ended && rest.iter().any(|line| line.contains("interrupted")), "{rest:?}");
+    assert_eq!(terminal.wait().unwrap().code(), Some(5));
     daemon.stop();
 }

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const OBJECTS_MAX: u32 = 300;
 
 /// The command at work, and what it has said so far.
-struct Why {
+pub struct Why {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     rows: Vec<Value>,
@@ -25,7 +25,7 @@ struct Why {
 
 impl Why {
     /// Starts it, and waits until it has looked once.
-    fn start(site: &Site) -> Why {
+    pub fn start(site: &Site) -> Why {
         let mut command =
             site.command(&["why", "disk", "--interval", "200ms", "--json", "--socket", "state/control.sock"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -36,7 +36,7 @@ impl Why {
         why
     }
 
-    fn look(&mut self) {
+    pub fn look(&mut self) {
         let line = self.lines.next().expect("it goes on").unwrap();
         let object: Value = serde_json::from_str(&line).unwrap();
         assert!(object["seconds"].as_f64().unwrap() >= 0.2);
@@ -46,9 +46,16 @@ impl Why {
     }
 
     /// What a process is said to have written of a class.
-    fn written(&self, process: u32, class: &str) -> u64 {
+    pub fn written(&self, process: u32, class: &str) -> u64 {
         let its = self.rows.iter().filter(|row| row["process"] == process && row["class"] == class);
         its.map(|row| row["written_bytes"].as_u64().unwrap()).sum()
+    }
+
+    /// What of a process's data came to the disk through a thread of this name, bytes.
+    pub fn through(&self, process: u32, thread: &str) -> u64 {
+        let its = self.rows.iter().filter(|row| row["process"] == process && row["class"] == "data");
+        let through = its.flat_map(|row| row["through"].as_array().unwrap());
+        through.filter(|by| by["name"] == thread).map(|by| by["bytes"].as_u64().unwrap()).sum()
     }
 }
 

@@ -99,7 +99,7 @@ pub fn written(tags: &Tags, blocks: u64, since_ns: u64, until_ns: u64) -> Vec<(u
 }
 
 /// Bytes of files that were written so far.
-fn data_bytes(tags: &mut Tags) -> u64 {
+pub fn data_bytes(tags: &mut Tags) -> u64 {
     let accounts = tags.accounts();
     let of_accounts =
         accounts.list().unwrap().into_iter().map(|info| accounts.counters(info.account).unwrap().data_bytes);

@@ -1,0 +1,199 @@
+//! Schedulers that work at the calls, above real gates: `afq` and Split-Deadline on a disk that is observed, with tenants whose
+//! priorities and deadlines `plimsoll run` was told. Root and BPF only.
+//!
+//! Planted breaks that turned a test red: `plimsoll run` that leaves out a priority, or a deadline.
+
+use crate::agent::{AGENT, Disk, site};
+use crate::lease::unless_a_lease_runs_out;
+use crate::support::{Daemon, Site};
+use crate::tenants::{accounts, run, wait_until, watch_lease};
+use crate::why::Why;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// What the schedulers go by, whatever is below the loop device: 0.5 MB of it for a run at its worst.
+const PROFILE: &str = "worst_case = \"200 runs/s\"\nsequential = \"100MB/s\"\noutstanding_max = 4\n";
+/// Where a process finds what to append to.
+const FILES: &str = "PLIMSOLL_TEST_APPEND_TO";
+/// Threads of a tenant, so that somebody of it always is in a call.
+const THREADS: u64 = 4;
+const BLOCK: usize = 4096;
+/// Appends of a thread at the most: an eighth of what the disk has room for.
+const APPENDS_MAX: u32 = 12_000;
+/// Appends of both tenants that are counted: priority 7 has some ninety of them.
+const COUNTED: u64 = 800;
+const MIB: u64 = 1 << 20;
+/// A file that takes the disk of [`PROFILE`] a second.
+const LARGE_MIB: u64 = 96;
+
+fn start<'site>(site: &'site Site, scheduler: &str) -> Daemon<'site> {
+    std::fs::write(site.path("profile"), PROFILE).unwrap();
+    site.start(&[&AGENT[..], &["--scheduler", scheduler, "--profile", "profile"]].concat())
+}
+
+/// A command that ends with the test.
+struct Tenant(Child);
+
+impl Tenant {
+    fn start(mut command: Command) -> Tenant {
+        Tenant(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// No test: what the tenants of one are. Appends and syncs, in four files at once.
+#[test]
+fn an_appender() {
+    let Some(files) = std::env::var_os(FILES) else { return };
+    std::thread::scope(|scope| {
+        for path in paths(PathBuf::from(files)) {
+            scope.spawn(move || {
+                let mut file = File::create(path).unwrap();
+                for _ in 0..APPENDS_MAX {
+                    file.write_all(&[7; BLOCK]).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+}
+
+fn paths(files: PathBuf) -> impl Iterator<Item = PathBuf> {
+    (0..THREADS).map(move |number| files.with_extension(number.to_string()))
+}
+
+/// A tenant that appends, and the calls that it has had so far.
+struct Appender {
+    files: PathBuf,
+    _tenant: Tenant,
+}
+
+impl Appender {
+    fn start(site: &Site, disk: &Disk<'_>, name: &str, options: &[&str]) -> Appender {
+        let (files, program) = (disk.path(name), std::env::current_exe().unwrap());
+        let ourselves = [program.to_str().unwrap(), "--exact", "levels::an_appender", "--test-threads=1"];
+        let mut command = run(site, &[&["--name", name], options].concat(), &ourselves);
+        command.env(FILES, &files);
+        Appender { files, _tenant: Tenant::start(command) }
+    }
+
+    fn calls(&self) -> u64 {
+        let bytes = paths(self.files.clone()).map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
+        bytes.sum::<u64>() / BLOCK as u64
+    }
+}
+
+/// The calls of two tenants under `scheduler`, the first of priority 7 and the second of 0, while both want more.
+fn shares(scheduler: &str) -> Option<[u64; 2]> {
+    let site = site()?;
+    let disk = Disk::new(&site, "ext4");
+    let daemon = start(&site, scheduler);
+    let lease = watch_lease(&site);
+    let both = [("low", "7"), ("high", "0")]
+        .map(|(name, priority)| Appender::start(&site, &disk, name, &["--priority", priority]));
+    let calls = || both.each_ref().map(Appender::calls);
+    wait_until("calls of both", || calls().iter().all(|&calls| calls > 0));
+    let before = calls();
+    let since = || std::array::from_fn::<u64, 2, _>(|tenant| calls()[tenant] - before[tenant]);
+    wait_until("calls enough to tell", || since().iter().sum::<u64>() >= COUNTED);
+    let shares = since();
+    drop((lease, both));
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
+    println!("{scheduler}: priority 7 and 0 had {shares:?} calls");
+    Some(shares)
+}
+
+/// Shares are 8 to 1 where all goes as it should.
+#[test]
+fn who_has_a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
+    unless_a_lease_runs_out(|| {
+        let Some([low, high]) = shares("afq") else { return };
+        assert!(high >= 2 * low && low > 0, "priority 0 had {high} calls, priority 7 {low}");
+    });
+}
+
+/// A tenant that writes a large file and syncs it; answers with what of it the agent had written in slices, bytes.
+fn written_in_slices(site: &Site, why: &mut Why, name: &str) -> u64 {
+    let (of, count) = (format!("of=disk/{name}"), format!("count={LARGE_MIB}"));
+    let command = ["dd", "if=/dev/zero", &of, "bs=1M", &count, "conv=fsync", "status=none"];
+    let mut writer = run(site, &["--name", name], &command).spawn().unwrap();
+    let process = writer.id();
+    assert!(writer.wait().unwrap().success());
+    wait_until("all that it wrote", || {
+        why.look();
+        why.written(process, "data") >= LARGE_MIB * MIB
+    });
+    // The name of the agent's thread that starts writeback.
+    why.through(process, "writeback")
+}
+
+/// Only who was promised less than its file takes is a reason to write it before its fsync goes on, even if he does nothing.
+#[test]
+fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
+    for scheduler in ["split_deadline", "split_deadline_flusher"] {
+        unless_a_lease_runs_out(|| {
+            let Some(site) = site() else { return };
+            let _disk = Disk::new(&site, "ext4");
+            let daemon = start(&site, scheduler);
+            let mut why = Why::start(&site);
+            assert_eq!(
+                written_in_slices(&site, &mut why, "alone"),
+                0,
+                "{scheduler}: five seconds were promised to all"
+            );
+            let sleeper = Tenant::start(run(&site, &["--fsync-deadline", "300ms"], &["sleep", "1000"]));
+            wait_until("its session", || accounts(&site).iter().any(|path| path.starts_with("sleep#")));
+            let lease = watch_lease(&site);
+            let bytes = written_in_slices(&site, &mut why, "beside");
+            drop(lease);
+            println!("{scheduler}: {bytes} bytes in slices");
+            // No slice is longer than a tenth of a second, and less than a quarter of a second's data goes with the fsync.
+            assert!(bytes >= LARGE_MIB / 4 * MIB, "{scheduler}: {bytes} bytes in slices");
+            drop((why, sleeper));
+            let log = daemon.stop();
+            assert!(!log.contains("ERROR"), "{log}");
+        });
+    }
+}
+
+#[test]
+fn a_session_is_promised_what_plimsoll_run_was_told() {
+    let Some(site) = site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site, "afq");
+    let promises = [
+        ["--reserve", "20 runs/s"],
+        ["--limit", "3MB/s"],
+        ["--weight", "300"],
+        ["--priority", "2"],
+        ["--read-deadline", "15ms"],
+        ["--write-deadline", "25ms"],
+        ["--fsync-deadline", "35ms"],
+    ];
+    let _sleeper = Tenant::start(run(&site, &promises.concat(), &["sleep", "1000"]));
+    let allocation = || {
+        let accounts = site.json(&["status"])["devices"][0]["accounts"].clone();
+        let account = accounts.as_array().unwrap().iter().find(|account| account["path"] == "sleep#2").cloned();
+        account.map(|account| account["allocation"].clone())
+    };
+    wait_until("its session", || allocation().is_some());
+    let expected: Value = json!({
+        "reserve": "20 runs/s",
+        "limit": "3 MB/s",
+        "weight": 300,
+        "priority": 2,
+        "deadlines": { "read": "15 ms", "write": "25 ms", "fsync": "35 ms" },
+    });
+    assert_eq!(allocation().unwrap(), expected);
+    daemon.stop();
+}

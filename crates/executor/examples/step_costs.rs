@@ -57,7 +57,7 @@ impl Drop for Fresh {
 }
 
 fn main() {
-    let source: Vec<u8> = (0..ALL_BYTES).map(|at| (at * 31 >> 3) as u8).collect();
+    let source: Vec<u8> = (0..ALL_BYTES).map(|at| ((at * 31) >> 3) as u8).collect();
     let mut target = vec![0; 256 << 10];
     for length in [4096, 64 << 10, 256 << 10] {
         // Somewhere else each time, or always the same.

@@ -23,6 +23,7 @@
 //! encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is decrypted where it was read to.
 
 #[cfg(test)]
+#[path = "work_tests.rs"]
 mod tests;
 
 use super::buffer::Buffer;

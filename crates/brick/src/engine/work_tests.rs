@@ -2,7 +2,7 @@
 //!
 //! A service thread is kept here by a page of a compressed volume that the test holds.
 
-#[path = "../../../tests/engine_support/mod.rs"]
+#[path = "../../tests/engine_support/mod.rs"]
 mod engine_support;
 
 use super::*;

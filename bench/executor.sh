@@ -8,6 +8,9 @@
 # are the parts of the peak, POLICIES="baseline combo" the policies, baseline among them. KEEP=FILE keeps what was measured, a line of JSON
 # each. The command that is measured is $built/plimsoll.
 #
+# The goal: at 90 % of the peak Combo's mean is at least 15 % below the baseline's. The last line says whether it is, in the medians, and it ends with 1 if
+# it is not; where one of the two policies or that part was not measured, nothing is judged.
+#
 # Of the levels 1, 3, 6 and 12 this is the lowest at which it is the service threads that requests wait for: the processor that
 # the load and the daemon's other threads share is in use for three quarters then, on two processors. At the first level it is in use
 # for 94 %.
@@ -141,3 +144,19 @@ jq -rs '
          (map(.service_busy) | median | percent), (map(.engine_busy) | median | percent),
          (map(.generator_busy) | median | percent), (map(.backlog_bytes) | median / 1048576 | round)]
       | @tsv)' "$work/rows" | column -t -s "$(printf '\t')"
+
+# The goal, of the rows of a file.
+judge() { # file
+  jq -rs '
+    def median: sort | if length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+    def mean($policy): map(select(.part == 0.9 and .policy == $policy).mean_seconds) | if length > 0 then median else null end;
+    mean("baseline") as $baseline | mean("combo") as $combo
+    | if $baseline == null or $combo == null then "not judged: it takes baseline and combo at 0.9 of the peak"
+      else ($combo / $baseline) as $ratio
+        | (if $ratio <= 0.85 then "reached" else "missed" end)
+          + ": at 90 % of the peak the mean of combo is \($ratio * 100 | round / 100) of the one of baseline, goal 0.85"
+      end' "$1"
+}
+verdict=$(judge "$work/rows")
+echo "$verdict"
+case $verdict in missed*) exit 1 ;; esac

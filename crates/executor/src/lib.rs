@@ -25,12 +25,12 @@ mod threads;
 pub use adaptive::{Adaptive, LowSorts};
 pub use dispatching::Dispatching;
 pub use policy::{Policy, Rules};
-pub use queues::{Queues, Waiting};
+pub use queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
 pub use selector::Selector;
 pub use slices::Slicing;
 pub use threads::{
-    Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, checkpoint, give_way,
-    is_slice_spent,
+    Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, Watch, Watched, checkpoint,
+    give_way, is_slice_spent,
 };
 
 /// One of the three queues.

@@ -3,51 +3,20 @@
 //!
 //! Planted breaks that turned a test red stand beside the tests.
 
+mod threads_support;
+
 use plimsoll_core::Time;
 use plimsoll_executor::{
-    Arrival, Dispatching, Executor, ExecutorConfig, Figures, Kind, Policy, Queue, Rules, Selector, checkpoint, give_way,
+    Arrival, Dispatching, Executor, Figures, Kind, Policy, Queue, Rules, Selector, checkpoint, give_way,
 };
 use proptest::prelude::*;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
-
-type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Other, Kind::Maintenance];
-
-fn executor(threads: usize, requests_max: usize) -> Executor<Request> {
-    ruled(Rules::Fixed(Policy::COMBO), threads, requests_max)
-}
-
-fn ruled(rules: Rules, threads: usize, requests_max: usize) -> Executor<Request> {
-    Executor::start(ExecutorConfig { threads, rules, requests_max, seed: 1 }).unwrap()
-}
-
-fn pause() {
-    let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-}
-
-/// Waits for something that must come.
-fn wait_until(executor: &Executor<Request>, what: &str, is_so: impl Fn(&Figures) -> bool) -> Figures {
-    let found = (0..60_000).find_map(|_| {
-        let figures = executor.figures();
-        if is_so(&figures) {
-            return Some(figures);
-        }
-        pause();
-        None
-    });
-    found.unwrap_or_else(|| panic!("never came: {what}: {:?}", executor.figures()))
-}
-
-fn all_done(executor: &Executor<Request>) -> Figures {
-    wait_until(executor, "the end of all", |figures| figures.alive == 0)
-}
+use threads_support::{Go, KINDS, Request, all_done, blocker, executor, pause, ruled, wait_until};
 
 /// Something that requests wait for, given out piece by piece by other threads.
 #[derive(Default)]
@@ -71,26 +40,6 @@ impl Tokens {
             if took.is_ok() { Poll::Ready(()) } else { Poll::Pending }
         })
     }
-}
-
-/// Lets a blocker go, also when a test fails: else its executor would wait for it.
-struct Go(Arc<AtomicBool>);
-
-impl Drop for Go {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
-
-/// A request that keeps its thread until it is let go, and says when it has it.
-fn blocker(go: &Go, begun: Sender<()>) -> Request {
-    let go = go.0.clone();
-    Box::pin(async move {
-        begun.send(()).unwrap();
-        while !go.load(SeqCst) {
-            std::thread::yield_now();
-        }
-    })
 }
 
 /// Planted break: a wake while the request is suspended does not queue it.
@@ -206,7 +155,7 @@ fn a_spent_slice_lets_others_go_first() {
     assert!(figures.threads[0].preempted > 0, "{figures:?}");
 }
 
-/// Planted break: deadlines are not looked at.
+/// Planted breaks: deadlines are not looked at; who has none waits until nobody is left who has one.
 #[test]
 fn among_writes_deadlines_go_first_and_the_rest_in_order() {
     let executor = executor(1, 64);
@@ -226,6 +175,8 @@ fn among_writes_deadlines_go_first_and_the_rest_in_order() {
     let order = order.lock().unwrap().clone();
     let mut expected = order.clone();
     expected.sort_unstable();
+    // Twenty have a deadline; after sixteen of them the first goes that has none.
+    expected[16..21].rotate_right(1);
     assert_eq!(order, expected);
 }
 
@@ -283,6 +234,50 @@ fn a_request_that_panics_ends_alone() {
     executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
     let figures = all_done(&executor);
     assert_eq!((figures.threads[0].panicked, figures.threads[0].done), (1, 2));
+}
+
+/// What throws when it is dropped: it, and what it throws.
+struct Thorn;
+
+impl Drop for Thorn {
+    fn drop(&mut self) {
+        // Else this is the end of the process, and not of a thread.
+        if !std::thread::panicking() {
+            panic!("on purpose, when it is dropped");
+        }
+    }
+}
+
+/// It has a thorn until it is dropped, also when it was run to its end.
+fn thorny() -> Request {
+    let thorn = Thorn;
+    Box::pin(std::future::poll_fn(move |_| {
+        let _ = &thorn;
+        Poll::Ready(())
+    }))
+}
+
+/// Outcome: it is done and counted, the thread goes on, and its place is free. Planted breaks: it is dropped where nobody catches what it throws, when
+/// it is done, and when it is given up.
+#[test]
+fn a_request_that_panics_when_it_is_dropped_ends_alone() {
+    let executor = executor(1, 2);
+    executor.spawn(Kind::Read, None, thorny()).unwrap();
+    executor.spawn(Kind::Read, None, Box::pin(async { std::panic::panic_any(Thorn) })).unwrap();
+    let figures = all_done(&executor);
+    assert_eq!((figures.threads[0].panicked, figures.threads[0].done), (2, 2));
+    executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+    assert_eq!(all_done(&executor).threads[0].done, 3);
+    let (go, (begun, has_begun)) = (Go(Arc::default()), channel());
+    executor.spawn(Kind::Read, None, blocker(&go, begun)).unwrap();
+    has_begun.recv().unwrap();
+    executor.spawn(Kind::Maintenance, None, thorny()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(executor));
+        // Sooner, it would be run, which is as well.
+        pause();
+        drop(go);
+    });
 }
 
 /// Planted break: what waits is kept.

@@ -28,10 +28,14 @@ fn fast_scenarios_hold_and_take_the_same_course_twice() {
 
 /// A scenario made for tests, run with one seed.
 fn run_made(name: &str, settings: &[Setting]) -> Report {
+    run_made_with(name, settings, 1)
+}
+
+fn run_made_with(name: &str, settings: &[Setting], seeds: u32) -> Report {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name).with_extension("toml");
     let text = std::fs::read_to_string(&file).unwrap();
     let scenario = scenario::parse(&text, &file, settings).unwrap_or_else(|error| panic!("{error}"));
-    experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
+    experiment::run(&scenario, &SimHost, seeds, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// `cfq`, which knows no limits, is the planted break: beside it both claims fail.
@@ -83,6 +87,24 @@ fn a_storage_server_does_what_it_can_and_longer_slices_do_more() {
     assert_eq!(failing(&[]), Vec::<String>::new());
     assert_eq!(failing(&["filer.workload=vdi"]), ["restarts"]);
     assert!(failing(&["filer.platform=mid-range"]).contains(&"slow".to_owned()));
+}
+
+/// The executor's rules near the peak, with three seeds. Planted breaks, which the scenario can do itself: SORD sends new reads to the high queue
+/// (`np-to-hq`), slices by depth are those by weight, all queues weigh the same, and adaptive is a policy that loses. Each fails the claims of its rule.
+#[test]
+fn each_rule_of_combo_gains_near_the_peak_and_adaptive_is_not_behind() {
+    const OF_COMBO: [&str; 4] = ["combo", "no-sord", "no-qats", "weights-alike"];
+    let failing = |policies: &[&str], key: &str| {
+        let setting = |policy: &&str| format!("variant.policy.set.{policy}.filer.{key}").parse().unwrap();
+        let settings: Vec<Setting> = policies.iter().map(setting).collect();
+        let report = run_made_with("filer-rules", &settings, 3);
+        report.failed().map(|row| row.name.clone()).collect::<Vec<String>>()
+    };
+    assert_eq!(failing(&[], ""), Vec::<String>::new());
+    assert_eq!(failing(&["combo", "no-qats", "weights-alike"], "dispatching=np-to-hq"), ["sord", "weights"]);
+    assert_eq!(failing(&OF_COMBO, "slices=weight"), ["qats"]);
+    assert!(failing(&OF_COMBO, "weights=[10, 10, 10]").contains(&"weights".to_owned()));
+    assert_eq!(failing(&["adaptive"], "dispatching=rs-to-hq"), ["adaptive"]);
 }
 
 /// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.

@@ -211,7 +211,7 @@ impl Engine {
         self.core.complete_emulated_caches();
         self.core.hear_upper_levels();
         self.core.look_once_a_second();
-        self.core.compress_again();
+        self.core.try_work_again();
         self.cut_overdue();
         self.look();
         self.try_for_memory_again();

@@ -17,9 +17,14 @@
 //!
 //! **Complication.** The engine hears of a burst once: who tells it
 //! first writes to the eventfd, the others find that said. What a cache's syncer copies is the maintenance queue's already, and is compressed at
-//! once. A piece whose work panics, or that the executor drops, ends with an error and is not waited for; what the executor has
-//! no room for, and everything where there is no executor, the engine's thread does itself, and compresses at once, too. What is written
+//! once; it gives way after each page, so that no client waits for more than one. A piece whose work panics, or that the executor drops, ends with an
+//! error and is not waited for. What the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which serves
+//! others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses at once, too. What is written
 //! encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is decrypted where it was read to.
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;
 
 use super::buffer::Buffer;
 use super::core::Core;
@@ -34,6 +39,7 @@ use plimsoll_core::{Operation, Span, Time};
 use plimsoll_executor::{Arrival, Executor, Kind, checkpoint, give_way};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
@@ -42,7 +48,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 use std::task::{Context, Poll, Waker};
 
-/// When the engine tries again to have a backlog compressed, for which the executor had no room.
+/// When the engine tries again what the executor had no room for: places may be others', who do not tell it when they leave them.
 const TRY_AGAIN: Span = Span::from_millis(10);
 
 /// What service threads have done, for the engine.
@@ -129,6 +135,8 @@ struct PieceWork {
     /// The next page's first byte in the volume.
     offset: u64,
     bytes_left: usize,
+    /// After each page, whatever is left of the slice: nobody waits for it, and others may.
+    gives_way: bool,
     answer: Answer,
 }
 
@@ -171,12 +179,22 @@ impl PieceWork {
                 self.answer.result = Err(errno);
                 return Poll::Ready(());
             }
-            if self.bytes_left > 0 && Pin::new(&mut checkpoint()).poll(context).is_pending() {
+            let mut stop = if self.gives_way { give_way() } else { checkpoint() };
+            if self.bytes_left > 0 && Pin::new(&mut stop).poll(context).is_pending() {
                 return Poll::Pending;
             }
         }
         self.answer.result = Ok(());
         Poll::Ready(())
+    }
+
+    /// Does all of it, on this thread.
+    fn do_here(mut self) {
+        if let PageStep::PackBehind(memory) = self.step {
+            self.step = PageStep::Pack(memory);
+        }
+        // Outside of an executor's threads it stops nowhere, so this is once.
+        while self.poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
     }
 }
 
@@ -206,7 +224,9 @@ pub(super) struct Work {
     is_watched: bool,
     /// What is written to encrypted volumes is encrypted into it; since the first of them.
     scratch: Option<Scratch>,
-    /// The executor had no room for those who compress a backlog: when it is tried again.
+    /// Steps for which the executor had no room, in the order in which they came.
+    line: VecDeque<(Kind, Arrival, PieceWork)>,
+    /// The executor had no room for them, or for those who compress a backlog: when it is tried again.
     pub(super) try_again: Option<Time>,
 }
 
@@ -215,7 +235,8 @@ impl Work {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| EngineError::System { action: "make an eventfd", source: errno.into() })?;
         let told = Told { done: SegQueue::new(), is_said: AtomicBool::new(false), wake };
-        Ok(Work { executor, told: Arc::new(told), is_watched: false, scratch: None, try_again: None })
+        let (told, line) = (Arc::new(told), VecDeque::new());
+        Ok(Work { executor, told, is_watched: false, scratch: None, line, try_again: None })
     }
 
     /// Prepares for volumes that are encrypted.
@@ -231,19 +252,25 @@ impl Work {
         self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
-    /// Gives it to the service threads, or does it here.
-    fn begin(&self, kind: Kind, came: Arrival, work: PieceWork) {
-        let request = ServiceRequest(Service::Piece(work));
-        let refused = match &self.executor {
-            Some(executor) => executor.spawn_as(kind, came, None, request).err().map(|full| full.request),
-            None => Some(request),
-        };
-        if let Some(ServiceRequest(Service::Piece(mut work))) = refused {
-            if let PageStep::PackBehind(memory) = work.step {
-                work.step = PageStep::Pack(memory);
-            }
-            // Outside of an executor's threads it is not preempted, so this is once.
-            while work.poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+    /// Gives it to the service threads, behind those who wait for room; without such threads, does it here.
+    fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
+        if self.executor.is_none() {
+            return work.do_here();
+        }
+        self.line.push_back((kind, came, work));
+        self.hand_over(now);
+    }
+
+    /// Gives the service threads who stands in the line, as far as there is room.
+    fn hand_over(&mut self, now: Time) {
+        let Some(executor) = &self.executor else { return };
+        while let Some((kind, came, work)) = self.line.pop_front() {
+            let request = ServiceRequest(Service::Piece(work));
+            let Err(full) = executor.spawn_as(kind, came, None, request) else { continue };
+            let Service::Piece(work) = full.request.0 else { unreachable!("it is given back as it was") };
+            self.line.push_front((kind, came, work));
+            self.try_again.get_or_insert(now + TRY_AGAIN);
+            return;
         }
     }
 
@@ -279,10 +306,11 @@ impl Core {
             bytes,
             offset: request.offset + u64::from(start),
             bytes_left: length,
+            gives_way: kind == Kind::Maintenance,
             // Unless it is done it failed.
             answer: Answer { piece: index, result: Err(Errno::IO), told: self.work.told.clone() },
         };
-        self.work.begin(kind, came, work);
+        self.work.begin(self.now, kind, came, work);
     }
 
     /// Lets a piece of a read or write of compressed memory be done.
@@ -359,48 +387,23 @@ impl Core {
             }
             self.step_completed(index, result.map(|()| 0));
         }
+        self.work.hand_over(self.now);
     }
 
     fn compress_backlog(&mut self, volume: u32) {
         if let Backend::Compressed(memory) = &self.volumes[volume].volume.backend
             && self.work.begin_compressing(memory)
         {
-            self.work.try_again = Some(self.now + TRY_AGAIN);
+            self.work.try_again.get_or_insert(self.now + TRY_AGAIN);
         }
     }
 
     /// Tries again what the executor had no room for.
-    pub(super) fn compress_again(&mut self) {
+    pub(super) fn try_work_again(&mut self) {
         if self.work.try_again.take_if(|at| *at <= self.now).is_some() {
             let volumes: Vec<u32> = self.volumes.iter().map(|(index, _)| index).collect();
             volumes.into_iter().for_each(|volume| self.compress_backlog(volume));
+            self.work.hand_over(self.now);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_executor::{ExecutorConfig, Policy, Rules};
-
-    /// A page that does not exist makes it panic. Planted break: a piece has succeeded until it has failed.
-    #[test]
-    fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
-        let rules = Rules::Fixed(Policy::COMBO);
-        let config = ExecutorConfig { threads: 1, rules, requests_max: 8, seed: 1 };
-        let work = Work::new(Some(Arc::new(Executor::start(config).unwrap()))).unwrap();
-        let memory = Arc::new(CompressedMemory::new(PAGE_BYTES as u64, 1));
-        let mut page = [7_u8; PAGE_BYTES];
-        for (piece, offset) in [(1, 1 << 40), (2, 0)] {
-            let answer = Answer { piece, result: Err(Errno::IO), told: work.told.clone() };
-            let (step, bytes) = (PageStep::Unpack(memory.clone()), Some(Bytes(page.as_mut_ptr())));
-            work.begin(Kind::Read, Arrival::New, PieceWork { step, bytes, offset, bytes_left: PAGE_BYTES, answer });
-            while work.told.done.is_empty() {
-                std::thread::yield_now();
-            }
-            let expected = if piece == 1 { Err(Errno::IO) } else { Ok(()) };
-            assert_eq!(work.told.done.pop(), Some((piece, expected)));
-        }
-        assert_eq!(page, [0; PAGE_BYTES]);
     }
 }

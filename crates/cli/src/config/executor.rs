@@ -8,7 +8,8 @@ use std::thread::available_parallelism;
 
 /// Service threads at the most: the largest server of the paper has 20 processors.
 const THREADS_MAX: u64 = 256;
-/// What never loses to a fixed policy by much, whatever the load is.
+/// In simulation it was within a hundredth of the better of Baseline and Combo, or before it, on the mean of each workload and platform of the paper
+/// (docs/figures.md); on real threads it was not always the best (docs/executor.md).
 const POLICY_DEFAULT: &str = "adaptive";
 
 /// The section.

@@ -1,9 +1,12 @@
 //! What is said of the service threads.
 
-use plimsoll_core::Span;
+use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Figures, Queue, QueueFigures, ThreadFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// A run that takes longer than that is said in a line of its own: no step takes a hundredth of it.
+const LONG: Span = Span::from_secs(1);
 
 /// The service threads and their queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,8 @@ pub struct ExecutorStatus {
 pub struct ServiceThreadStatus {
     /// Queues that it drew.
     pub turns: u64,
+    /// Runs of requests, each time that one went on too; each ended in one of the ways below.
+    pub runs: u64,
     /// Requests that were done.
     pub done: u64,
     /// Runs that ended because something was lacking.
@@ -31,12 +36,16 @@ pub struct ServiceThreadStatus {
     pub resumed: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
+    /// Runs that ended before, so that others may go first: maintenance, between two pages.
+    pub gave_way: u64,
     /// Requests that panicked; they count as done.
     pub panicked: u64,
     /// Nanoseconds that requests ran.
     pub busy_ns: u64,
     /// Since when it runs what it runs, nanoseconds of CLOCK_MONOTONIC; `None`: it runs nothing.
     pub running_since_ns: Option<u64>,
+    /// For how many nanoseconds it has run that.
+    pub running_ns: Option<u64>,
 }
 
 /// What came to a queue and what left it.
@@ -61,23 +70,27 @@ impl ExecutorStatus {
         ExecutorStatus {
             policy: policy.to_owned(),
             under_way: figures.alive,
-            threads: figures.threads.iter().map(thread).collect(),
+            threads: figures.threads.iter().map(|of_thread| thread(of_thread, figures.at)).collect(),
             queues: queues.map(|(queue, figures)| of_queue(*queue, figures)).collect(),
         }
     }
 }
 
-fn thread(figures: &ThreadFigures) -> ServiceThreadStatus {
-    let ThreadFigures { turns, done, suspended, resumed, preempted, panicked, busy, running_since, .. } = *figures;
+fn thread(figures: &ThreadFigures, now: Time) -> ServiceThreadStatus {
+    let ThreadFigures { turns, runs, done, suspended, resumed, preempted, gave_way, panicked, busy, running_since } =
+        *figures;
     ServiceThreadStatus {
         turns,
+        runs,
         done,
         suspended,
         resumed,
         preempted,
+        gave_way,
         panicked,
         busy_ns: busy.as_nanos(),
         running_since_ns: running_since.map(|since| since.as_nanos()),
+        running_ns: running_since.map(|since| now.since(since).as_nanos()),
     }
 }
 
@@ -111,6 +124,11 @@ impl fmt::Display for ExecutorStatus {
             let mean = Span::from_nanos(queue.waited_ns / queue.served.max(1));
             write!(out, "; {}: {} wait, {mean} on average", queue.queue, queue.depth)?;
         }
+        for (number, thread) in self.threads.iter().enumerate() {
+            if let Some(ran) = thread.running_ns.map(Span::from_nanos).filter(|&ran| ran >= LONG) {
+                write!(out, "\nexecutor: service thread {number} has been at one request for {ran}")?;
+            }
+        }
         Ok(())
     }
 }
@@ -132,5 +150,37 @@ mod tests {
         );
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<ExecutorStatus>(&json).unwrap(), status);
+    }
+
+    /// Planted break: how maintenance gave way is left out.
+    #[test]
+    fn every_figure_of_a_thread_is_in_the_answer() {
+        let at = |nanoseconds| Time::ZERO + Span::from_nanos(nanoseconds);
+        let thread = ThreadFigures {
+            turns: 1,
+            runs: 2,
+            done: 3,
+            suspended: 4,
+            resumed: 5,
+            preempted: 6,
+            gave_way: 7,
+            panicked: 8,
+            busy: Span::from_nanos(9),
+            running_since: Some(at(10)),
+        };
+        let idle = ThreadFigures { running_since: None, ..thread };
+        let figures = Figures { threads: vec![thread, idle], at: at(2_500_000_010), ..Figures::default() };
+        let status = ExecutorStatus::new("combo", &figures);
+        let expected = serde_json::json!({
+            "turns": 1, "runs": 2, "done": 3, "suspended": 4, "resumed": 5, "preempted": 6, "gave_way": 7, "panicked": 8, "busy_ns": 9,
+            "running_since_ns": 10, "running_ns": 2_500_000_000_u64,
+        });
+        assert_eq!(serde_json::to_value(status.threads[0]).unwrap(), expected);
+        let nothing = serde_json::Value::Null;
+        let of_idle = serde_json::to_value(status.threads[1]).unwrap();
+        assert_eq!((&of_idle["running_since_ns"], &of_idle["running_ns"]), (&nothing, &nothing));
+        let text = status.to_string();
+        assert!(text.ends_with("\nexecutor: service thread 0 has been at one request for 2.5 s"), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 }

@@ -9,7 +9,7 @@
 //! stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
-use super::executor::ServiceThreads;
+use super::executor::{ServiceThreads, StuckAlarm};
 use super::exports::{Exports, Target};
 use super::iscsi;
 use super::layouts::Layouts;
@@ -47,6 +47,7 @@ pub(super) struct Daemon {
     layouts: Option<Layouts>,
     devices: Vec<ServedDevice>,
     executor: Option<ServiceThreads>,
+    _stuck_alarm: Option<StuckAlarm>,
     state: Arc<StateDirectory>,
     /// What is served, a line each.
     served: Vec<String>,
@@ -87,6 +88,7 @@ impl Daemon {
             layouts: None,
             devices: Vec::new(),
             executor: None,
+            _stuck_alarm: None,
             state,
             served: Vec::new(),
         };
@@ -161,6 +163,7 @@ impl Daemon {
 
     fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {
         self.executor = executor::start(&self.configuration)?;
+        self._stuck_alarm = self.executor.as_ref().map(StuckAlarm::start).transpose()?;
         self.served.extend(self.configuration.service_threads().map(|section| format!("executor: {section}")));
         let buffers = self.configuration.daemon.buffer_bytes.map_or_else(BufferMemory::default, BufferMemory::new);
         for device in &self.configuration.devices {

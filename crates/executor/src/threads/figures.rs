@@ -53,6 +53,13 @@ pub struct Figures {
     pub queues: [QueueFigures; QUEUES],
     /// Requests that are not done: they wait, run, or are suspended.
     pub alive: usize,
+    /// Threads that sleep because nobody waits.
+    pub asleep: usize,
+    /// How often one of them was woken because somebody came: at most once for each who comes to a queue, and once for each of the
+    /// woken that leaves somebody waiting.
+    pub woken: u64,
+    /// When it was looked, on CLOCK_MONOTONIC.
+    pub at: Time,
 }
 
 /// The books of one thread, in a cache line of its own: it alone writes them.

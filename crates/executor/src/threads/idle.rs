@@ -7,7 +7,7 @@
 //! sleep first says so, then looks once more whether something is counted. All four are sequentially consistent, so one of
 //! the two sees the other.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
@@ -17,6 +17,8 @@ pub(super) struct Idle {
     sleepers: Mutex<Vec<Thread>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
+    /// Sleepers that were woken because something was queued. Written under the lock.
+    woken: AtomicU64,
 }
 
 impl Idle {
@@ -29,8 +31,14 @@ impl Idle {
         let Some(thread) = sleepers.pop() else { return };
         self.sleeping.fetch_sub(1, SeqCst);
         self.searching.fetch_add(1, SeqCst);
+        self.woken.fetch_add(1, Relaxed);
         drop(sleepers);
         thread.unpark();
+    }
+
+    /// Threads that sleep, and how often one of them was woken.
+    pub(super) fn figures(&self) -> (usize, u64) {
+        (self.sleeping.load(SeqCst), self.woken.load(Relaxed))
     }
 
     /// Everybody looks whether it is over.

@@ -3,6 +3,7 @@
 //! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a deadline have a
 //! lock: they alone are ordered, and few.
 
+use crate::queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
 use crate::{QUEUES, Queue};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -12,13 +13,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::queues::{Queues, Waiting};
-
 pub(super) struct Lines<T> {
     lines: [ArrayQueue<Waiting<T>>; QUEUES],
     /// Those of the high queue that have a deadline.
     urgent: Mutex<Queues<T>>,
     urgent_count: CachePadded<AtomicU32>,
+    /// Of these, taken one after the other; with several threads about so many.
+    urgent_in_a_row: CachePadded<AtomicU32>,
     depths: [CachePadded<AtomicU32>; QUEUES],
 }
 
@@ -29,6 +30,7 @@ impl<T> Lines<T> {
             lines: std::array::from_fn(|_| ArrayQueue::new(requests_max)),
             urgent: Mutex::default(),
             urgent_count: CachePadded::default(),
+            urgent_in_a_row: CachePadded::default(),
             depths: std::array::from_fn(|_| CachePadded::default()),
         }
     }
@@ -47,16 +49,27 @@ impl<T> Lines<T> {
 
     /// Like [`put`](Self::put).
     pub(super) fn take(&self, queue: Queue) -> Option<Waiting<T>> {
-        let urgent =
-            if queue == Queue::High && self.urgent_count.load(Relaxed) > 0 { self.take_urgent() } else { None };
-        let taken = urgent.or_else(|| self.lines[queue.index()].pop())?;
+        let is_some_urgent = queue == Queue::High && self.urgent_count.load(Relaxed) > 0;
+        let taken = if is_some_urgent { self.take_among_urgent() } else { self.lines[queue.index()].pop() }?;
         self.depths[queue.index()].fetch_sub(1, SeqCst);
         Some(taken)
+    }
+
+    /// Out of the high queue, by the rule of [`Queues`].
+    fn take_among_urgent(&self) -> Option<Waiting<T>> {
+        let in_order = || {
+            let taken = self.lines[Queue::High.index()].pop();
+            taken.inspect(|_| self.urgent_in_a_row.store(0, Relaxed))
+        };
+        let is_others_turn = self.urgent_in_a_row.load(Relaxed) >= URGENT_IN_A_ROW_MAX;
+        let other = if is_others_turn { in_order() } else { None };
+        other.or_else(|| self.take_urgent()).or_else(in_order)
     }
 
     fn take_urgent(&self) -> Option<Waiting<T>> {
         let taken = self.urgent.lock().unwrap_or_else(PoisonError::into_inner).take(Queue::High)?;
         self.urgent_count.fetch_sub(1, SeqCst);
+        self.urgent_in_a_row.fetch_add(1, Relaxed);
         Some(taken)
     }
 

@@ -5,7 +5,7 @@
 //! slice is spent. **Rule.** Each thread draws and serves on its own; they share the queues, which have no lock for requests without
 //! a deadline, and counters of how deep these are. **Complication.** Sleeping and waking: [`idle`].
 //!
-//! A request that panics is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
+//! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
 //! thread, and [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
 
 mod clock;
@@ -15,9 +15,11 @@ mod lines;
 mod service;
 mod slice;
 mod task;
+mod watch;
 
 pub use figures::{Figures, QueueFigures, ThreadFigures};
 pub use slice::{Checkpoint, checkpoint, give_way, is_slice_spent};
+pub use watch::{Watch, Watched};
 
 use crate::{Arrival, Kind, LowSorts, Policy, QUEUES, Queue, Rules};
 use crossbeam_queue::ArrayQueue;
@@ -194,7 +196,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
 
     /// What it has done. Of each request that is not alive all is counted. O(threads).
     pub fn figures(&self) -> Figures {
-        let Shared { lines, books, alive, .. } = &*self.shared;
+        let Shared { lines, books, alive, idle, .. } = &*self.shared;
         // First: who ends writes his books before. Acquire: then they are seen.
         let alive = alive.load(Acquire);
         let mut queues = [QueueFigures::default(); QUEUES];
@@ -203,7 +205,10 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             figures.depth = depth;
             books.iter().for_each(|books| books.add_to(queue, figures));
         }
-        Figures { threads: books.iter().map(|books| books.figures()).collect(), queues, alive }
+        let threads = books.iter().map(|books| books.figures()).collect();
+        let (asleep, woken) = idle.figures();
+        // Last: then no run that is seen began after it.
+        Figures { threads, queues, alive, asleep, woken, at: clock::now() }
     }
 }
 

@@ -8,10 +8,8 @@ use plimsoll_core::{Span, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::task::Poll;
 
 pub(super) struct Service<F> {
     shared: Arc<Shared<F>>,
@@ -90,25 +88,20 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         let kind = task.about.kind;
         let ends = self.run_ends(kind, now, ends);
         self.books().begun(now, queue, now.since(since), came);
-        let outcome = task.run(|poll| {
-            slice::within(ends, || {
-                // What a request leaves behind when it panics is its own: nobody polls it again.
-                catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| {
-                    self.books().panicked();
-                    Poll::Ready(())
-                })
-            })
-        });
+        let outcome = task.run(|poll| slice::within(ends, poll));
         let after = clock::now();
         let ran = after.since(now);
         let again = match outcome {
-            Ended::Done => None,
+            Ended::Done { .. } => None,
             Ended::Suspended => Some(Arrival::Resumed),
             Ended::Again(arrival) => Some(arrival),
         };
         self.observe(kind, came, ran, again);
         match outcome {
-            Ended::Done => {
+            Ended::Done { has_panicked } => {
+                if has_panicked {
+                    self.books().panicked();
+                }
                 self.books().ended(ran, None, false);
                 self.shared.end(task);
             }

@@ -15,6 +15,7 @@ use super::Shared;
 use crate::{Arrival, Kind};
 use plimsoll_core::Time;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -45,10 +46,26 @@ pub(super) struct Task<F> {
 
 /// How a run ended.
 pub(super) enum Ended {
-    Done,
+    /// Its future has ended and was dropped; one of both may have panicked.
+    Done {
+        has_panicked: bool,
+    },
     Suspended,
     /// It was woken meanwhile and is to be queued again.
     Again(Arrival),
+}
+
+/// Does a step of a request, which may panic: `None`, and whoever calls this goes on.
+fn contained<T>(step: impl FnOnce() -> T) -> Option<T> {
+    let payload = match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(done) => return Some(done),
+        Err(payload) => payload,
+    };
+    // What was thrown may throw when it is dropped. Then that is left lying.
+    if let Err(thrown) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(thrown);
+    }
+    None
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Task<F> {
@@ -67,7 +84,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
     }
 
     /// Runs it until it is done, waits, or stops at a checkpoint, which `step` says beside what it is given. It was taken out of
-    /// a queue.
+    /// a queue. Whatever it throws, while it runs or when it is dropped, ends the request and nothing else.
     pub(super) fn run(
         self: &Arc<Task<F>>,
         step: impl FnOnce(&mut dyn FnMut() -> Poll<()>) -> (Poll<()>, bool),
@@ -77,16 +94,22 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         let waker = Waker::from(self.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outcome, is_preempted) = step(&mut || match future.as_mut() {
+        let mut has_panicked = false;
+        let (outcome, is_preempted) = step(&mut || {
+            let Some(future) = future.as_mut() else { return Poll::Ready(()) };
             // SAFETY: the future lies in an `Arc` that is never taken apart while there is a future in it: `renew`, the only
             // other one to reach it, needs that it has ended. It is dropped where it is.
-            Some(future) => unsafe { Pin::new_unchecked(future) }.poll(&mut context),
-            None => Poll::Ready(()),
+            let future = unsafe { Pin::new_unchecked(future) };
+            // What it leaves behind when it panics is its own: nobody polls it again.
+            contained(|| future.poll(&mut context)).unwrap_or_else(|| {
+                has_panicked = true;
+                Poll::Ready(())
+            })
         });
         if outcome.is_ready() {
-            *future = None;
+            has_panicked |= contained(|| *future = None).is_none();
             self.state.store(DONE, Relaxed);
-            return Ended::Done;
+            return Ended::Done { has_panicked };
         }
         drop(future);
         if is_preempted {
@@ -104,7 +127,8 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
 
     /// Ends it without running it any more.
     pub(super) fn give_up(&self) {
-        *self.future.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        contained(|| *future = None);
         self.state.store(DONE, Relaxed);
     }
 }

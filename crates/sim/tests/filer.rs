@@ -125,6 +125,42 @@ fn writes_wait_while_the_log_is_full_and_none_is_lost() {
     assert_eq!(outcome.done + outcome.unfinished, large.done + large.unfinished);
 }
 
+/// More data than the threads can do, under slices that leave consistency points a fifth of what they need at the worst: the log is never full,
+/// and what is too much waits for a thread. Planted break: the weights stay as they are (81,000 writes wait in three seconds, and more).
+#[test]
+fn a_consistency_point_is_done_before_the_log_is_full() {
+    let vda = *WORKLOADS.iter().find(|workload| workload.name == "vda").unwrap();
+    for (platform, per_second) in [("mid-range", 51_840.0), ("all-flash", 97_200.0)] {
+        let platform = *PLATFORMS.iter().find(|each| each.name == platform).unwrap();
+        for is_adaptive in [false, true] {
+            let config = config(platform, vda, per_second, Policy::COMBO, Costs::PAPER);
+            let outcome = run(FilerConfig { is_adaptive, ..config }, 3);
+            let FilerFigures { log_waits, consistency_points, .. } = outcome.figures;
+            assert!(
+                log_waits == 0 && consistency_points >= 2,
+                "{}, {is_adaptive}: {:?}",
+                platform.name,
+                outcome.figures
+            );
+        }
+    }
+}
+
+/// A thread that is in the maintenance queue for a quarter of the time, forty operations a slice: a client that comes meanwhile waits for
+/// one of them. Planted break: a slice of maintenance goes on (four times as long as without consistency points).
+#[test]
+fn a_client_waits_for_one_operation_of_a_consistency_point() {
+    let costs = Costs { operation: Span::from_micros(5), ..costs(10, 0) };
+    let outcome = |log_bytes| {
+        let platform = Platform { cores: 2, log_bytes, ..PLATFORMS[3] };
+        run(config(platform, WRITES, 10_000.0, Policy::BASELINE, costs), 5)
+    };
+    let (without, with) = (outcome(1 << 50), outcome(800 << 10));
+    assert_eq!((without.figures.consistency_points, with.figures.log_waits), (0, 0));
+    assert!(with.figures.consistency_points > 400, "{:?}", with.figures);
+    assert!(with.mean_ms < 1.5 * without.mean_ms, "{} and {} ms", with.mean_ms, without.mean_ms);
+}
+
 #[test]
 fn a_seed_stands_for_a_course() {
     let hash = |seed| {

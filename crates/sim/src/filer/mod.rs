@@ -2,9 +2,9 @@
 //!
 //! **Intuition.** Clients send requests at a given rate, whatever becomes of them. What a request needs first is a thread; so there is
 //! a queue before the threads long before there is one before the drives. **Rule.** What decides is [`plimsoll_executor`]'s: its
-//! [`Queues`], its [`Selector`] for each thread, its [`Policy`], asked as its own threads ask them. Here stands only how long what
-//! they decide takes. **Complication.** A thread that takes another turn comes with cold caches, which costs it
-//! [`Costs::turn`]; so a policy of long slices does more.
+//! [`Queues`], its [`Selector`] and [`Turn`] for each thread, its [`Policy`], asked as its own threads ask them. Here stands only how long
+//! what they decide takes, and how consistency points are paced, which is the paper's system's own (`log.rs`). **Complication.** A
+//! thread that takes another turn comes with cold caches, which costs it [`Costs::turn`]; so a policy of long slices does more.
 //!
 //! ```text
 //!   clients --rate--> queues -> threads --+--> done            write: once in the log

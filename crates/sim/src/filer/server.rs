@@ -249,7 +249,8 @@ impl Filer {
         self.observe(number, &request, ran);
         self.after_run(slot, done);
         let Thread { turn, slice_ends, .. } = self.threads[number];
-        let gives_way = turn.gives_way(|| self.queues.depths());
+        let may_give_way = turn.queue != Queue::Maintenance || self.config.maintenance_gives_way;
+        let gives_way = may_give_way && turn.gives_way(|| self.queues.depths());
         let next = if self.now < slice_ends && !gives_way { self.queues.take(turn.queue) } else { None };
         match next {
             Some(waiting) => self.run(number, waiting.request, self.now),

@@ -21,6 +21,7 @@ mod queues;
 mod selector;
 mod slices;
 mod threads;
+mod turn;
 
 pub use adaptive::{Adaptive, LowSorts};
 pub use dispatching::Dispatching;
@@ -32,6 +33,7 @@ pub use threads::{
     Checkpoint, Executor, ExecutorConfig, Figures, Full, QueueFigures, ThreadFigures, Watch, Watched, checkpoint,
     give_way, is_slice_spent,
 };
+pub use turn::Turn;
 
 /// One of the three queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -64,6 +64,10 @@ pub struct RunResult {
     pub far_lines: f64,
     /// Part of the requests of a filer's clients that were done after no, one, two, three and more restarts.
     pub restarts: [f64; 4],
+    /// Consistency points of a filer that began.
+    pub consistency_points: f64,
+    /// Writes of a filer's clients that found its log full, and waited for a consistency point to end.
+    pub log_waits: f64,
 }
 
 /// The figures of the processes or tenants of one name.

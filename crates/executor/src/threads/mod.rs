@@ -101,12 +101,6 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
         self.idle.wake_one();
     }
 
-    /// Requests that are not maintenance wait.
-    fn clients_wait(&self) -> bool {
-        let depths = self.lines.depths();
-        depths[Queue::High.index()] > 0 || depths[Queue::Low.index()] > 0
-    }
-
     fn has_work(&self) -> bool {
         self.lines.depths() != [0; QUEUES]
     }

@@ -3,7 +3,7 @@
 use super::figures::Books;
 use super::task::Ended;
 use super::{Queued, Shared, clock, slice};
-use crate::{Adaptive, Arrival, Kind, Queue, Rules, Selector, Waiting};
+use crate::{Adaptive, Arrival, Kind, Queue, Rules, Selector, Turn, Waiting};
 use plimsoll_core::{Span, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg32;
@@ -33,13 +33,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         while !self.shared.is_over.load(Acquire) {
             let depths = self.shared.lines.depths();
             match self.selector.draw(depths, self.random.next_u32()) {
-                Some(queue) => {
-                    let (slice, is_lent) = match &self.adaptive {
-                        Some(adaptive) => (adaptive.slice(queue, depths), Adaptive::is_lent(queue, depths)),
-                        None => (self.shared.policy.slice(queue, depths), false),
-                    };
-                    self.serve(queue, slice, is_lent);
-                }
+                Some(queue) => self.serve(Turn::new(queue, depths, &self.shared.policy, self.adaptive.as_ref())),
                 None => self.sleep(),
             }
         }
@@ -53,19 +47,15 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         shared.idle.sleep(|| shared.has_work() || shared.is_over.load(Acquire));
     }
 
-    /// Serves a queue for a slice, and at least one request of it. No client waits for a whole slice of maintenance, and nobody in the
-    /// high queue for one that `is_lent` to the low one: that ends with the run that he came in, and the next turn is drawn.
-    fn serve(&mut self, queue: Queue, slice: Span, is_lent: bool) {
+    /// Serves a queue for a turn, and at least one request of it.
+    fn serve(&mut self, turn: Turn) {
         self.books().turn();
         let mut now = clock::now();
-        let ends = now + slice;
-        while let Some(waiting) = self.shared.lines.take(queue) {
+        let ends = now + turn.slice;
+        while let Some(waiting) = self.shared.lines.take(turn.queue) {
             self.found();
-            now = self.run_one(queue, now, ends, waiting);
-            let gives_way = match queue {
-                Queue::Maintenance => self.shared.clients_wait(),
-                _ => is_lent && self.shared.lines.depths()[Queue::High.index()] > 0,
-            };
+            now = self.run_one(turn.queue, now, ends, waiting);
+            let gives_way = turn.gives_way(|| self.shared.lines.depths());
             if now >= ends || gives_way || self.shared.is_over.load(Relaxed) {
                 break;
             }

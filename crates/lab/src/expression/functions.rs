@@ -55,6 +55,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("tag_bytes_max", "tag_bytes_max()"),
     ("far_lines", "far_lines()"),
     ("restarts", "restarts(times)"),
+    ("consistency_points", "consistency_points()"),
+    ("log_waits", "log_waits()"),
     ("last_below", "last_below(curve, y)"),
     ("least", "least(curve, points)"),
     ("most", "most(curve, points)"),
@@ -67,6 +69,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("share", "share(numbers)"),
     ("ratios", "ratios(numbers, of)"),
     ("lower", "lower(numbers, others)"),
+    ("max_where_below", "max_where_below(numbers, others, limit)"),
     ("crossing", "crossing(numbers, heights, height)"),
     ("deviation", "deviation(numbers, ideals)"),
 ];
@@ -222,12 +225,14 @@ fn of_all(runs: &Runs, of: impl Fn(&RunResult) -> f64) -> Answer {
 /// Figures of the whole machine.
 fn register_machine(engine: &mut Engine) {
     type Of = fn(&RunResult) -> f64;
-    let figures: [(&str, Of); 5] = [
+    let figures: [(&str, Of); 7] = [
         ("cpu_cores", |result| result.cpu_cores),
         ("device_busy", |result| result.device_busy),
         ("tag_bytes_mean", |result| result.tag_bytes_mean),
         ("tag_bytes_max", |result| result.tag_bytes_max),
         ("far_lines", |result| result.far_lines),
+        ("consistency_points", |result| result.consistency_points),
+        ("log_waits", |result| result.log_waits),
     ];
     for (name, of) in figures {
         engine.register_fn(name, move |runs: &mut Runs| of_all(runs, of));
@@ -333,6 +338,14 @@ fn register_pairs(engine: &mut Engine) {
         }
         let lower = numbers.into_iter().zip(others).map(|(number, other)| Dynamic::from(number.min(other)));
         Ok(lower.collect::<Array>().into())
+    });
+    engine.register_fn("max_where_below", |array: Array, others: Array, limit: Dynamic| -> Answer {
+        let (numbers, others, limit) = (flat(&array)?, flat(&others)?, wanted(&limit, "a limit")?);
+        if numbers.len() != others.len() {
+            return fail("max_where_below of arrays that do not fit".into());
+        }
+        let counted = numbers.into_iter().zip(others).filter(|&(_, other)| other < limit);
+        Ok(counted.map(|(number, _)| number).reduce(f64::max).unwrap_or(0.0).into())
     });
     engine.register_fn("crossing", |array: Array, heights: Array, height: Dynamic| -> Answer {
         let (numbers, heights, height) = (flat(&array)?, flat(&heights)?, wanted(&height, "a height")?);

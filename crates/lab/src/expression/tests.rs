@@ -28,6 +28,8 @@ fn run(scheduler: &str, factor: u64, is_rehearsal: bool) -> Rc<RunOf> {
         tag_bytes_mean: 3e6,
         far_lines: 5.5,
         restarts: [0.8, 0.1, 0.06, 0.04],
+        consistency_points: 12.0,
+        log_waits: 34.0,
         tag_bytes_max: 5e6,
     };
     Rc::new(RunOf {
@@ -85,6 +87,8 @@ fn figures_of_one_run() {
         (r#"run("scheduler=cfq").priority_share(parse_int("4"))"#, 0.75),
         (r#"run("scheduler=cfq").tag_bytes_mean() / MB"#, 3.0),
         (r#"run("scheduler=cfq").far_lines()"#, 5.5),
+        (r#"run("scheduler=cfq").consistency_points()"#, 12.0),
+        (r#"run("scheduler=cfq").log_waits()"#, 34.0),
         (r#"run("scheduler=cfq").tag_bytes_max() / MB"#, 5.0),
         (r#"last_below(run("scheduler=cfq").rate_by_second("a", "read", 2, 12), 2000)"#, 11.5),
         (r#"least(run("scheduler=cfq").rate_by_second("a", "read", 2, 12), 5)"#, 1200.0),
@@ -122,6 +126,9 @@ fn several_runs_and_sources_are_arrays() {
         (r#"quantile(runs().rate("a", "read"), 0.5)"#, 1000.0),
         (r#"share(runs().rate("a", "read"))[0] * 3.0"#, 1.0),
         (r#"deviation(runs().rate("a", "read"), [1000, 1000])"#, 0.5),
+        ("max_where_below([4, 3, 9], [0.5, 0.98, 0.99], 0.99)", 4.0),
+        ("max_where_below([4, 3, 9], [0.99, 0.98, 0.99], 0.99)", 3.0),
+        ("1.0 + max_where_below([4, 3, 9], [1, 1, 1], 0.99)", 1.0),
     ] {
         let got = number(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert!((got - expected).abs() < 1e-9 * expected, "{text}: {got}, not {expected}");

@@ -72,7 +72,7 @@ impl Host for SimHost {
 
 fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     if let Some(of) = &setup.filer {
-        return filer::run(of, setup, seed);
+        return filer::run(of, setup.duration, seed);
     }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Err(HostError::NotRun(format!("the kernel's {scheduler} is on the live host only")));

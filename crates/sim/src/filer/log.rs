@@ -3,13 +3,22 @@
 //! The log has two halves. Writes are acknowledged once they are in one; when it is full, a consistency point begins, which writes
 //! what it stands for to the drives, and writes go to the other. When that is full before the consistency point has ended, writes
 //! wait (section 2.1).
+//!
+//! That is not to happen while the threads can do both, so consistency points are *paced*: "the weight and time slice given to the MQ
+//! changes dynamically based on a complex ratio of the two rates", of their progress and of what fills the log (section 2.3). The
+//! paper does not print the ratio; here it is that of what is left of both ([`Log::weights`]), and the weight alone changes.
 
 use super::chance::Chance;
+use plimsoll_executor::QUEUES;
 
 /// Operations of a consistency point: "hundreds" (section 2.1).
 pub(super) const OPERATIONS: u32 = 500;
 /// What one write to a drive has at the most, bytes. Assumed: a segment of a RAID group's stripe.
 pub(super) const DRIVE_WRITE_BYTES: u32 = 64 << 10;
+/// A consistency point is to be done when this part of the other half is full: the last operations are with the drives for a while.
+const DONE_AT: f64 = 0.75;
+/// The maintenance queue has at most this weight for one of the others: nine draws of ten.
+const WEIGHT_MAX: u32 = 9;
 
 /// The log.
 pub(super) struct Log {
@@ -49,6 +58,21 @@ impl Log {
         self.operations_left = OPERATIONS;
         self.points += 1;
         true
+    }
+
+    /// The weights of the queues, which are `base` unless a consistency point is late: then the maintenance queue has as many times
+    /// its weight as what is left of the point is more than what is left of the room, squared. So however little its due is, the point
+    /// is done with the room, and it has no more than it needs. O(1).
+    pub(super) fn weights(&self, base: [u32; QUEUES]) -> [u32; QUEUES] {
+        let [high, low, maintenance] = base;
+        let left = f64::from(self.operations_left) / f64::from(OPERATIONS);
+        let room = 1.0 - self.bytes as f64 / (self.half_bytes as f64 * DONE_AT);
+        let late = if room > 0.0 { left / room } else { f64::INFINITY };
+        if self.operations_left == 0 || late <= 1.0 {
+            return base;
+        }
+        let weight = (f64::from(maintenance) * late * late) as u32;
+        [high, low, weight.min(WEIGHT_MAX * (high + low)).max(maintenance)]
     }
 
     /// What each operation of a consistency point writes, bytes.

@@ -6,7 +6,7 @@ use super::chance::Chance;
 use super::log::{DRIVE_WRITE_BYTES, Log, OPERATIONS};
 use super::request::{Origin, Request, Requests};
 use plimsoll_core::{Span, Time};
-use plimsoll_executor::{Adaptive, Arrival, Kind, Queue, Queues, Selector, Waiting};
+use plimsoll_executor::{Adaptive, Arrival, Kind, LowSorts, QUEUES, Queue, Queues, Selector, Turn, Waiting};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -47,10 +47,11 @@ enum Event {
 struct Thread {
     selector: Selector,
     chance: Chance,
-    /// The queue that it serves, when its slice ends, and whether it does so earlier if somebody waits high.
-    queue: Queue,
+    /// What it has seen, where that decides.
+    adaptive: Option<Adaptive>,
+    /// What it drew, and when its slice of that ends.
+    turn: Turn,
     slice_ends: Time,
-    is_lent: bool,
     /// The slot of what it runs, and for how long.
     runs: u32,
     ran: Span,
@@ -65,7 +66,8 @@ pub struct Filer {
     slots: Vec<Request>,
     free: Vec<u32>,
     queues: Queues<u32>,
-    adaptive: Adaptive,
+    /// Where the adaptive rule decides: the sorts that wait low, as the thread had it that chose last.
+    low: LowSorts,
     threads: Vec<Thread>,
     idle: Vec<usize>,
     back_end: BackEnd,
@@ -86,9 +88,9 @@ impl Filer {
         let threads = (0..config.platform.threads()).map(|number| Thread {
             selector: Selector::new(config.policy.weights),
             chance: Chance::new(seed, 100 + number as u64),
-            queue: Queue::High,
+            adaptive: config.is_adaptive.then(Adaptive::default),
+            turn: Turn::new(Queue::High, [0; QUEUES], &config.policy, None),
             slice_ends: Time::ZERO,
-            is_lent: false,
             runs: 0,
             ran: Span::ZERO,
         });
@@ -100,7 +102,7 @@ impl Filer {
             slots: Vec::new(),
             free: Vec::new(),
             queues: Queues::default(),
-            adaptive: Adaptive::default(),
+            low: LowSorts::default(),
             idle: (0..threads.len()).collect(),
             threads,
             back_end: BackEnd::new(&config.platform, seed),
@@ -187,7 +189,7 @@ impl Filer {
         let request = &mut self.slots[slot as usize];
         request.came = arrival;
         let queue = match self.config.is_adaptive {
-            true => self.adaptive.queue(request.kind, arrival),
+            true => self.low.queue(request.kind, arrival),
             false => self.config.policy.queue(request.kind, arrival),
         };
         self.queues.put(queue, Waiting { request: slot, deadline: None, since: self.now });
@@ -201,19 +203,15 @@ impl Filer {
         let depths = self.queues.depths();
         let thread = &mut self.threads[number];
         let ticket = thread.chance.ticket();
+        thread.selector.set_weights(self.log.weights(self.config.policy.weights));
         let Some(queue) = thread.selector.draw(depths, ticket) else {
             self.idle.push(number);
             return;
         };
         self.figures.turns += 1;
         let begins = self.now + self.config.costs.turn;
-        thread.queue = queue;
-        let slice = match self.config.is_adaptive {
-            true => self.adaptive.slice(queue, depths),
-            false => self.config.policy.slice(queue, depths),
-        };
-        thread.slice_ends = begins + slice;
-        thread.is_lent = self.config.is_adaptive && Adaptive::is_lent(queue, depths);
+        thread.turn = Turn::new(queue, depths, &self.config.policy, thread.adaptive.as_ref());
+        thread.slice_ends = begins + thread.turn.slice;
         let waiting = self.queues.take(queue).expect("a queue that was drawn is not empty");
         self.run(number, waiting.request, begins);
     }
@@ -235,10 +233,12 @@ impl Filer {
 
     /// When what a thread begins to run has to stop: with its slice, or earlier if the adaptive rule says so.
     fn run_ends(&self, number: usize, slot: u32, begins: Time) -> Time {
-        let slice_ends = self.threads[number].slice_ends;
-        match self.config.is_adaptive && self.slots[slot as usize].kind != Kind::Maintenance {
-            true => slice_ends.min(begins + self.adaptive.run_max(self.queues.depths())),
-            false => slice_ends,
+        let Thread { slice_ends, adaptive, .. } = &self.threads[number];
+        match adaptive {
+            Some(adaptive) if self.slots[slot as usize].kind != Kind::Maintenance => {
+                (*slice_ends).min(begins + adaptive.run_max(self.queues.depths()))
+            }
+            _ => *slice_ends,
         }
     }
 
@@ -246,16 +246,25 @@ impl Filer {
     fn stop(&mut self, number: usize, done: Done<'_>) {
         let Thread { runs: slot, ran, .. } = self.threads[number];
         let request = self.slots[slot as usize];
-        if request.origin == Origin::Client {
-            self.adaptive.observe(request.kind, request.came, ran, self.comes_again(&request));
-        }
+        self.observe(number, &request, ran);
         self.after_run(slot, done);
-        let thread = &self.threads[number];
-        let is_wanted_back = thread.is_lent && self.queues.depths()[Queue::High.index()] > 0;
-        let next = if self.now < thread.slice_ends && !is_wanted_back { self.queues.take(thread.queue) } else { None };
+        let Thread { turn, slice_ends, .. } = self.threads[number];
+        let may_give_way = turn.queue != Queue::Maintenance || self.config.maintenance_gives_way;
+        let gives_way = may_give_way && turn.gives_way(|| self.queues.depths());
+        let next = if self.now < slice_ends && !gives_way { self.queues.take(turn.queue) } else { None };
         match next {
             Some(waiting) => self.run(number, waiting.request, self.now),
             None => self.turn(number),
+        }
+    }
+
+    /// What was run counts for where others wait, and for how long.
+    fn observe(&mut self, number: usize, request: &Request, ran: Span) {
+        let again = self.comes_again(request);
+        if let Some(adaptive) = &mut self.threads[number].adaptive
+            && adaptive.observe(request.kind, request.came, ran, again)
+        {
+            self.low = adaptive.low();
         }
     }
 

@@ -2,15 +2,12 @@
 //!
 //! A service thread is kept here by a page of a compressed volume that the test holds.
 
-#[path = "../../tests/engine_support/mod.rs"]
-mod engine_support;
-
 use super::*;
 use crate::backend::{Backing, Volume, VolumeConfig};
+use crate::engine::engine_support::{self, BLOCK, Served, memory, pause, profile, raw_connection};
 use crate::engine::{EngineConfig, EngineHandle};
 use crate::nbd::wire::Request;
 use crate::nbd::{Command, CommandFlags};
-use engine_support::{BLOCK, Served, memory, pause, profile, raw_connection};
 use plimsoll_executor::{Dispatching, ExecutorConfig, Figures, Policy, Rules, Slicing, ThreadFigures, Watch, Watched};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

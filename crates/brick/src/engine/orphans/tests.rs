@@ -2,8 +2,6 @@
 //!
 //! A backend is slow here where a test says so: it waits for a page of a compressed volume that the test holds.
 
-#[path = "../../../tests/engine_support/mod.rs"]
-mod engine_support;
 #[path = "../../../tests/iscsi_support/mod.rs"]
 mod iscsi_support;
 
@@ -12,6 +10,9 @@ mod closing;
 mod counted;
 
 use crate::backend::{Backend, Backing, CompressedMemory, Volume, VolumeConfig};
+use crate::engine::engine_support::{
+    self, BLOCK, PATIENCE, Served, memory, pause, profile, raw_connection, raw_connection_in,
+};
 use crate::engine::{EngineConfig, EngineHandle, EngineStatus};
 use crate::iscsi::parameters::Parameters;
 use crate::iscsi::pdu::{Digests, Header, NO_TAG, opcode};
@@ -19,7 +20,6 @@ use crate::iscsi::{IscsiConnection, Negotiated, Target};
 use crate::nbd::wire::Request;
 use crate::nbd::{Command, CommandFlags};
 use crate::scsi::PortName;
-use engine_support::{BLOCK, PATIENCE, Served, memory, pause, profile, raw_connection, raw_connection_in};
 use iscsi_support::{Portal, initiator::Initiator};
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_executor::{Executor, ExecutorConfig, Rules};

@@ -43,6 +43,9 @@ pub(crate) mod clock;
 mod core;
 pub mod early_reads;
 pub(crate) mod emulation;
+#[cfg(test)]
+#[path = "../../tests/engine_support/mod.rs"]
+mod engine_support;
 mod error;
 pub mod front_end;
 mod handle;

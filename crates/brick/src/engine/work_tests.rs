@@ -2,12 +2,9 @@
 //!
 //! A service thread is kept here by a page of a compressed volume that the test holds.
 
-#[path = "../../tests/engine_support/mod.rs"]
-mod engine_support;
-
 use super::*;
 use crate::backend::{Backing, Volume, VolumeConfig};
-use crate::engine::{EngineConfig, EngineHandle};
+use crate::engine::{EngineConfig, EngineHandle, engine_support};
 use crate::nbd::wire::Request;
 use crate::nbd::{Command, CommandFlags};
 use engine_support::{BLOCK, Served, memory, pause, profile, raw_connection};

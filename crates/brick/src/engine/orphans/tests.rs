@@ -2,13 +2,11 @@
 //!
 //! A backend is slow here where a test says so: it waits for a page of a compressed volume that the test holds.
 
-#[path = "../../../tests/engine_support/mod.rs"]
-mod engine_support;
 #[path = "../../../tests/iscsi_support/mod.rs"]
 mod iscsi_support;
 
 use crate::backend::{Backend, Backing, CompressedMemory, Volume, VolumeConfig};
-use crate::engine::{EngineConfig, EngineHandle, EngineStatus};
+use crate::engine::{EngineConfig, EngineHandle, EngineStatus, engine_support};
 use crate::iscsi::parameters::Parameters;
 use crate::iscsi::pdu::{Digests, Header, NO_TAG, opcode};
 use crate::iscsi::{IscsiConnection, Negotiated, Target};

@@ -7,6 +7,7 @@
 pub mod advances;
 pub mod afq;
 pub mod anticipation;
+mod assumed;
 pub mod at_device;
 pub mod balance;
 pub mod block_deadline;
@@ -43,4 +44,5 @@ pub mod water_level;
 pub mod wdt;
 pub mod zygaria;
 
+pub use assumed::with_assumed_rates;
 pub use registry::{Entry, Laws, build, registry};

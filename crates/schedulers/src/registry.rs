@@ -1,6 +1,7 @@
 //! Every scheduler by name, with the laws that it promises to keep. The conformance suite loops over this table.
 
 use crate::afq::Afq;
+use crate::assumed::with_assumed_rates;
 use crate::block_deadline::BlockDeadline;
 use crate::cfq::Cfq;
 use crate::noop::Noop;
@@ -67,13 +68,13 @@ static REGISTRY: &[Entry] = &[
         name: "split_deadline",
         summary: "deadlines for reads and fsync calls, dear fsyncs after writeback in slices, which it owns (Split-Deadline)",
         laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
-        build: |device| Box::new(SplitDeadline::new(device, Writeback::Own)),
+        build: |device| Box::new(SplitDeadline::new(&with_assumed_rates(device), Writeback::Own)),
     },
     Entry {
         name: "split_deadline_flusher",
         summary: "split_deadline with the kernel's flusher: writes wait so that it never has much to write (Split-Pdflush)",
         laws: Laws { is_work_conserving: true, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
-        build: |device| Box::new(SplitDeadline::new(device, Writeback::Flusher)),
+        build: |device| Box::new(SplitDeadline::new(&with_assumed_rates(device), Writeback::Flusher)),
     },
     Entry {
         name: "split_token",
@@ -85,7 +86,7 @@ static REGISTRY: &[Entry] = &[
         name: "afq",
         summary: "disk time by priority to whoever caused the I/O: reads by block, writes and fsyncs by call (AFQ)",
         laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
-        build: |device| Box::new(Afq::new(device)),
+        build: |device| Box::new(Afq::new(&with_assumed_rates(device))),
     },
     Entry {
         name: "static_throttle",

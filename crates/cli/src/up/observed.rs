@@ -49,9 +49,12 @@ pub(super) fn observe(
         ));
     }
     if !device.is_worst_case_known() {
+        let assumed = plimsoll_schedulers::with_assumed_rates(&profile(device, disk));
+        let (runs, megabytes) = (assumed.worst_case_runs_per_second, assumed.sequential_bytes_per_second / 1e6);
         said.push(format!(
-            "device {name}: what it can do is not known, so limits count bytes wherever they lie, and there are no reserves \
-             and percentages; plimsoll device measure {path} --out FILE finds it out, and profile says it"
+            "device {name}: what it can do is not known, so limits count bytes wherever they lie, there are no reserves and \
+             percentages, and afq and split_deadline take it for {runs} runs/s and {megabytes} MB/s; plimsoll device measure {path} \
+             --out FILE finds it out, and profile says it"
         ));
     }
     Ok((station, said))

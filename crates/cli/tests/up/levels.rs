@@ -29,9 +29,11 @@ const MIB: u64 = 1 << 20;
 /// A file that takes the disk of [`PROFILE`] a second.
 const LARGE_MIB: u64 = 96;
 
-fn start<'site>(site: &'site Site, scheduler: &str) -> Daemon<'site> {
+/// An agent that knows the disk, or one that knows nothing of it.
+fn start<'site>(site: &'site Site, scheduler: &str, is_known: bool) -> Daemon<'site> {
     std::fs::write(site.path("profile"), PROFILE).unwrap();
-    site.start(&[&AGENT[..], &["--scheduler", scheduler, "--profile", "profile"]].concat())
+    let profile = ["--profile", "profile"];
+    site.start(&[&AGENT[..], &["--scheduler", scheduler], if is_known { &profile } else { &[] }].concat())
 }
 
 /// A command that ends with the test.
@@ -93,10 +95,10 @@ impl Appender {
 }
 
 /// The calls of two tenants under `scheduler`, the first of priority 7 and the second of 0, while both want more.
-fn shares(scheduler: &str) -> Option<[u64; 2]> {
+fn shares(scheduler: &str, is_known: bool) -> Option<[u64; 2]> {
     let site = site()?;
     let disk = Disk::new(&site, "ext4");
-    let daemon = start(&site, scheduler);
+    let daemon = start(&site, scheduler, is_known);
     let lease = watch_lease(&site);
     let both = [("low", "7"), ("high", "0")]
         .map(|(name, priority)| Appender::start(&site, &disk, name, &["--priority", priority]));
@@ -113,13 +115,15 @@ fn shares(scheduler: &str) -> Option<[u64; 2]> {
     Some(shares)
 }
 
-/// Shares are 8 to 1 where all goes as it should.
+/// Shares are 8 to 1 where all goes as it should. Planted break: a disk of which nothing is known is taken for one that moves nothing.
 #[test]
 fn who_has_a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
-    unless_a_lease_runs_out(|| {
-        let Some([low, high]) = shares("afq") else { return };
-        assert!(high >= 2 * low && low > 0, "priority 0 had {high} calls, priority 7 {low}");
-    });
+    for is_known in [true, false] {
+        unless_a_lease_runs_out(|| {
+            let Some([low, high]) = shares("afq", is_known) else { return };
+            assert!(high >= 2 * low && low > 0, "priority 0 had {high} calls, priority 7 {low}; known: {is_known}");
+        });
+    }
 }
 
 /// A tenant that writes a large file and syncs it; answers with what of it the agent had written in slices, bytes.
@@ -140,11 +144,13 @@ fn written_in_slices(site: &Site, why: &mut Why, name: &str) -> u64 {
 /// Only who was promised less than its file takes is a reason to write it before its fsync goes on, even if he does nothing.
 #[test]
 fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
-    for scheduler in ["split_deadline", "split_deadline_flusher"] {
+    for (scheduler, is_known) in
+        [("split_deadline", true), ("split_deadline_flusher", true), ("split_deadline_flusher", false)]
+    {
         unless_a_lease_runs_out(|| {
             let Some(site) = site() else { return };
             let _disk = Disk::new(&site, "ext4");
-            let daemon = start(&site, scheduler);
+            let daemon = start(&site, scheduler, is_known);
             let mut why = Why::start(&site);
             assert_eq!(
                 written_in_slices(&site, &mut why, "alone"),
@@ -170,7 +176,7 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
 fn a_session_is_promised_what_plimsoll_run_was_told() {
     let Some(site) = site() else { return };
     let _disk = Disk::new(&site, "ext4");
-    let daemon = start(&site, "afq");
+    let daemon = start(&site, "afq", true);
     let promises = [
         ["--reserve", "20 runs/s"],
         ["--limit", "3MB/s"],

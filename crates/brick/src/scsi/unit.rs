@@ -127,11 +127,6 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether no other session has taken this one's place.
-    pub fn has_session(&self, nexus: NexusId) -> bool {
-        self.nexuses.iter().any(|other| other.id == nexus)
-    }
-
     /// The number of a command that begins now, for [`is_aborted`](Self::is_aborted).
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -9,10 +9,11 @@
 //! stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
-use super::executor::{ServiceThreads, StuckAlarm};
+use super::executor::ServiceThreads;
 use super::exports::{Exports, Target};
 use super::iscsi;
 use super::layouts::Layouts;
+use super::stuck_alarm::StuckAlarm;
 use super::tenants::{Tenants, mount_with_station};
 use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};

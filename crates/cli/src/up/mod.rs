@@ -14,6 +14,7 @@ mod observed;
 mod plan;
 mod preflight;
 mod steer;
+mod stuck_alarm;
 mod tenants;
 
 use crate::arguments::AgentArguments;

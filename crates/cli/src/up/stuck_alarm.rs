@@ -1,0 +1,97 @@
+//! Who looks whether service threads come back from what they do, and warns where one does not.
+
+use super::executor::{ServiceThreads, no_thread};
+use crate::outcome::Failure;
+use plimsoll_brick::engine::ServiceRequest;
+use plimsoll_core::Span;
+use plimsoll_executor::{Executor, Watch, Watched};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How often it is looked whether service threads go on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A page takes some ten microseconds. A machine that stands still for so long is worth a warning, too.
+const STUCK_AFTER: Span = Span::from_secs(10);
+
+/// Warns of service threads that are stuck, until it is dropped.
+pub(super) struct StuckAlarm {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StuckAlarm {
+    /// Starts its thread: a service thread cannot look, since the one that is stuck may be the only one.
+    pub(super) fn start(threads: &ServiceThreads) -> Result<StuckAlarm, Failure> {
+        let (stop, stopped) = channel();
+        let threads = Arc::downgrade(threads);
+        let work = move || {
+            let mut watch = Watch::new(STUCK_AFTER);
+            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) && look(&mut watch, &threads) {}
+        };
+        let thread = std::thread::Builder::new().name("executor-alarm".into()).spawn(work).map_err(no_thread)?;
+        Ok(StuckAlarm { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for StuckAlarm {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says what has changed; and whether the threads are there still.
+fn look(watch: &mut Watch, threads: &Weak<Executor<ServiceRequest>>) -> bool {
+    let Some(threads) = threads.upgrade() else { return false };
+    let figures = threads.figures();
+    let count = figures.threads.len();
+    for change in watch.look(&figures) {
+        match change {
+            Watched::Stuck { .. } => warn!("{}", text(change, count, figures.alive)),
+            Watched::GoesOn { .. } => info!("{}", text(change, count, figures.alive)),
+        }
+    }
+    true
+}
+
+/// A line for the log, of one of so many threads with so many requests that are not done.
+fn text(change: Watched, threads: usize, alive: usize) -> String {
+    match change {
+        Watched::Stuck { thread, ran } => {
+            let others = alive.saturating_sub(1);
+            let meaning = match threads {
+                1 => "it is the only one, so nothing of compressed and encrypted volumes is read or written",
+                _ => "the others go on",
+            };
+            format!(
+                "executor: service thread {thread} has been at one request for {ran}, {others} others are under way; {meaning}"
+            )
+        }
+        Watched::GoesOn { thread, ran } => {
+            format!("executor: service thread {thread} goes on, after at most {ran} with one request")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_stuck_is_a_line_that_says_what_that_means() {
+        let stuck = Watched::Stuck { thread: 0, ran: Span::from_secs(12) };
+        assert_eq!(
+            text(stuck, 1, 8),
+            "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, so nothing of \
+             compressed and encrypted volumes is read or written"
+        );
+        assert!(text(stuck, 3, 8).ends_with("; the others go on"));
+        let goes_on = Watched::GoesOn { thread: 2, ran: Span::from_secs(13) };
+        assert_eq!(text(goes_on, 3, 0), "executor: service thread 2 goes on, after at most 13 s with one request");
+    }
+}

@@ -154,18 +154,20 @@ static __noinline void charge_run(struct bio_walk *walk)
 static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *folio, __u64 index)
 {
 	struct page_key page = { .inode = walk->key, .index = index };
-	__u64 *set = bpf_map_lookup_elem(&dirty_pages, &page);
+	struct page_place place;
+	place_of(&place, &page);
+	struct page_entry *entry = entry_of(&place);
 	__u64 causes = 0;
-	if (set) {
+	if (entry) {
 		unsigned long flags = bpf_core_field_exists(folio->flags.f)
 			? BPF_CORE_READ(folio, flags.f)
 			: BPF_CORE_READ((struct folio___plain *)folio, flags);
-		causes = __sync_fetch_and_or(set, TAKEN) & CAUSES;
+		causes = __sync_fetch_and_or(&entry->causes, TAKEN) & CAUSES;
 		if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_dirty))))
-			bpf_map_delete_elem(&dirty_pages, &page);
+			leave(entry, &place);
 	}
 	if (!causes) {
-		set = bpf_map_lookup_elem(&inodes, &page.inode);
+		__u64 *set = bpf_map_lookup_elem(&inodes, &page.inode);
 		causes = set ? *set & CAUSES : 0;
 		if (causes)
 			count(&state.inodes_guessed, 1);

@@ -38,7 +38,6 @@ struct block {
 		__type(value, VALUE);                  \
 	} NAME SEC(".maps")
 
-TABLE(dirty_pages, HASH, struct page_key, __u64);              /* dirty pages of files: causes */
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
 TABLE(metadata, LRU_HASH, __u64, struct block);          /* 4 KiB blocks of metadata */
 TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: sequence of the committed item list: causes */

@@ -42,9 +42,11 @@ static __always_inline __u64 key_of(struct inode *inode, __u32 device)
 {
 	if (device == settings.device)
 		return inode->i_ino;
+	__u64 address = 0;
+	/* Copied, it is a number to the verifier, and no pointer that must not be reckoned with. */
 	if (device == state.other_device && device)
-		return (__u64)inode;
-	return 0;
+		bpf_probe_read_kernel(&address, sizeof(address), &inode);
+	return address;
 }
 
 /* `causes` have written the inode; looked up once for a run of writes of one task. */
@@ -163,7 +165,7 @@ static long mark_next(__u32 number, void *nothing)
 	if (!walk)
 		return 1;
 	struct page_key page = walk->page;
-	__u64 before = mark(&dirty_pages, &page, walk->causes);
+	__u64 before = mark_page(&page, walk->causes);
 	walk->page.index++;
 	if (!before)
 		walk->fresh++;
@@ -202,7 +204,7 @@ static __always_inline void mark_pages(struct actor *actor, __u64 inode, __u64 f
 	__u64 fresh;
 	if (pages == 1) {
 		struct page_key page = { .inode = inode, .index = first };
-		__u64 before = mark(&dirty_pages, &page, causes);
+		__u64 before = mark_page(&page, causes);
 		fresh = !before;
 		if (settings.has_events && (before & causes) != causes)
 			tell_of_pages(EVENT_DIRTIED, &page, 1, causes, before);
@@ -289,11 +291,13 @@ static long free_next(__u32 number, void *nothing)
 		return 1;
 	struct page_key page = walk->page;
 	walk->page.index++;
-	__u64 *set = bpf_map_lookup_elem(&dirty_pages, &page);
-	if (!set)
+	struct page_place place;
+	place_of(&place, &page);
+	struct page_entry *entry = entry_of(&place);
+	if (!entry)
 		return 0;
-	__u64 causes = *set;
-	bpf_map_delete_elem(&dirty_pages, &page);
+	__u64 causes = entry->causes;
+	leave(entry, &place);
 	if (causes & TAKEN)
 		return 0;
 	if (!walk->pending)

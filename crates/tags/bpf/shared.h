@@ -53,6 +53,8 @@ struct settings {
 	__u32 block_sectors;        /* of a block of the file system (ext4) */
 	__u32 has_flows;
 	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
+	__u64 page_line_mask;       /* lines of the table of dirty pages less one; they are a power of two, 64 at least */
+	__u64 page_seed;            /* chance, so that nobody can choose pages that have one number */
 };
 
 /* Shared memory: user space and programs both change it. */
@@ -69,6 +71,7 @@ struct state {
 	__u64 fast_pending;         /* causes of what a fast commit would have to write */
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
 	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
+	__u64 pages_elsewhere;      /* dirty pages that are in their second line */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
 	__u64 events_lost;          /* records that found no room in the ring */
 	__u64 flow_bytes_lost;      /* bytes that found no room among the flows */

@@ -12,10 +12,13 @@ struct sweep {
 	__u64 carried;
 };
 
-static long find_in_pages(void *map, const void *key, __u64 *set, struct sweep *sweep)
+static long find_in_pages(void *map, const void *number, struct page_line *line, struct sweep *sweep)
 {
-	if (!(*set & TAKEN))
-		sweep->carried |= *set & sweep->ended;
+	for (int i = 0; i < LINE_ENTRIES; i++) {
+		__u64 causes = line->entries[i].page ? line->entries[i].causes : 0;
+		if (!(causes & TAKEN))
+			sweep->carried |= causes & sweep->ended;
+	}
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <bpf/bpf_core_read.h>
 #include "shared.h"
 #include "maps.h"
+#include "page_table.h"
 #include "identity.h"
 #include "counters.h"
 #include "blocks.h"

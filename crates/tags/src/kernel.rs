@@ -194,7 +194,7 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "dirty_pages" => options.dirty_pages_max,
+            "dirty_pages" => plan.page_lines(),
             "inodes" => INODES_MAX,
             "metadata" => METADATA_BLOCKS_MAX,
             "checkpoints" => CHECKPOINTS_MAX,

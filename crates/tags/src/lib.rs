@@ -73,7 +73,8 @@ use std::sync::atomic::Ordering;
 pub struct Options {
     /// Whether a process that is registered nowhere gets an account of its own; otherwise it belongs to the others.
     pub has_account_per_process: bool,
-    /// Pages that may be dirty at once, 88 bytes each. More of them are known by their file's recent writers only.
+    /// Pages that may be dirty at once, 43 to 86 bytes each: the table is a power of two. More of them are known by their file's recent
+    /// writers only.
     pub dirty_pages_max: u32,
     /// Processes that may be registered at once, and threads, 160 bytes for both. Those that find no room, because a tenant forks
     /// without end, are others, and all that they start; but for those in a cgroup that is registered.

@@ -104,7 +104,9 @@ shared! {
         block_sectors: u32,
         has_flows: u32,
         calls: [u64; CALL_WORDS],
-    } 160
+        page_line_mask: u64,
+        page_seed: u64,
+    } 176
 
     struct State {
         generation: u64,
@@ -119,6 +121,7 @@ shared! {
         fast_pending: u64,
         fast_committing: u64,
         entries_lost: u64,
+        pages_elsewhere: u64,
         inodes_guessed: u64,
         events_lost: u64,
         flow_bytes_lost: u64,
@@ -128,7 +131,7 @@ shared! {
         wants_waking: u64,
         other_device: u32,
         committed: u32,
-    } 688
+    } 696
 
     struct Owner {
         process: u32,

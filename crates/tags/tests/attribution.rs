@@ -5,6 +5,7 @@
 mod support;
 
 use plimsoll_core::AccountId;
+use plimsoll_tags::Options;
 use std::path::{Path, PathBuf};
 use support::{FILE_SYSTEMS, Frozen, Rig, Truth, Writer, can_run, data_bytes, serve_as_writer, undisturbed};
 
@@ -135,6 +136,25 @@ fn own_files_and_exchanged_owners() {
         case.run(&[write(b, &f, (0, 1, PAGES)), write(a, &g, (0, 1, PAGES / 2))]);
         case.check("overwritten with exchanged owners");
     });
+}
+
+/// In the smallest table of dirty pages all that lie 256 KiB apart share a line, which has room for four.
+#[test]
+fn pages_that_find_no_room_in_their_line() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    for file_system in FILE_SYSTEMS {
+        let smallest = Options { dirty_pages_max: 0, ..Options::default() };
+        let mut case = Case::new(Rig::with(file_system, &[], "defaults", &smallest));
+        let (f, a, b) = (case.path("f"), case.a, case.b);
+        let share_a_line = |account, first: u64, step: u64| write(account, &f, (first * 64, step * 64, 12 * 64));
+        case.run(&[share_a_line(a, 0, 2), share_a_line(b, 1, 2)]);
+        case.check("in turns, 256 KiB apart");
+        case.run(&[share_a_line(b, 0, 2), share_a_line(a, 1, 2)]);
+        case.check("overwritten with exchanged owners");
+        assert_eq!(case.rig.tags.health().unwrap().losses.entries, 0, "{file_system}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
 use rustix::mount::FsOpenFlags;
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 
 const BTF_DIRECTORY: &str = "/sys/kernel/btf";
@@ -25,6 +26,9 @@ const EVENT_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 const CALL_PROGRAM: &str = "sys_exit";
 /// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=26;
+/// Lines of the table of dirty pages: one run of pages, and 4 GiB of lines.
+const PAGE_LINES_MIN: u32 = 1 << 6;
+const PAGE_LINES_MAX: u32 = 1 << 26;
 /// The number of the first process identifier namespace (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -100,9 +104,16 @@ impl Plan {
                 .max((BLOCK_BYTES / SECTOR_BYTES) as u32 * u32::from(layout.ranges.is_empty())),
             has_flows: options.flows_max.is_some().into(),
             calls,
+            page_line_mask: u64::from(page_lines(options.dirty_pages_max)) - 1,
+            page_seed: RandomState::new().hash_one(device.number),
         };
         let has_symbols = settings.end_of_buffer != 0;
         Ok(Plan { settings, layout, slot_shift, layout_problem, has_symbols, left_out })
+    }
+
+    /// Lines of the table of dirty pages.
+    pub(super) fn page_lines(&self) -> u32 {
+        self.settings.page_line_mask as u32 + 1
     }
 
     /// Leaves out what this kernel has no tracepoint for, and gives back its names.
@@ -150,6 +161,13 @@ fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
     let slots_allowed = (tag_bytes_max / ENTRY_BYTES as u64).max(1);
     let needed = blocks.next_power_of_two().trailing_zeros();
     needed.min(slots_allowed.ilog2()).clamp(*SLOT_SHIFTS.start(), *SLOT_SHIFTS.end())
+}
+
+/// Lines of the table of dirty pages, of four entries each (`bpf/page_table.h`): where as many pages are dirty as may be, a line has one and a
+/// half at the most, and one page in a thousand finds no room in either of its lines.
+fn page_lines(dirty_pages_max: u32) -> u32 {
+    let lines = (u64::from(dirty_pages_max) * 2).div_ceil(3).next_power_of_two();
+    u32::try_from(lines).map_or(PAGE_LINES_MAX, |lines| lines.clamp(PAGE_LINES_MIN, PAGE_LINES_MAX))
 }
 
 /// A file system that is a module of the kernel is loaded by its first mount, and has no tracepoints before. Asking for a
@@ -218,6 +236,17 @@ mod tests {
         assert_eq!(slot_shift(sectors(1025), 64 << 20), 19);
         assert_eq!(slot_shift(sectors(1 << 20), 64 << 20), 21, "no more than is allowed");
         assert_eq!(slot_shift(sectors(1 << 20), u64::MAX), 26, "nor than a map may have");
+    }
+
+    #[test]
+    fn a_line_has_no_more_than_one_and_a_half_of_its_four_entries_in_use() {
+        assert_eq!(page_lines(0), 64, "one run of pages");
+        assert_eq!(page_lines(1000), 1024);
+        for pages in [1 << 16, 1 << 18, 1_250_000, (3 << 19) + 1, 3 << 20] {
+            let a_line = f64::from(pages) / f64::from(page_lines(pages));
+            assert!((0.7..=1.5).contains(&a_line), "{pages} pages: {a_line}");
+        }
+        assert_eq!(page_lines(u32::MAX), 1 << 26, "4 GiB, and no more");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # What the rules of the service threads do to response times: one daemon with a compressed volume in memory under an SPC-1-like load
-# at given rates, each policy in turns (docs/executor.md). Five minutes, and four more for each round; any user.
+# at given rates, each policy in turns (docs/executor.md). Five minutes to look for the peak, and eight more for each life; any user.
 #
-#   bench/executor.sh [ROUNDS] [SECONDS] [PEAK]     default 3 rounds, 5 seconds a rate, and the peak is looked for under baseline
+#   bench/executor.sh [LIVES] [WINDOWS] [PEAK]     default 2 lives, 10 windows, and the peak is looked for under baseline
+#
+# A life is a daemon with one policy and a fresh volume. In it each rate is held for as many windows of 2 s, one after the other, and
+# the mean of each window is a sample; those of all lives together have the median and the quartiles that are shown.
 #
 # THREADS=2 bench/executor.sh has two service threads instead of one; LEVEL=1 has zstd's fastest level instead of the sixth; PARTS="0.5 0.9"
 # are the parts of the peak, POLICIES="baseline combo" the policies, baseline among them. KEEP=FILE keeps what was measured, a line of JSON
@@ -16,8 +19,8 @@
 # for 94 %.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=${1:-3}
-seconds=${2:-5}
+lives=${1:-2}
+windows=${2:-10}
 peak=${3:-}
 threads=${THREADS:-1}
 level=${LEVEL:-6}
@@ -32,12 +35,15 @@ if [ "$threads" -lt "$processors" ] && command -v taskset >/dev/null; then
   other_processors=0-$((processors - threads - 1))
   beside=(taskset -c "$other_processors")
 fi
+# Each a sample of its own; the machine that this one runs on may take processors away for 40 ms.
+window_seconds=2
 # Fills the volume: what was never written is read without any work. 16,384 writes fill it.
 fill_per_second=2000
 fill_seconds=9
-# The backlog is a store of time: what the service threads do for longer than a moment shows only when it has found its level.
-warm_up=5
-parts_of_peak=${PARTS:-0.5 0.8 0.9 0.95}
+# The backlog is a store of time: what the service threads do for longer than a moment shows only when it has found its level. So many
+# windows do not count.
+warm_up=3
+parts_of_peak=${PARTS:-0.7 0.8 0.9}
 
 configuration() { # policy
   cat >"$work/plimsoll.toml" <<TOML
@@ -98,51 +104,61 @@ serve() { # policy
   wait_until 600 is_compressed
 }
 
-# One rate, a line of JSON; with the part of a processor that the service threads and the engine's had, and the backlog at the end.
-measure() { # policy rate round
-  local began service engine parts
-  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine)
-  load --mix spc1-like --rate "$2" --warm-up "$warm_up" --seconds "$seconds" --seed "$3" >"$work/row"
-  parts=$(jq -n "(($(date +%s%N) - $began) / 1e9 * $(getconf CLK_TCK)) as \$all
-    | {service_busy: (($(ticks service) - $service) / \$all), engine_busy: (($(ticks engine) - $engine) / \$all)}")
-  jq -c --arg policy "$1" --argjson parts "$parts" --argjson backlog "$(status | jq '[.devices[].volumes[].backlog_bytes] | add')" \
-    '.rows[0] + $parts + {policy: $policy, part: '"$4"', backlog_bytes: $backlog}' "$work/row" >>"$work/rows"
+volume() { status | jq '[.devices[].volumes[]][0]'; }
+
+# Windows at one rate, one after the other, a line of JSON each; of all of them together the part of a processor that the service threads
+# and the engine's had, the part of the compressed pages that their writers compressed, and the backlog at the end.
+measure() { # policy part life
+  local rate rates began service engine before together
+  rate=$(jq -n "$peak * $2 | floor")
+  rates=$(jq -rn "[range($((warm_up + windows))) | \"$rate\"] | join(\",\")")
+  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine) before=$(volume)
+  load --mix spc1-like --rate "$rates" --warm-up 0 --seconds "$window_seconds" --seed "${3}000" >"$work/rows_of_part"
+  together=$(jq -n --argjson before "$before" --argjson after "$(volume)" \
+    "(($(date +%s%N) - $began) / 1e9 * $(getconf CLK_TCK)) as \$all
+    | (\$after.compressed_by_writers_bytes - \$before.compressed_by_writers_bytes) as \$writers
+    | (\$after.compressed_behind_bytes - \$before.compressed_behind_bytes) as \$behind
+    | {service_busy: (($(ticks service) - $service) / \$all), engine_busy: (($(ticks engine) - $engine) / \$all),
+       by_writers: (\$writers / ([\$writers + \$behind, 1] | max)), backlog_bytes: \$after.backlog_bytes}")
+  jq -c --argjson together "$together" ".rows[$warm_up:][] + \$together + {policy: \"$1\", part: $2, life: $3}" "$work/rows_of_part" >>"$work/rows"
 }
 
 if [ -z "$peak" ]; then
   serve baseline
-  peak=$(load --mix spc1-like --first 8000 --warm-up "$warm_up" --seconds "$seconds" | jq '.peak_per_second | floor')
+  peak=$(load --mix spc1-like --first 8000 --warm-up 5 --seconds 5 | jq '.peak_per_second | floor')
   daemon_stop
 fi
-echo "peak under baseline: $peak/s; zstd:$level, $threads service thread(s), $(nproc) processors, $rounds rounds of $seconds s"
-for round in $(seq "$rounds"); do
+echo "peak under baseline: $peak/s; zstd:$level, $threads service thread(s), $(nproc) processors, $lives lives of $windows windows of $window_seconds s"
+for life in $(seq "$lives"); do
   for number in "${!policies[@]}"; do
-    # Each round begins with another one.
-    policy=${policies[$(((number + round) % ${#policies[@]}))]}
+    # Each turn begins with another one.
+    policy=${policies[$(((number + life) % ${#policies[@]}))]}
     serve "$policy"
     for part in $parts_of_peak; do
-      measure "$policy" "$(jq -n "$peak * $part | floor")" "$round" "$part"
+      measure "$policy" "$part" "$life"
       wait_until 600 is_compressed
     done
     daemon_stop
+    [ -z "${KEEP:-}" ] || cp "$work/rows" "$KEEP"
   done
 done
-[ -n "${KEEP:-}" ] && cp "$work/rows" "$KEEP"
-# Medians over the rounds of the mean response times, in ms, and each over the baseline's.
+# Of the windows' mean response times, in ms, median and quartiles; the median over the baseline's; medians of the rest.
 jq -rs '
   def median: sort | if length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+  def quartile($number): sort | .[(length - 1) * $number / 4 | round];
   def ms: . * 1000 * 1000 | round / 1000;
   def percent: . * 100 | round;
-  (["of peak", "policy", "mean ms", "of baseline", "reads ms", "writes ms", "p99 ms", "answered/s", "service %", "engine %", "load %", "backlog MiB"] | @tsv),
+  (["of peak", "policy", "windows", "mean ms", "quartiles", "of baseline", "reads ms", "writes ms", "p99 ms", "answered/s", "service %", "engine %", "load %", "by writers %", "backlog MiB"] | @tsv),
     (group_by(.part)[]
       | (map(select(.policy == "baseline").mean_seconds) | median) as $baseline
       | group_by(.policy)[]
-      | [.[0].part, .[0].policy, (map(.mean_seconds) | median | ms),
+      | [.[0].part, .[0].policy, length, (map(.mean_seconds) | median | ms),
+         (map(.mean_seconds) | "\(quartile(1) | ms) to \(quartile(3) | ms)"),
          ((map(.mean_seconds) | median) / $baseline * 100 | round / 100),
          (map(.reads.mean_seconds) | median | ms), (map(.writes.mean_seconds) | median | ms),
          (map(.p99_seconds) | median | ms), (map(.answered_per_second) | median | round),
          (map(.service_busy) | median | percent), (map(.engine_busy) | median | percent),
-         (map(.generator_busy) | median | percent), (map(.backlog_bytes) | median / 1048576 | round)]
+         (map(.generator_busy) | median | percent), (map(.by_writers) | median | percent), (map(.backlog_bytes) | median / 1048576 | round)]
       | @tsv)' "$work/rows" | column -t -s "$(printf '\t')"
 
 # The goal, of the rows of a file.

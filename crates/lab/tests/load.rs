@@ -116,3 +116,15 @@ fn the_peak_is_looked_for_and_drawn() {
     let svg = report.svg();
     assert!(svg.contains("read sequential 64KiB") && svg.contains("p99") && svg.contains("30 s mean"), "{svg}");
 }
+
+/// Planted break: all are drawn from the same seed.
+#[test]
+fn a_rate_that_is_asked_for_several_times_is_several_samples() {
+    let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let path = file(folder.path());
+    let asked = options(path.to_str().unwrap(), "read random 4KiB", 500.0, 1);
+    let report = run(&LoadOptions { rates: vec![500.0; 4], ..asked }).unwrap();
+    // Each count deviates by 22, so all are alike once in many thousand times; but seeds are not drawn.
+    let counts: Vec<u64> = report.rows.iter().map(|row| row.requests).collect();
+    assert!(counts.iter().any(|&count| count != counts[0]), "{counts:?}");
+}

@@ -224,20 +224,31 @@ impl Volume {
         }
     }
 
-    /// Bytes that its content takes, where it is compressed.
-    pub fn stored_bytes(&self) -> Option<u64> {
+    fn compressed(&self) -> Option<&CompressedMemory> {
         match &self.backend {
-            Backend::Compressed(memory) => Some(memory.stored_bytes()),
+            Backend::Compressed(memory) => Some(memory),
             Backend::Memory(_) | Backend::File(_) => None,
         }
     }
 
+    /// Bytes that its content takes, where it is compressed.
+    pub fn stored_bytes(&self) -> Option<u64> {
+        self.compressed().map(CompressedMemory::stored_bytes)
+    }
+
     /// Bytes that were written and are not compressed yet, where it is compressed.
     pub fn backlog_bytes(&self) -> Option<u64> {
-        match &self.backend {
-            Backend::Compressed(memory) => Some(memory.backlog_bytes()),
-            Backend::Memory(_) | Backend::File(_) => None,
-        }
+        self.compressed().map(CompressedMemory::backlog_bytes)
+    }
+
+    /// Bytes that were compressed after their writes were answered, where it is compressed.
+    pub fn compressed_behind_bytes(&self) -> Option<u64> {
+        self.compressed().map(CompressedMemory::compressed_behind_bytes)
+    }
+
+    /// Bytes that clients' writes compressed before they were answered, where it is compressed.
+    pub fn compressed_by_writers_bytes(&self) -> Option<u64> {
+        self.compressed().map(CompressedMemory::compressed_by_writers_bytes)
     }
 
     /// What was asked for.

@@ -261,6 +261,8 @@ impl Core {
             front_ends: *front_ends,
             stored_bytes: volume.stored_bytes(),
             backlog_bytes: volume.backlog_bytes(),
+            compressed_behind_bytes: volume.compressed_behind_bytes(),
+            compressed_by_writers_bytes: volume.compressed_by_writers_bytes(),
             cache: cache.as_ref().map(|cache| cache.status()),
             read_ahead: read_ahead.as_ref().map(|read_ahead| read_ahead.status()),
         };

@@ -134,6 +134,12 @@ pub struct VolumeStatus {
     /// Bytes of it that were written and are not compressed yet, where it is compressed.
     #[serde(default)]
     pub backlog_bytes: Option<u64>,
+    /// Bytes that the maintenance queue compressed after their writes were answered, since the start; where it is compressed.
+    #[serde(default)]
+    pub compressed_behind_bytes: Option<u64>,
+    /// Bytes that clients' writes compressed before they were answered, because too much was left to the maintenance queue; likewise.
+    #[serde(default)]
+    pub compressed_by_writers_bytes: Option<u64>,
     /// What stands before it.
     pub cache: Option<CacheStatus>,
     /// What is read ahead in it, where it is.

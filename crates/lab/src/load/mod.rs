@@ -122,7 +122,9 @@ pub fn measure(options: &LoadOptions, progress: Progress<'_>) -> Result<LoadRepo
         // Anew for each rate: what an overload left behind is none of the next one's business.
         let mut connection = options.target.connect(&options.mix, options.outstanding_max, options.is_destructive)?;
         size_bytes = connection.size_bytes();
-        let requests = options.mix.requests(size_bytes, per_second, options.seed)?;
+        // Who asks for a rate several times asks for several samples, not for the same one again.
+        let seed = options.seed.wrapping_add(rows.len() as u64);
+        let requests = options.mix.requests(size_bytes, per_second, seed)?;
         let course = Course { warm_up: options.warm_up, window: options.window, slots: options.outstanding_max };
         let outcome = course.run(connection.as_mut(), requests, &mut |part| progress(per_second, part))?;
         let row = LoadRow::new(per_second, options.window, &outcome);

@@ -42,6 +42,9 @@ type Chunk = Box<[Mutex<Page>]>;
 pub(crate) struct CompressedMemory {
     chunks: Box<[OnceLock<Chunk>]>,
     stored_bytes: AtomicU64,
+    /// Pages that were compressed after their write was answered, and before.
+    compressed_behind: AtomicU64,
+    compressed_by_writers: AtomicU64,
     level: u8,
     backlog: Backlog,
 }
@@ -60,7 +63,9 @@ impl CompressedMemory {
         let pages = size_bytes / PAGE_BYTES as u64;
         let chunks = pages.div_ceil(CHUNK_PAGES as u64);
         let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        CompressedMemory { chunks, stored_bytes: AtomicU64::new(0), level, backlog: Backlog::new(pages) }
+        let [stored_bytes, compressed_behind, compressed_by_writers] = [const { AtomicU64::new(0) }; 3];
+        let backlog = Backlog::new(pages);
+        CompressedMemory { chunks, stored_bytes, compressed_behind, compressed_by_writers, level, backlog }
     }
 
     /// The place of a page, if any of its chunk was written.
@@ -111,6 +116,7 @@ impl CompressedMemory {
         if !place.is_in_backlog {
             if self.backlog.pays() || !self.backlog.put(page) {
                 drop(place);
+                self.compressed_by_writers.fetch_add(1, Relaxed);
                 return self.write(page, source);
             }
             place.is_in_backlog = true;
@@ -127,6 +133,7 @@ impl CompressedMemory {
         {
             self.put_instead(page, &snapshot, smaller);
         }
+        self.compressed_behind.fetch_add(1, Relaxed);
         true
     }
 
@@ -165,5 +172,15 @@ impl CompressedMemory {
     /// Bytes of the volume whose pages are in the backlog. O(1).
     pub(crate) fn backlog_bytes(&self) -> u64 {
         (self.backlog.pages() * PAGE_BYTES) as u64
+    }
+
+    /// Bytes of the volume that were compressed after they were answered. O(1).
+    pub(crate) fn compressed_behind_bytes(&self) -> u64 {
+        self.compressed_behind.load(Relaxed) * PAGE_BYTES as u64
+    }
+
+    /// Bytes of the volume that [`write_behind`](Self::write_behind) compressed at once. O(1).
+    pub(crate) fn compressed_by_writers_bytes(&self) -> u64 {
+        self.compressed_by_writers.load(Relaxed) * PAGE_BYTES as u64
     }
 }

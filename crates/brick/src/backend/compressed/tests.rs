@@ -108,10 +108,14 @@ fn what_is_kept_as_it_is_is_bounded() {
         assert!(plain <= bound, "{plain} of {bound} after {number}");
     }
     assert!(memory.backlog.pages() > bound * 9 / 10, "{} of {bound}", memory.backlog.pages());
+    assert_eq!(memory.compressed_by_writers_bytes() + memory.backlog_bytes(), PAGES * PAGE_BYTES as u64);
+    assert_eq!(memory.compressed_behind_bytes(), 0);
     // Those that are in it are written again, and are in it once.
     let before = memory.backlog.pages();
     (0..bound as u64 / 4).for_each(|number| memory.write_behind(number, &page(1, number + 1)));
     assert_eq!(memory.backlog.pages(), before);
+    while memory.compress_one() {}
+    assert_eq!(memory.compressed_behind_bytes(), (before * PAGE_BYTES) as u64);
 }
 
 /// What is compressed is not what is there any more. Planted break: it is put whatever is there.

@@ -12,10 +12,14 @@ const HANDLE_WIDE_OF_XFS: i32 = 0x81;
 /// btrfs: inode and subvolume of 64 bits each, and generation (`FILEID_BTRFS_WITHOUT_PARENT`).
 const HANDLE_OF_BTRFS: i32 = 0x4d;
 const HANDLE_BYTES_OF_BTRFS: u32 = 20;
-/// ext4 and btrfs take this generation for any.
+/// ext4 takes this generation for any (btrfs does, too, but only since Linux 6.2).
 const GENERATION_ANY: u32 = 0;
 /// `XFS_IOC_BULKSTAT`, since Linux 5.3: `_IOR('X', 127, 64 bytes)`.
 const XFS_BULKSTAT: u64 = 2 << 30 | 64 << 16 | 0x58 << 8 | 127;
+/// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, 4096 bytes)`.
+const BTRFS_TREE_SEARCH: u64 = 3 << 30 | 4096 << 16 | 0x94 << 8 | 17;
+/// The kind of what a btrfs tree has of an inode itself (`BTRFS_INODE_ITEM_KEY`).
+const INODE_ITEM: u32 = 1;
 
 #[repr(C)]
 struct Handle {
@@ -38,6 +42,29 @@ struct BulkStatRequest {
     generation: u32,
     rest: [u32; 31],
 }
+
+/// A search in the tree of the subvolume that the descriptor is in, and the first item that was found.
+#[repr(C)]
+struct TreeSearch {
+    tree: u64,
+    inode_range: [u64; 2],
+    offset_range: [u64; 2],
+    transaction_range: [u64; 2],
+    kind_range: [u32; 2],
+    items: u32,
+    spare: u32,
+    reserved: [u64; 4],
+    transaction_found: u64,
+    inode_found: u64,
+    offset_found: u64,
+    kind_found: u32,
+    bytes_found: u32,
+    /// An inode's item begins with its generation.
+    generation: u64,
+    rest: [u64; 494],
+}
+
+const _: () = assert!(size_of::<TreeSearch>() == 4096, "what the number of the call says");
 
 fn error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
@@ -70,7 +97,8 @@ pub fn open_on_xfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errn
 /// The file with this inode in the subvolume that is mounted, on btrfs.
 pub fn open_on_btrfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Errno> {
     let [_, _, subvolume_low, subvolume_high, _] = handle_on_btrfs(mount)?.content;
-    let content = [inode as u32, (inode >> 32) as u32, subvolume_low, subvolume_high, GENERATION_ANY];
+    let generation = generation_on_btrfs(mount, inode)?;
+    let content = [inode as u32, (inode >> 32) as u32, subvolume_low, subvolume_high, generation];
     open(mount, Handle { bytes: HANDLE_BYTES_OF_BTRFS, kind: HANDLE_OF_BTRFS, content }, flags)
 }
 
@@ -85,6 +113,36 @@ fn handle_on_btrfs(mount: &File) -> Result<Handle, Errno> {
     match result {
         0 if handle.kind == HANDLE_OF_BTRFS && handle.bytes == HANDLE_BYTES_OF_BTRFS => Ok(handle),
         0 => Err(Errno::OPNOTSUPP),
+        _ => Err(error()),
+    }
+}
+
+fn generation_on_btrfs(mount: &File, inode: u64) -> Result<u32, Errno> {
+    let mut search = TreeSearch {
+        tree: 0,
+        inode_range: [inode; 2],
+        offset_range: [0; 2],
+        transaction_range: [0, u64::MAX],
+        kind_range: [INODE_ITEM; 2],
+        items: 1,
+        spare: 0,
+        reserved: [0; 4],
+        transaction_found: 0,
+        inode_found: 0,
+        offset_found: 0,
+        kind_found: 0,
+        bytes_found: 0,
+        generation: 0,
+        rest: [0; 494],
+    };
+    // SAFETY: the search is laid out as the kernel's, which is 4096 bytes long, as the number of the call says, and lives for the call.
+    let result = unsafe { libc::ioctl(mount.as_raw_fd(), BTRFS_TREE_SEARCH as libc::Ioctl, &raw mut search) };
+    match result {
+        0 if search.items == 1 && (search.inode_found, search.kind_found) == (inode, INODE_ITEM) => {
+            // A handle has the lower half of it.
+            Ok(search.generation as u32)
+        }
+        0 => Err(Errno::STALE),
         _ => Err(error()),
     }
 }

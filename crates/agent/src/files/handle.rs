@@ -12,7 +12,7 @@ const HANDLE_WIDE_OF_XFS: i32 = 0x81;
 /// btrfs: inode and subvolume of 64 bits each, and generation (`FILEID_BTRFS_WITHOUT_PARENT`).
 const HANDLE_OF_BTRFS: i32 = 0x4d;
 const HANDLE_BYTES_OF_BTRFS: u32 = 20;
-/// ext4 takes this generation for any (btrfs does, too, but only since Linux 6.2).
+/// ext4 takes this generation for any; of btrfs only Linux 6.2 and later do.
 const GENERATION_ANY: u32 = 0;
 /// `XFS_IOC_BULKSTAT`, since Linux 5.3: `_IOR('X', 127, 64 bytes)`.
 const XFS_BULKSTAT: u64 = 2 << 30 | 64 << 16 | 0x58 << 8 | 127;

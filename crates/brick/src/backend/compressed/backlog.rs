@@ -7,9 +7,8 @@
 //! as many pages come in as go out before it is full.
 //!
 //! **Why so late.** Who pays is a long request before others, and does what could have been done when nobody waited. And the more is left
-//! here, the more pages are written again before they are compressed, which is then done once. Where half of it was enough to pay, a
-//! load that keeps the service threads busy without being too much for them had a third of its writes pay, and took half as
-//! long again (`docs/executor.md`). The last eighth is 2,048 pages, which a thread compresses in a tenth of a second.
+//! here, the more pages are written again before they are compressed, which is then done once (`docs/executor.md` has figures). The last
+//! eighth is 2,048 pages, which a thread compresses in a tenth of a second.
 //!
 //! **Why no page is forgotten.** Whoever has put one looks afterwards whether somebody compresses. Whoever has found nothing more says
 //! that it goes, and looks once more afterwards. All four are sequentially consistent, so one of the two sees the other.
@@ -24,6 +23,8 @@ use std::sync::{Arc, Weak};
 const PAGES_MAX: u64 = 16_384;
 /// And at most this part of the volume.
 const VOLUME_PART_MAX: u64 = 8;
+/// Writes compress their own pages when less than this part of it is free.
+const FREE_PART: u64 = 8;
 /// For each of them one request compresses, if there are as many service threads.
 const PAGES_EACH: usize = 512;
 /// 2^32 over the golden ratio: multiples of it, modulo 2^32, are spread evenly however few are looked at.
@@ -51,7 +52,7 @@ impl Backlog {
     /// Whether a write that comes now compresses its own page: none where an eighth of the backlog is free, all where nothing is. O(1).
     pub(super) fn pays(&self) -> bool {
         let (pages, pages_max) = (self.pages.len() as u64, self.pages.capacity() as u64);
-        let part = ((8 * pages).saturating_sub(7 * pages_max) << 32) / pages_max;
+        let part = ((FREE_PART * pages).saturating_sub((FREE_PART - 1) * pages_max) << 32) / pages_max;
         u64::from(self.writes.fetch_add(1, Relaxed).wrapping_mul(SPREAD)) < part
     }
 

@@ -1,14 +1,15 @@
-//! What tags cost who writes: without them, with those that only tell causes, and as a station loads them, in turns.
+//! What tags cost who writes: without them, with those that only tell causes, and as a station above a volume and one above a disk that is
+//! not ours load them, in turns.
 //!
 //! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and who writes
-//! is a tenant. A round measures all kinds of writes in all three ways, each round beginning with another. For a turn stands
+//! is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another. For a turn stands
 //! what a tenth of its batches are faster than, so that other work on the machine disturbs all alike; printed are the medians
 //! of the rounds, of their differences and of their ratios, with what was the goal. `--programs` also says what each program takes, for which the kernel counts in an extra round.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use plimsoll_agent::levels::FETCH_BUSY;
 use plimsoll_agent::memory::dirty_bytes_max;
-use plimsoll_agent::station::tag_options;
+use plimsoll_agent::station::{Disk as Below, tag_options};
 use plimsoll_gates::Filter;
 use plimsoll_tags::{Options, Tags, TagsError, program_costs};
 use std::error::Error;
@@ -26,7 +27,7 @@ const FILE_PAGES: u64 = 16384;
 const DISK_BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 12;
 /// How tags are loaded, in the order of [`Loaded::new`].
-const WAYS: [&str; 3] = ["without", "tags", "as a station"];
+const WAYS: [&str; 4] = ["without", "tags", "as a volume's station", "as a disk's station"];
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// What a write may cost more in the cache, microseconds (ext4, XFS), and with a sync, per cent.
 const REWRITE_GOALS_US: [(&str, f64); 2] = [("ext4", 0.5), ("xfs", 0.75)];
@@ -87,12 +88,18 @@ struct Loaded {
     reader: Option<JoinHandle<()>>,
 }
 
+/// A disk that is not ours.
+fn observed() -> Below {
+    Below::Observed { pool: String::new(), is_by_submitter: false }
+}
+
 impl Loaded {
     fn new(device: &str, way: usize) -> Outcome<Option<Loaded>> {
         let options = match way {
             0 => return Ok(None),
             1 => Options::default(),
-            _ => tag_options(Filter::default(), dirty_bytes_max()),
+            2 => tag_options(Filter::default(), dirty_bytes_max(), &Below::Volume(String::new())),
+            _ => tag_options(Filter::default(), dirty_bytes_max(), &observed()),
         };
         let mut tags = Tags::load(Path::new(device), &options)?;
         let account = tags.accounts().open("writer")?;

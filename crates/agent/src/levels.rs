@@ -170,25 +170,24 @@ impl Levels {
                 let event = self.page_event(inode, first_page, pages, causes, 0);
                 below.scheduler().pages_freed(now, &event);
             }
+            Event::WrittenDirect { inode, causes, .. } => {
+                let accounts = self.members.causes(causes);
+                self.wrote.extend(accounts.iter().map(|account| (account, FileId(inode))));
+            }
             Event::Issued { .. } => self.issued(below, event),
             Event::Completed { time_ns, id, status, .. } => below.completed(id, below.time_of(time_ns), status == 0),
             Event::Returned { thread, .. } => self.calls.returned(now, below.scheduler(), ThreadId(thread)),
         }
     }
 
-    /// A request went to the disk: the scheduler hears of it, unless it is the engine's own.
+    /// A request went to a disk that is not ours: the scheduler hears of it.
     fn issued(&mut self, below: &mut Below<'_>, event: Event) {
-        let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct } = event
-        else {
+        let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync } = event else {
             return;
         };
         let Some(operation) = operation_of(operation) else { return };
-        let causes = self.members.causes(causes);
-        if is_direct && operation == Operation::Write {
-            // It dirties no page that would tell.
-            self.wrote.extend(causes.iter().map(|account| (account, FileId(inode))));
-        }
         let Some(others) = self.parts.others else { return };
+        let causes = self.members.causes(causes);
         let session = session_of(&causes, others);
         let (offset, arrived) = (sector * SECTOR_BYTES, below.time_of(time_ns));
         let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, arrived);

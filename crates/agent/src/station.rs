@@ -82,10 +82,12 @@ pub enum Disk {
     },
 }
 
-/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify.
-pub fn tag_options(filter: Filter, dirty_bytes_max: u64) -> Options {
+/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify. The requests of
+/// a volume are the engine's own, and need none.
+pub fn tag_options(filter: Filter, dirty_bytes_max: u64, disk: &Disk) -> Options {
     Options {
         event_bytes: Some(EVENT_BYTES),
+        has_request_events: matches!(disk, Disk::Observed { .. }),
         returns: filter.call_numbers().collect(),
         dirty_pages_max: u32::try_from(dirty_bytes_max / plimsoll_tags::BLOCK_BYTES).unwrap_or(u32::MAX),
         ..Options::default()
@@ -332,7 +334,7 @@ impl Drop for Station {
 
 /// The tags of the disk; those of submitters, where it is observed and there are no better ones.
 fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
-    let as_usual = tag_options(config.filter, config.dirty_bytes_max);
+    let as_usual = tag_options(config.filter, config.dirty_bytes_max, &config.disk);
     let options = Options { tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max), ..as_usual };
     match &config.disk {
         Disk::Volume(_) => Tags::load(&config.device, &options),

@@ -160,8 +160,8 @@ static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *foli
 	__u64 causes = 0;
 	if (entry) {
 		unsigned long flags = bpf_core_field_exists(folio->flags.f)
-			? BPF_CORE_READ(folio, flags.f)
-			: BPF_CORE_READ((struct folio___plain *)folio, flags);
+			? LOAD(folio, flags.f)
+			: LOAD((struct folio___plain *)folio, flags);
 		causes = __sync_fetch_and_or(&entry->causes, TAKEN) & CAUSES;
 		if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_dirty))))
 			leave(entry, &place);
@@ -181,19 +181,19 @@ static __always_inline void look_at_mapping(struct bio_walk *walk, __u64 mapping
 	if (walk->mapping == mapping)
 		return;
 	walk->mapping = mapping;
-	struct inode *inode = BPF_CORE_READ((struct address_space *)mapping, host);
-	struct super_block *super = BPF_CORE_READ(inode, i_sb);
-	__u32 device = BPF_CORE_READ(super, s_dev);
-	if (!state.other_device && BPF_CORE_READ(super, s_magic) == BTRFS_MAGIC)
+	struct inode *inode = LOAD((struct address_space *)mapping, host);
+	struct super_block *super = LOAD(inode, i_sb);
+	__u32 device = LOAD(super, s_dev);
+	if (!state.other_device && LOAD(super, s_magic) == BTRFS_MAGIC)
 		state.other_device = device;
-	walk->inode = BPF_CORE_READ(inode, i_ino);
+	walk->inode = LOAD(inode, i_ino);
 	walk->key = 0;
 	if (device == settings.device)
 		walk->key = walk->inode;
 	else if (device == state.other_device && device)
 		walk->key = (__u64)inode;
 	if (walk->key)
-		walk->file_class = class_of_size(BPF_CORE_READ(inode, i_size));
+		walk->file_class = class_of_size(LOAD(inode, i_size));
 }
 
 struct found {
@@ -238,7 +238,7 @@ static __noinline void look_at_page(struct bio_walk *walk, __u64 page, struct fo
 	found->inode = walk->inode;
 	found->block_class = walk->file_class;
 	if (walk->flags & TAG_WRITE)
-		found->causes = take_page(walk, folio, BPF_CORE_READ(folio, index) + (page - first) / bpf_core_type_size(struct page));
+		found->causes = take_page(walk, folio, LOAD(folio, index) + (page - first) / bpf_core_type_size(struct page));
 }
 
 static long tag_next(__u32 number, void *nothing)
@@ -301,7 +301,7 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 	if (!end)
 		return;
 	if (end == settings.end_of_buffer) {
-		__u64 end_of_buffer = (__u64)BPF_CORE_READ((struct buffer_head *)private, b_end_io);
+		__u64 end_of_buffer = (__u64)LOAD((struct buffer_head *)private, b_end_io);
 		if (end_of_buffer && end_of_buffer == settings.end_of_journal)
 			is_all(walk, state.committing, CLASS_JOURNAL);
 		else if (end_of_buffer && end_of_buffer == settings.end_of_fast_commit)
@@ -310,7 +310,8 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 		is_all(walk, causes_of_log(private), CLASS_JOURNAL);
 	} else if (bpf_core_type_exists(struct xfs_buf) && end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
-		__u64 block = (__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
+		struct xfs_buf_map *map = LOAD(buffer, b_maps);
+		__u64 block = (__u64)LOAD(map, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
 		struct block *known = walk->flags & TAG_WRITE ? bpf_map_lookup_elem(&metadata, &block) : 0;
 		is_all(walk, known ? __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
 	} else if (end == settings.end_of_direct) {
@@ -330,6 +331,13 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 static __always_inline bool is_waited_for(__u32 flags)
 {
 	return flags & (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SYNC));
+}
+
+/* No page that becomes dirty tells of it. */
+static __always_inline void tell_of_direct_write(const struct bio_walk *walk)
+{
+	struct page_key first = { .inode = walk->inode };
+	tell_of_pages(EVENT_WRITTEN_DIRECT, &first, walk->left >> PAGE_SHIFT, walk->causes, 0);
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -354,6 +362,8 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 		walk->has_causes = true;
 		walk->causes = current_causes();
 	}
+	if (settings.has_events && walk->flags & TAG_DIRECT && operation == OPERATION_WRITE)
+		tell_of_direct_write(walk);
 	bpf_loop(BIO_STEPS_MAX, tag_next, 0, 0);
 	charge_run(walk);
 	return 0;
@@ -367,7 +377,6 @@ struct request_walk {
 	__u64 inode;
 	__u32 block_class;
 	bool has_class;
-	bool is_direct;
 };
 
 static long join_next(__u32 number, struct request_walk *walk)
@@ -381,7 +390,6 @@ static long join_next(__u32 number, struct request_walk *walk)
 		if (!walk->has_class) {
 			walk->block_class = tag->block_class;
 			walk->inode = tag->inode;
-			walk->is_direct = tag->flags & TAG_DIRECT;
 		}
 		walk->has_class = true;
 	}
@@ -416,7 +424,6 @@ static __always_inline void tell_of_request(__u32 kind, struct request *request,
 	event->block_class = walk.block_class;
 	event->status = status;
 	event->is_sync = is_waited_for(request->cmd_flags);
-	event->is_direct = walk.is_direct;
 	submit(event);
 }
 

@@ -108,9 +108,9 @@ int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
 		return 0;
 	if (!is_kernel_thread(task))
 		join_inode(actor, inode->i_ino, causes);
-	struct transaction_s *transaction = BPF_CORE_READ(handle, h_transaction);
+	struct transaction_s *transaction = LOAD(handle, h_transaction);
 	if (transaction)
-		join_transaction(BPF_CORE_READ(transaction, t_tid), causes);
+		join_transaction(LOAD(transaction, t_tid), causes);
 	return 0;
 }
 

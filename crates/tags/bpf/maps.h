@@ -75,6 +75,16 @@ volatile struct state state SEC(".data.state") = { .generation = 1 };
 /* Of the kernel that is running; libbpf fills it in. */
 extern int LINUX_KERNEL_VERSION __kconfig;
 
+/*
+ * What stands in the kernel's memory at a field, 0 where there is none. A call of the kernel copies it; from Linux 6.2 on a load does, for
+ * which the verifier is told of which type the memory is. It then takes a field that is a pointer for one, with which nothing is reckoned.
+ */
+extern void *bpf_rdonly_cast(const void *memory, __u32 type) __ksym __weak;
+#define LOAD(POINTER, FIELD)                                                                                                   \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                                                      \
+		? ((typeof(POINTER))bpf_rdonly_cast(POINTER, bpf_core_type_id_kernel(typeof(*(POINTER)))))->FIELD             \
+		: BPF_CORE_READ(POINTER, FIELD))
+
 static __always_inline void count(volatile __u64 *counter, __u64 amount)
 {
 	__sync_fetch_and_add(counter, amount);

@@ -151,7 +151,14 @@ struct layout {
 	__u32 block_class;
 };
 
-enum event_kind { EVENT_DIRTIED = 1, EVENT_FREED = 2, EVENT_ISSUED = 3, EVENT_COMPLETED = 4, EVENT_RETURNED = 5 };
+enum event_kind {
+	EVENT_DIRTIED = 1,
+	EVENT_FREED = 2,
+	EVENT_ISSUED = 3,
+	EVENT_COMPLETED = 4,
+	EVENT_RETURNED = 5,
+	EVENT_WRITTEN_DIRECT = 6,
+};
 
 struct page_event {
 	__u32 kind;
@@ -174,8 +181,7 @@ struct request_event {
 	__u8 block_class;
 	__u8 status;
 	__u8 is_sync;
-	__u8 is_direct;
-	__u8 spare[3];
+	__u8 spare[4];
 };
 struct call_event {
 	__u32 kind;

@@ -34,7 +34,18 @@ pub enum Event {
         /// Who had dirtied them.
         causes: u64,
     },
-    /// The device's driver got a request.
+    /// A file is written past the page cache (`O_DIRECT`): no page of it becomes dirty.
+    WrittenDirect {
+        /// When.
+        time_ns: u64,
+        /// The file's inode; 0: not known.
+        inode: u64,
+        /// Who writes.
+        causes: u64,
+    },
+    /// The device's driver got a request, if those are recorded ([`Options::has_request_events`]).
+    ///
+    /// [`Options::has_request_events`]: crate::Options::has_request_events
     Issued {
         /// When.
         time_ns: u64,
@@ -54,8 +65,6 @@ pub enum Event {
         is_sync: bool,
         /// The inode of the file of its first block; 0 for what belongs to no file.
         inode: u64,
-        /// Its first block went past the page cache (`O_DIRECT`).
-        is_direct: bool,
     },
     /// A part of a request, usually all of it, is done.
     Completed {
@@ -85,12 +94,12 @@ impl Event {
     /// Reads a record as the programs write it.
     pub(crate) fn parse(mut record: &[u8]) -> Option<Event> {
         let kind = u32::take(&mut { record })?;
-        if kind <= 2 {
+        if matches!(kind, 1 | 2 | 6) {
             let PageEvent { time_ns, inode, first_page, pages, causes, previous, .. } = PageEvent::take(&mut record)?;
             return match kind {
                 1 => Some(Event::Dirtied { time_ns, inode, first_page, pages, causes, previous }),
                 2 => Some(Event::Freed { time_ns, inode, first_page, pages, causes }),
-                _ => None,
+                _ => Some(Event::WrittenDirect { time_ns, inode, causes }),
             };
         }
         if kind == 5 {
@@ -100,12 +109,10 @@ impl Event {
         let event = RequestEvent::take(&mut record)?;
         let RequestEvent { time_ns, request: id, sector, bytes, operation, causes, inode, block_class, status, .. } =
             event;
-        let (is_sync, is_direct) = (event.is_sync != 0, event.is_direct != 0);
+        let is_sync = event.is_sync != 0;
         let class = Class::new(block_class).unwrap_or_default();
         match kind {
-            3 => {
-                Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct })
-            }
+            3 => Some(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync }),
             4 => Some(Event::Completed { time_ns, id, sector, bytes, status }),
             _ => None,
         }
@@ -123,6 +130,8 @@ mod tests {
         assert_eq!(Event::parse(&page.bytes()), Some(dirtied));
         let freed = Event::Freed { time_ns: 3, inode: 4, first_page: 5, pages: 2, causes: 6 };
         assert_eq!(Event::parse(&PageEvent { kind: 2, ..page }.bytes()), Some(freed));
+        let direct = Event::WrittenDirect { time_ns: 3, inode: 4, causes: 6 };
+        assert_eq!(Event::parse(&PageEvent { kind: 6, ..page }.bytes()), Some(direct));
         assert_eq!(Event::parse(&PageEvent { kind: 9, ..page }.bytes()), None);
         assert_eq!(Event::parse(&page.bytes()[..40]), None);
         assert_eq!(Event::parse(&[]), None);
@@ -140,13 +149,12 @@ mod tests {
             block_class: 7,
             status: 0,
             is_sync: 1,
-            is_direct: 1,
-            spare: [0; 3],
+            spare: [0; 4],
         };
         let class = Class::new(7).unwrap();
-        let (operation, causes, inode, is_sync, is_direct) = (1, 5, 6, true, true);
+        let (operation, causes, inode, is_sync) = (1, 5, 6, true);
         let (time_ns, id, sector, bytes) = (1, 2, 8, 4096);
-        let issued = Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync, is_direct };
+        let issued = Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync };
         assert_eq!(Event::parse(&request.bytes()), Some(issued));
     }
 }

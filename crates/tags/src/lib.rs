@@ -83,6 +83,9 @@ pub struct Options {
     pub tag_bytes_max: u64,
     /// Bytes of the ring of single events; `None`: none are recorded.
     pub event_bytes: Option<u32>,
+    /// Whether requests are such events, too: that the disk's driver got one ([`Event::Issued`]), and that it is done
+    /// ([`Event::Completed`]).
+    pub has_request_events: bool,
     /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`: none are
     /// counted.
     pub flows_max: Option<u32>,
@@ -105,6 +108,7 @@ impl Default for Options {
             tasks_max: 1 << 15,
             tag_bytes_max: 64 << 20,
             event_bytes: None,
+            has_request_events: false,
             flows_max: None,
             returns: Vec::new(),
             recycle_after: Span::from_secs(60),

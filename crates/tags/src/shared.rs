@@ -213,7 +213,6 @@ shared! {
         block_class: u8,
         status: u8,
         is_sync: u8,
-        is_direct: u8,
-        spare: [u8; 3],
+        spare: [u8; 4],
     } 56
 }

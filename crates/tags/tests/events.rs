@@ -1,6 +1,7 @@
-//! Single events: what is told of calls that return.
+//! Single events: what is told of calls that return, and of direct writes.
 //!
-//! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told.
+//! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told;
+//! direct writes told without their inode; records of requests though nobody wants them.
 
 mod support;
 
@@ -8,9 +9,15 @@ use plimsoll_tags::{Event, Options, Tags};
 use rustix::thread::gettid;
 use std::fs::File;
 use std::io::Write;
-use support::{Rig, can_run};
+use std::os::unix::fs::MetadataExt;
+use support::{Rig, Writer, can_run, mask, serve_as_writer};
 
 const EVENT_BYTES: u32 = 1 << 20;
+
+#[test]
+fn a_writer() {
+    serve_as_writer();
+}
 
 fn returned(rig: &mut Rig) -> Vec<u32> {
     let mut threads = Vec::new();
@@ -49,6 +56,32 @@ fn a_call_that_was_asked_for_is_told_when_it_returns_to_a_thread_that_is_registe
     let started = std::thread::spawn(|| gettid().as_raw_nonzero().get().unsigned_abs());
     started.join().unwrap();
     assert_eq!(returned(&mut rig), [0u32; 0]);
+}
+
+/// For whoever wants no records of requests; of those, none comes.
+#[test]
+fn a_direct_write_is_told_by_its_file_and_who_writes() {
+    if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for file_system in ["ext4", "xfs"] {
+        let options = Options { event_bytes: Some(EVENT_BYTES), ..Options::default() };
+        let mut rig = Rig::with(file_system, &[], "defaults", &options);
+        let (path, account) = (rig.path("file"), rig.account("a"));
+        File::create(&path).unwrap();
+        let inode = std::fs::metadata(&path).unwrap().ino();
+        Writer::run(vec![Writer::of(&mut rig.tags, account, &format!("direct {} 16", path.display()))]);
+        let (mut written, mut requests) = (0, 0);
+        rig.tags.events(|event| match event {
+            Event::WrittenDirect { inode: of, causes, .. } => {
+                assert_eq!((of, causes), (inode, mask(&[account])), "{file_system}");
+                written += 1;
+            }
+            Event::Issued { .. } | Event::Completed { .. } => requests += 1,
+            _ => {}
+        });
+        assert_eq!((written, requests), (16, 0), "{file_system}");
+    }
 }
 
 #[test]

@@ -20,8 +20,8 @@ const BTF_DIRECTORY: &str = "/sys/kernel/btf";
 const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
 /// How BTF names the type of a tracepoint.
 const TRACEPOINT: &str = "btf_trace_";
-/// Programs for records of requests: not loaded if nobody wants events.
-const EVENT_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+/// Programs for records of requests: not loaded if nobody wants them.
+const REQUEST_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 /// That tells of calls that return: once there, it costs every system call of the machine a look.
 const CALL_PROGRAM: &str = "sys_exit";
 /// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
@@ -72,8 +72,8 @@ impl Plan {
         let symbols = Symbols::read()?;
         let slot_shift = slot_shift(device.sectors, options.tag_bytes_max);
         let mut left_out = options.left_out.clone();
-        if options.event_bytes.is_none() {
-            left_out.extend(EVENT_PROGRAMS.map(str::to_owned));
+        if options.event_bytes.is_none() || !options.has_request_events {
+            left_out.extend(REQUEST_PROGRAMS.map(str::to_owned));
         }
         let mut calls = [0; CALL_WORDS];
         for &number in options.event_bytes.iter().flat_map(|_| &options.returns) {

@@ -186,9 +186,11 @@ impl Submitters {
         let (time_ns, id, sector, bytes) = (now.as_nanos(), self.requests, self.sector, bytes as u32);
         (self.requests, self.sector) = (self.requests + 1, self.sector + sectors);
         let (causes, class, inode, is_sync) = (1 << account, Class::default(), 0, operation == READ);
-        // No page's event tells of the write.
-        let is_direct = true;
-        each(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, is_sync, inode, is_direct });
+        if operation == WRITE {
+            // No page's event tells of it.
+            each(Event::WrittenDirect { time_ns, inode, causes });
+        }
+        each(Event::Issued { time_ns, id, sector, bytes, operation, causes, class, is_sync, inode });
         each(Event::Completed { time_ns, id, sector, bytes, status: 0 });
     }
 

@@ -1,38 +1,38 @@
 //! Filling an index that is empty with all units at once.
 //!
-//! Each thread has buckets of its own, one behind the other, and goes through all units for those that belong there. It does not put
-//! them there at once, but into *shares* first: one for each run of buckets that the processor's cache holds. When a share is full, all of it
-//! goes into its buckets. So memory is not walked through in no order, for which the processor would have to find out for each
-//! unit anew where its page is.
+//! Each thread goes through some of the units. It does not put them into their buckets at once, but keeps them by *runs* of buckets that
+//! lie side by side. When it has enough of a run's, it takes the run and puts all of them there. So the processor, which looks up where each
+//! page of memory is, needs but a few pages for a thousand units; and as there are many runs, threads rarely wait for each other.
 //!
 //! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other one tells, which may
-//! be anywhere. It is asked for, and the suspect is put aside until its share is through.
+//! be anywhere. It is asked for, and the suspect is put aside until the others are through.
 //!
-//! A block that would overflow into another thread's buckets is put there at the end, when there are no threads any more.
+//! A block that would overflow into the next run is put there at the end, when there are no threads any more.
 
 use super::bucket::{Bucket, EMPTY, ENTRIES};
 use super::{Home, Homes, Index};
 use crate::threads::on_threads;
 use crate::units::{UnitId, Units};
 use plimsoll_core::prefetch;
+use std::ops::Range;
+use std::sync::Mutex;
 
-/// Buckets of a share, 512 KiB. Tests have several of them with a few units.
-const SHARE_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 13 };
-/// Units that a share holds until they go into its buckets, 4 KiB.
-const SHARE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 9 };
+/// Buckets of a run: 4 MiB, which is two large pages. Tests have several runs with a few units.
+const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
+/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB. Twice as much
+/// was slower, since the processor's own cache must hold it.
+const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
 /// So many units before it is needed a bucket is asked for.
 const AHEAD: usize = 32;
 
-/// Several units that say that they hold a block: whether the second has it rather than the first.
+/// Of two units that say that they hold a block, whether the second has it rather than the first: an order of all units, so that it
+/// makes no difference which one comes first.
 pub(crate) type Prefers<'a> = dyn Fn(UnitId, UnitId) -> bool + Sync + 'a;
 
 struct Filler<'a> {
     units: &'a Units,
     homes: Homes,
     prefers: &'a Prefers<'a>,
-    /// Its buckets, and the number of the first.
-    buckets: &'a mut [Bucket],
-    first: usize,
     /// Units that were put aside: another one may have their block.
     suspects: Vec<Due>,
     /// Units whose block another one has.
@@ -41,7 +41,7 @@ struct Filler<'a> {
     beyond: Vec<UnitId>,
 }
 
-/// A unit with the piece of its block's hash, and the place of its bucket among a thread's own.
+/// A unit with the piece of its block's hash, and the place of its bucket in its run.
 #[derive(Clone, Copy, Default)]
 struct Due {
     entry: u32,
@@ -49,52 +49,50 @@ struct Due {
 }
 
 impl Filler<'_> {
-    fn fill(mut self, is_held: &impl Fn(UnitId) -> bool) -> (Vec<UnitId>, Vec<UnitId>) {
-        let shares = self.buckets.len().div_ceil(SHARE_BUCKETS);
-        // And another one, in which nothing stays.
-        let mut due = vec![[Due::default(); SHARE_UNITS]; shares + 1];
-        let mut counts = vec![0; shares + 1];
-        for unit in (0..self.units.count()).map(UnitId) {
+    fn fill(mut self, runs: &[Mutex<&mut [Bucket]>], units: Range<u32>, is_held: &impl Fn(UnitId) -> bool) -> Self {
+        let mut due = vec![[Due::default(); DUE_UNITS]; runs.len()];
+        let mut counts = vec![0; runs.len()];
+        let run = |run: usize| runs[run].lock().expect("nobody panics who has it");
+        for unit in units.map(UnitId).filter(|&unit| is_held(unit)) {
             let Home { bucket, tag } = self.homes.of(self.units.block(unit));
-            let at = (bucket as usize).wrapping_sub(self.first);
-            // Whose bucket it is nobody can foretell, a processor neither: so it is noted in any case, and counted if it counts.
-            let share = (at / SHARE_BUCKETS).min(shares);
-            let (due, count) = (&mut due[share], &mut counts[share]);
-            due[*count] = Due { entry: tag | unit.0, at: at as u32 };
-            *count += usize::from((at < self.buckets.len()) & is_held(unit));
-            if *count == SHARE_UNITS {
+            let of = bucket as usize / RUN_BUCKETS;
+            let (due, count) = (&mut due[of], &mut counts[of]);
+            due[*count] = Due { entry: tag | unit.0, at: bucket % RUN_BUCKETS as u32 };
+            *count += 1;
+            if *count == DUE_UNITS {
                 *count = 0;
-                self.insert_all(due);
+                self.insert_all(&mut run(of), due);
             }
         }
-        due.iter().zip(counts).for_each(|(due, count)| self.insert_all(&due[..count]));
-        (self.losers, self.beyond)
+        for (of, (due, count)) in due.iter().zip(counts).enumerate() {
+            self.insert_all(&mut run(of), &due[..count]);
+        }
+        self
     }
 
-    /// Gives each a place, in their order but for suspects, which come last, in theirs. Who has the same block as a suspect is one, too,
-    /// since nothing is taken out meanwhile: so these keep their order.
-    fn insert_all(&mut self, due: &[Due]) {
-        due.iter().take(AHEAD).for_each(|due| prefetch(&self.buckets[due.at as usize]));
+    /// Gives each a place in a run, suspects last.
+    fn insert_all(&mut self, buckets: &mut [Bucket], due: &[Due]) {
+        due.iter().take(AHEAD).for_each(|due| prefetch(&buckets[due.at as usize]));
         let mut suspects = std::mem::take(&mut self.suspects);
         for (at, now) in due.iter().enumerate() {
             if let Some(next) = due.get(at + AHEAD) {
-                prefetch(&self.buckets[next.at as usize]);
+                prefetch(&buckets[next.at as usize]);
             }
-            if !self.insert(*now, false) {
+            if !self.insert(buckets, *now, false) {
                 suspects.push(*now);
             }
         }
-        suspects.drain(..).for_each(|suspect| _ = self.insert(suspect, true));
+        suspects.drain(..).for_each(|suspect| _ = self.insert(buckets, suspect, true));
         self.suspects = suspects;
     }
 
     /// Gives a unit a place and answers true; if it is a suspect and was not put aside yet, answers false and asks for the other one.
     #[inline]
-    fn insert(&mut self, Due { entry, at: home }: Due, was_aside: bool) -> bool {
+    fn insert(&mut self, buckets: &mut [Bucket], Due { entry, at: home }: Due, was_aside: bool) -> bool {
         let (number, home) = (self.homes.number_mask(), home as usize);
         let (unit, tag) = (UnitId(entry & number), entry & !number);
-        for at in home..self.buckets.len() {
-            let bucket = &self.buckets[at];
+        for at in home..buckets.len() {
+            let bucket = &mut buckets[at];
             // Nothing was taken out yet, so what is in use comes first.
             let used = bucket.matches(u32::MAX, EMPTY).next().unwrap_or(ENTRIES);
             let alike = bucket.matches(!number, tag).next().filter(|&place| place < used);
@@ -103,13 +101,13 @@ impl Filler<'_> {
                     self.units.prefetch(UnitId(bucket.entries[place] & number));
                     return false;
                 }
-                if self.is_double(unit, at, used, tag) {
+                if self.is_double(&mut bucket.entries[..used], unit, tag) {
                     return true;
                 }
             }
-            if let Some(free) = self.buckets[at].entries.get_mut(used) {
+            if let Some(free) = bucket.entries.get_mut(used) {
                 *free = entry;
-                self.buckets[home..at].iter_mut().for_each(|bucket| bucket.passed += 1);
+                buckets[home..at].iter_mut().for_each(|bucket| bucket.passed += 1);
                 return true;
             }
         }
@@ -118,9 +116,9 @@ impl Filler<'_> {
     }
 
     /// Whether another unit says that it has the block of `unit`, too: then one of the two is chosen.
-    fn is_double(&mut self, unit: UnitId, at: usize, used: usize, tag: u32) -> bool {
+    fn is_double(&mut self, entries: &mut [u32], unit: UnitId, tag: u32) -> bool {
         let number = self.homes.number_mask();
-        for entry in &mut self.buckets[at].entries[..used] {
+        for entry in entries {
             let other = UnitId(*entry & number);
             if *entry & !number == tag && self.units.block(other) == self.units.block(unit) {
                 let is_won = (self.prefers)(other, unit);
@@ -145,23 +143,16 @@ impl Index {
         prefers: &Prefers<'_>,
         threads: usize,
     ) -> Vec<UnitId> {
-        let (homes, each) = (self.homes, self.buckets.len().div_ceil(threads));
-        let parts = self.buckets.chunks_mut(each).enumerate().map(|(at, buckets)| {
-            let first = at * each;
-            Filler {
-                units,
-                homes,
-                prefers,
-                buckets,
-                first,
-                suspects: Vec::new(),
-                losers: Vec::new(),
-                beyond: Vec::new(),
-            }
+        let (homes, count) = (self.homes, units.count());
+        let runs: Vec<_> = self.buckets.chunks_mut(RUN_BUCKETS).map(Mutex::new).collect();
+        let each = count.div_ceil(threads as u32).max(1);
+        let parts = (0..count).step_by(each as usize).map(|first| first..count.min(first.saturating_add(each)));
+        let filled = on_threads(parts, |part| {
+            let (suspects, losers, beyond) = (Vec::new(), Vec::new(), Vec::new());
+            Filler { units, homes, prefers, suspects, losers, beyond }.fill(&runs, part, &is_held)
         });
-        let filled = on_threads(parts, |filler| filler.fill(&is_held));
         let mut all = Vec::new();
-        for (losers, beyond) in filled {
+        for Filler { losers, beyond, .. } in filled {
             all.extend(losers);
             for unit in beyond {
                 let block = units.block(unit);
@@ -202,20 +193,21 @@ mod tests {
     }
 
     proptest! {
-        // Nearly all in one bucket, or in several that overflow, also from one thread's into another's.
+        // Nearly all in one bucket, or in several that overflow, also from one run into the next.
         #[test]
         fn it_is_as_if_one_had_come_after_the_other(
             blocks in prop::collection::vec(prop::option::of(0u64..200), 1..120), seed in any::<u64>(), threads in 1usize..5,
         ) {
             let count = blocks.len() as u32;
             let (mut units, mut slow, mut losers) = (Units::new(count), BTreeMap::new(), Vec::new());
-            // Even numbers are preferred, and of those the later ones.
-            let prefers = |_: UnitId, unit: UnitId| unit.0.is_multiple_of(2);
+            // Even numbers are preferred, and of equals the higher one.
+            let rank = |unit: UnitId| (unit.0.is_multiple_of(2), unit);
+            let prefers = |held: UnitId, unit: UnitId| rank(held) < rank(unit);
             for (unit, block) in (0..count).map(UnitId).zip(&blocks) {
                 let Some(block) = *block else { continue };
                 units.fill(unit, block, Class::UNCLASSIFIED, Pool::default());
                 match slow.get(&block).copied() {
-                    Some(_) if !prefers(unit, unit) => losers.push(unit),
+                    Some(held) if !prefers(held, unit) => losers.push(unit),
                     other => {
                         losers.extend(other);
                         slow.insert(block, unit);

@@ -104,8 +104,8 @@ impl Loader {
     /// block has left the unit in which it is.
     pub fn index_all(&mut self, pages: &mut Pages) {
         let (units, sequences) = (&self.cache.units, &self.sequences);
-        let sequence = |unit: UnitId| sequences[Pages::of_unit(unit) as usize];
-        let prefers = |held: UnitId, unit: UnitId| sequence(held) <= sequence(unit);
+        let made = |unit: UnitId| (sequences[Pages::of_unit(unit) as usize], unit);
+        let prefers = |held: UnitId, unit: UnitId| made(held) < made(unit);
         let is_held = |unit: UnitId| is_recorded(units.mark(unit));
         for loser in self.cache.index.fill(units, is_held, &prefers, self.threads) {
             self.marks.clear(&mut self.cache.units, loser);

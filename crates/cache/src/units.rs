@@ -71,11 +71,13 @@ pub struct Pool(u16);
 
 impl Pool {
     /// The pool numbered `number`, if it is below 512.
+    #[inline]
     pub const fn new(number: u16) -> Option<Pool> {
         if (number as usize) < POOLS_MAX { Some(Pool(number)) } else { None }
     }
 
     /// Its number.
+    #[inline]
     pub const fn number(self) -> u16 {
         self.0
     }

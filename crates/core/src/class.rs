@@ -31,17 +31,20 @@ impl Class {
     }
 
     /// The class numbered `number`, if it is below 32.
+    #[inline]
     pub const fn new(number: u8) -> Option<Class> {
         if (number as usize) < CLASSES { Some(Class(number)) } else { None }
     }
 
     /// Its number, 0 to 31.
+    #[inline]
     pub const fn number(self) -> u8 {
         self.0
     }
 }
 
 impl From<Class> for u8 {
+    #[inline]
     fn from(class: Class) -> u8 {
         class.0
     }

@@ -38,6 +38,7 @@ impl Pages {
     }
 
     /// The page of a unit.
+    #[inline]
     pub fn of_unit(unit: UnitId) -> u32 {
         unit.0 / ENTRIES as u32
     }
@@ -51,6 +52,7 @@ impl Pages {
     }
 
     /// What a unit of it holds has changed.
+    #[inline]
     pub fn set_changed(&mut self, page: u32) {
         let entry = &mut self.pages[page as usize];
         self.changed += u32::from(!entry.is_changed);

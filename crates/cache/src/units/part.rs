@@ -48,6 +48,7 @@ impl Units {
 
 impl Part<'_> {
     /// Which units these are.
+    #[inline]
     pub fn units(&self) -> Range<u32> {
         self.first..self.first + self.records.len() as u32
     }

@@ -29,13 +29,13 @@ struct Chains {
     empty: List,
 }
 
-fn held<'a>(part: &'a Part<'_>, is_held: impl Fn(u16) -> bool + 'a) -> impl Iterator<Item = Held> + 'a {
-    part.units().map(|unit| part.get(UnitId(unit))).filter(move |held| is_held(held.mark))
-}
-
 fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Counts {
     let mut counts = Counts { ranks: vec![0; ranks], classes: [0; CLASSES], pools: vec![0; POOLS_MAX] };
-    for held in held(part, is_held) {
+    for unit in part.units().map(UnitId) {
+        let held = part.get(unit);
+        if !is_held(held.mark) {
+            continue;
+        }
         counts.ranks[held.stamp as usize] += 1;
         counts.classes[usize::from(held.class.number())] += 1;
         counts.pools[usize::from(held.pool.number())] += 1;

@@ -142,6 +142,7 @@ impl Loader {
             self.cache.index.prefetch(self.cache.index.home(record.block));
             self.cache.units.prefetch(record.unit);
             self.marks.prefetch(record.unit);
+            pages.prefetch(Pages::of_unit(record.unit));
         }
         for record in records.iter().filter(is_sound) {
             self.cache.index.prefetch(self.cache.index.home(self.cache.units.block(record.unit)));

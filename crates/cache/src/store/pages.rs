@@ -4,6 +4,7 @@ use super::layout::Layout;
 use super::map::ENTRIES;
 use super::superblock::{Superblock, page_digest};
 use crate::units::UnitId;
+use plimsoll_core::prefetch;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
@@ -49,6 +50,12 @@ impl Pages {
         let old = if entry.generation == 0 { 0 } else { page_digest(page, entry.generation) };
         self.digest ^= old ^ page_digest(page, generation);
         (entry.generation, entry.slot) = (generation, slot as u8);
+    }
+
+    /// Starts loading what is known of `page`.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        prefetch(&self.pages[page as usize]);
     }
 
     /// What a unit of it holds has changed.

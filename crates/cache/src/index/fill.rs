@@ -1,8 +1,8 @@
 //! Filling an index that is empty with all units at once.
 //!
 //! Each thread goes through some of the units. It does not put them into their buckets at once, but keeps them by *runs* of buckets that
-//! lie side by side. When it has enough of a run's, it takes the run and puts all of them there. So the processor, which looks up where each
-//! page of memory is, needs but a few pages for a thousand units; and as there are many runs, threads rarely wait for each other.
+//! lie side by side. When it has enough of a run's, it takes the run and puts all of them there: so a thousand units in turn go to
+//! 4 MiB of memory and not to all of the index; and as there are many runs, threads rarely wait for each other.
 //!
 //! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other one tells, which may
 //! be anywhere. It is asked for, and the suspect is put aside until the others are through.
@@ -17,10 +17,10 @@ use plimsoll_core::prefetch;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Buckets of a run: 4 MiB, which is two large pages. Tests have several runs with a few units.
+/// Buckets of a run: 4 MiB. Tests have several runs with a few units.
 const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
-/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB. Twice as much
-/// was slower, since the processor's own cache must hold it.
+/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB. Four
+/// times as many made no difference.
 const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
 /// So many units before it is needed a bucket is asked for.
 const AHEAD: usize = 32;

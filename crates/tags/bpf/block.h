@@ -337,7 +337,7 @@ static __always_inline bool is_waited_for(__u32 flags)
 static __always_inline void tell_of_direct_write(const struct bio_walk *walk)
 {
 	struct page_key first = { .inode = walk->inode };
-	tell_of_pages(EVENT_WRITTEN_DIRECT, &first, walk->left >> PAGE_SHIFT, walk->causes, 0);
+	tell_of_pages(EVENT_WRITTEN_DIRECT, &first, 0, walk->causes, 0);
 }
 
 SEC("tp_btf/block_bio_queue")

@@ -3,7 +3,7 @@
 //! Each front end has an **arena** of its own, one reservation of address space cut into slots of a few sizes. So a
 //! tenant that never reads its replies runs out of its own buffers and of nobody else's, and what a connection can take
 //! is known when it is attached. Address space that was never touched costs no memory; what was is counted, where connections share
-//! what there is ([`BufferMemory`]).
+//! what there is ([`BufferMemory`]), beyond the little that is each one's own.
 //!
 //! Every slot is [`HEADROOM_BYTES`] of room, then page-aligned data: a front end whose messages carry a header before
 //! the payload receives both at once and the payload still lies where O_DIRECT wants it.
@@ -13,7 +13,7 @@
 //!                    ^ page-aligned                                   ^ page-aligned
 //! ```
 
-use super::buffer_memory::BufferMemory;
+use super::buffer_memory::{BufferMemory, OWN_BYTES};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
@@ -81,6 +81,11 @@ impl Buffer {
     }
 }
 
+/// What of an arena's memory is taken from what all have together.
+fn counted(warm_bytes: u64) -> u64 {
+    warm_bytes.saturating_sub(OWN_BYTES)
+}
+
 /// The buffers of one front end. Taking and giving back are O(classes), which are two to four.
 pub(crate) struct Arena {
     base: NonNull<u8>,
@@ -146,21 +151,36 @@ impl Arena {
     pub(crate) fn take(&mut self, bytes: u32) -> Result<Buffer, Lack> {
         let fits = |class: &Class| class.bytes >= bytes && !class.free.is_empty();
         let number = self.classes.iter().position(fits).ok_or(Lack::Slots)?;
-        let class = &mut self.classes[number];
-        if class.free.len() == class.cold {
-            let stride = class.stride() as u64;
-            if self.memory.as_ref().is_some_and(|memory| !memory.take(stride)) {
-                return Err(Lack::Memory);
-            }
-            class.cold -= 1;
-            self.warm_bytes += stride;
+        if self.classes[number].free.len() == self.classes[number].cold {
+            self.warm_up(number)?;
         }
+        let class = &mut self.classes[number];
         let slot = class.free.pop().ok_or(Lack::Slots)?;
         let offset = class.start + usize::from(slot) * class.stride() + HEADROOM_BYTES;
         self.out += 1;
         // SAFETY: the slot lies inside the mapping, which `new` made long enough for all slots.
         let data = unsafe { self.base.add(offset) };
         Ok(Buffer { data, capacity: class.bytes, class: number as u8, slot })
+    }
+
+    /// Takes memory for one more slot of a class.
+    fn warm_up(&mut self, number: usize) -> Result<(), Lack> {
+        let stride = self.classes[number].stride() as u64;
+        if !self.take_memory(stride) {
+            // What is its own may lie idle in slots of other sizes.
+            self.trim(usize::MAX);
+            if !self.take_memory(stride) {
+                return Err(Lack::Memory);
+            }
+        }
+        self.classes[number].cold -= 1;
+        self.warm_bytes += stride;
+        Ok(())
+    }
+
+    fn take_memory(&self, bytes: u64) -> bool {
+        let bytes = counted(self.warm_bytes + bytes) - counted(self.warm_bytes);
+        bytes == 0 || self.memory.as_ref().is_none_or(|memory| memory.take(bytes))
     }
 
     /// Takes a buffer back.
@@ -180,9 +200,9 @@ impl Arena {
         }
         class.free.insert(class.cold, buffer.slot);
         class.cold += 1;
-        let stride = class.stride() as u64;
-        self.warm_bytes -= stride;
-        self.memory.iter().for_each(|memory| memory.give(stride));
+        let warm_bytes = self.warm_bytes - class.stride() as u64;
+        self.memory.iter().for_each(|memory| memory.give(counted(self.warm_bytes) - counted(warm_bytes)));
+        self.warm_bytes = warm_bytes;
     }
 
     /// Gives the memory of up to `slots_max` free slots back to the kernel, those first that were not used for longest; says of how many.
@@ -200,8 +220,9 @@ impl Arena {
                     return trimmed;
                 }
                 class.cold += 1;
-                self.warm_bytes -= class.stride() as u64;
-                memory.give(class.stride() as u64);
+                let warm_bytes = self.warm_bytes - class.stride() as u64;
+                memory.give(counted(self.warm_bytes) - counted(warm_bytes));
+                self.warm_bytes = warm_bytes;
                 trimmed += 1;
             }
         }
@@ -221,7 +242,7 @@ impl Drop for Arena {
             tracing::error!(buffers = self.out, "buffers were lost; their arena stays mapped");
             return;
         }
-        self.memory.iter().for_each(|memory| memory.give(self.warm_bytes));
+        self.memory.iter().for_each(|memory| memory.give(counted(self.warm_bytes)));
         // SAFETY: the mapping is ours, and no buffer points into it any more.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok());
@@ -271,6 +292,7 @@ mod tests {
         const SMALL: BufferClass = BufferClass { bytes: 1 << 20, count: 100 };
         let memory = BufferMemory::new(0);
         let stride = (HEADROOM_BYTES + (1 << 20)) as u64;
+        let own = counted(stride).abs_diff(stride);
         let mut arena = Arena::new(&[SMALL], Some(memory.clone())).unwrap();
         let mut fill = || {
             let mut taken = Vec::new();
@@ -285,13 +307,13 @@ mod tests {
                 }
             }
             let count = taken.len() as u64;
-            assert_eq!(memory.taken_bytes(), count * stride);
+            assert_eq!(memory.taken_bytes(), count * stride - own);
             taken.drain(..).for_each(|buffer| arena.give(buffer));
             count
         };
         let first = fill();
         let warm = memory.taken_bytes();
-        assert_eq!(warm, first * stride);
+        assert_eq!(warm, first * stride - own);
         assert_eq!(fill(), first);
         // Others have so much that what comes back is given back.
         let others = [memory.of_another(), memory.of_another()];

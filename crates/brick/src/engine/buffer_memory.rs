@@ -12,18 +12,23 @@
 //! others of his engine do not use.
 //!
 //! Connections themselves take memory, too. As much again as for buffers may be had for them, so that new ones find some where the
-//! buffers of others have taken theirs; and one for which there is none is not let in.
+//! buffers of others have taken theirs; and one for which there is none is not let in. The first [`OWN_BYTES`] of a connection's
+//! buffers belong to that: else whoever reads no answers could take all that a volume may have, and the volume's other connections
+//! would wait until he is gone.
 //!
 //! It is counted when memory is taken from the kernel or given back, which busy connections seldom do.
 
+use super::buffer::HEADROOM_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
 pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
-/// Memory of a connection beside its buffers, bytes: what it receives into, and the small answers that may wait.
-const CONNECTION_BYTES: u64 = 512 << 10;
+/// Of a connection's buffers, what it always has: one of 64 KiB with its headroom, so it is never quite without, bytes.
+pub(super) const OWN_BYTES: u64 = HEADROOM_BYTES as u64 + (64 << 10);
+/// Memory of a connection, bytes: what it receives into, the small answers that may wait, and [`OWN_BYTES`].
+const CONNECTION_BYTES: u64 = 640 << 10;
 /// Of a machine's memory, where nobody says how much.
 const PART_OF_MEMORY: u64 = 4;
 

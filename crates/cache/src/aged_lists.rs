@@ -16,11 +16,14 @@ use crate::units::{List, STAMPS, UnitId, Units};
 
 /// Steps of age in the time in which a cache is filled once.
 const STEPS: u32 = 128;
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// Lists for each group of a partition, `per_group` each.
 #[derive(Clone, Debug)]
 pub struct AgedLists {
     lists: Vec<List>,
+    /// A bit for each list, set if somebody is in it: most lists of most policies are empty.
+    occupied: Vec<u64>,
     /// The step in which the oldest unit of each list was stamped, if it has one.
     oldest_steps: Vec<u64>,
     per_group: usize,
@@ -60,20 +63,28 @@ impl AgedLists {
         let count = groups * per_group;
         let (lists, oldest_steps) = (vec![List::default(); count], vec![0; count]);
         let step = u64::from((units / STEPS).max(1));
-        AgedLists { lists, oldest_steps, per_group, taken: 0, now: 0, next_step_at: step, step }
+        let occupied = vec![0; count.div_ceil(WORD_BITS)];
+        AgedLists { lists, occupied, oldest_steps, per_group, taken: 0, now: 0, next_step_at: step, step }
     }
 
     fn stamp(&self) -> u32 {
         self.now as u32 % STAMPS
     }
 
-    /// The oldest unit of list `at` is another one: it was stamped in step `least` or less than [`STAMPS`] steps later.
+    #[inline]
+    fn set_occupied(&mut self, at: usize, is_occupied: bool) {
+        let (word, bit) = (&mut self.occupied[at / WORD_BITS], 1 << (at % WORD_BITS));
+        *word = if is_occupied { *word | bit } else { *word & !bit };
+    }
+
+    /// The oldest unit of list `at` is another one, or there is none any more: it was stamped in step `least` or less than [`STAMPS`]
+    /// steps later.
+    #[inline]
     fn oldest_changed(&mut self, units: &Units, at: usize, least: u64) {
-        if let Some(oldest) = self.lists[at].oldest() {
-            let round = u64::from(STAMPS);
-            let later = (u64::from(units.stamp(oldest)) + round - least % round) % round;
-            self.oldest_steps[at] = least + later;
-        }
+        let Some(oldest) = self.lists[at].oldest() else { return self.set_occupied(at, false) };
+        let round = u64::from(STAMPS);
+        let later = (u64::from(units.stamp(oldest)) + round - least % round) % round;
+        self.oldest_steps[at] = least + later;
     }
 
     /// How many lists there are.
@@ -96,7 +107,10 @@ impl AgedLists {
         debug_assert!(self.taken == 0 && lists.len() == self.lists.len());
         (self.lists, self.taken) = (lists, taken);
         (self.now, self.next_step_at) = (taken / self.step, (taken / self.step + 1) * self.step);
-        (0..self.lists.len()).for_each(|at| self.oldest_changed(units, at, 0));
+        for at in 0..self.lists.len() {
+            self.set_occupied(at, !self.lists[at].is_empty());
+            self.oldest_changed(units, at, 0);
+        }
     }
 
     /// A unit more was taken in: everybody is older by one.
@@ -116,16 +130,19 @@ impl AgedLists {
     }
 
     /// Puts `unit` at the new end of list `list` of its group.
+    #[inline]
     pub fn push(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
         units.set_stamp(unit, self.stamp());
         let at = group * self.per_group + list;
         self.lists[at].push(units, unit);
         if self.lists[at].len() == 1 {
             self.oldest_steps[at] = self.now;
+            self.set_occupied(at, true);
         }
     }
 
     /// Takes `unit` out of that list, which it must be in.
+    #[inline]
     pub fn remove(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
         let at = group * self.per_group + list;
         let was_oldest = self.lists[at].oldest() == Some(unit);
@@ -141,7 +158,8 @@ impl AgedLists {
     }
 
     /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its list; of
-    /// equals the one of the last list.
+    /// equals the one of the last list. O(lists with units + lists / 64).
+    #[inline]
     pub fn pop(
         &mut self,
         units: &mut Units,
@@ -150,14 +168,19 @@ impl AgedLists {
         credit: impl Fn(usize) -> i64,
     ) -> Option<UnitId> {
         let mut best: Option<(i64, usize)> = None;
-        for (at, list) in self.lists.iter().enumerate() {
-            if list.is_empty() || among != Among::All && !partition.is_among(at / self.per_group, among) {
-                continue;
-            }
-            let age = (self.now - self.oldest_steps[at]) * self.step;
-            let score = age as i64 - credit(at % self.per_group);
-            if best.is_none_or(|(highest, _)| score >= highest) {
-                best = Some((score, at));
+        for (word, &occupied) in self.occupied.iter().enumerate() {
+            let mut left = occupied;
+            while left != 0 {
+                let at = word * WORD_BITS + left.trailing_zeros() as usize;
+                left &= left - 1;
+                if among != Among::All && !partition.is_among(at / self.per_group, among) {
+                    continue;
+                }
+                let age = (self.now - self.oldest_steps[at]) * self.step;
+                let score = age as i64 - credit(at % self.per_group);
+                if best.is_none_or(|(highest, _)| score >= highest) {
+                    best = Some((score, at));
+                }
             }
         }
         let at = best?.1;

@@ -13,7 +13,7 @@
 
 use crate::announced::Announced;
 use crate::config::{CacheConfig, ConfigError, Rules};
-use crate::index::Index;
+use crate::index::{ENTRIES_FILLED, ENTRIES_FILLED_ON_DEVICE, Index};
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyEntry};
 use crate::units::{BLOCKS_MAX, List, Pool, State, UnitId, Units};
@@ -115,9 +115,12 @@ impl Cache {
     pub(crate) fn without_lists(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
         let rules = Rules::new(config, policy)?;
         let (watermark_low, watermark_high) = watermarks(config, config.is_on_device);
+        let filled = if config.is_on_device { ENTRIES_FILLED_ON_DEVICE } else { ENTRIES_FILLED };
+        let (units, index) = (Units::new(config.units), Index::new(config.units, filled, config.seed));
         Ok(Cache {
-            units: Units::new(config.units),
-            index: Index::new(config.units, config.seed),
+            announced: Announced::new(&index, &units),
+            units,
+            index,
             empty: List::default(),
             free: List::default(),
             policy: rules.policy,
@@ -127,7 +130,6 @@ impl Cache {
             aside: List::default(),
             in_limbo: 0,
             given_up_clean: 0,
-            announced: Announced::default(),
             is_awake: false,
             watermark_low,
             watermark_high,

@@ -71,7 +71,7 @@ pub struct Credit {
     lists: AgedLists,
     rules: ClassRules,
     /// Of those used once, and of those used again.
-    ghosts: [Ghosts; SEGMENTS],
+    ghosts: Ghosts,
     units: i64,
     /// What repeated use is worth, in halves of a unit.
     again_halves: i64,
@@ -90,13 +90,12 @@ impl Credit {
     /// The same, going the level way for ever.
     pub fn level(config: &PolicyConfig<'_>) -> Credit {
         let cache = config.cache;
-        let ghosts = || Ghosts::new(cache.units / GHOST_PARTS, cache.seed);
         Credit {
             way: Way::Level,
             duel: None,
             lists: AgedLists::new(cache.units, config.groups, usize::from(PRIORITIES) * SEGMENTS),
             rules: ClassRules::new(&cache.scheme),
-            ghosts: [ghosts(), ghosts()],
+            ghosts: Ghosts::new(cache.units / GHOST_PARTS, cache.seed),
             units: i64::from(cache.units),
             again_halves: 0,
         }
@@ -138,6 +137,7 @@ impl CachePolicy for Credit {
     }
 
     fn admission(&self, access: &Access) -> Admission {
+        self.ghosts.prefetch(access.block);
         let admission = self.rules.admission(access);
         let is_in_vain = |duel: &Duel| admission == Admission::WhileIdle && duel.is_in_vain(access.class);
         if self.duel.as_deref().is_some_and(is_in_vain) { Admission::Never } else { admission }
@@ -145,8 +145,7 @@ impl CachePolicy for Credit {
 
     fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
         self.lists.grow_older();
-        let block = units.block(unit);
-        let came_back = [false, true].into_iter().find(|&was_again| self.ghosts[usize::from(was_again)].take(block));
+        let came_back = self.ghosts.take(units.block(unit));
         if let Some(was_again) = came_back {
             self.learn(was_again);
         }
@@ -210,12 +209,11 @@ impl CachePolicy for Credit {
     }
 
     fn forgotten(&mut self, units: &Units, unit: UnitId) {
-        self.ghosts[usize::from(units.is_again(unit))].push(units.block(unit));
+        self.ghosts.push(units.block(unit), units.is_again(unit));
     }
 
     fn bytes(&self) -> usize {
-        let ghosts: usize = self.ghosts.iter().map(Ghosts::bytes).sum();
-        ghosts + self.duel.as_ref().map_or(0, |duel| duel.bytes())
+        self.ghosts.bytes() + self.duel.as_ref().map_or(0, |duel| duel.bytes())
     }
 }
 

@@ -28,7 +28,7 @@ use crate::selective::Selective;
 use crate::stays::Stays;
 use plimsoll_core::Class;
 
-/// Units of a shadow in parts of the cache's: two of them, 21.8 bytes a unit, make less than a tenth of a byte a cached unit.
+/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached unit.
 const SHADOW_PARTS: u32 = 512;
 /// Units of a shadow at the least; a cache that has no more is its own sample.
 const SHADOW_UNITS_MIN: u32 = 2048;

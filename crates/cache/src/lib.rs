@@ -14,8 +14,8 @@
 //!     +---- trimmed                                                  read or written again                +-------------->
 //! ```
 //!
-//! A unit takes 16 bytes, a third of a cache line in the index, and what the policy remembers: less than 24 bytes in all, from
-//! a million units on (`tests/memory.rs`).
+//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the policy remembers:
+//! less than 24 bytes in all, from a million units on (`tests/memory.rs`).
 //!
 //! | module | what is in it |
 //! | --- | --- |

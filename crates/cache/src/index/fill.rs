@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn who_look_alike_all_have_a_place() {
         let count = 1 << 18;
-        let (mut units, mut index) = (Units::new(count), Index::new(count, 1));
+        let (mut units, mut index) = (Units::new(count), Index::new(count, 12, 1));
         let block = |unit: u32| u64::from(unit) * 7;
         (0..count).for_each(|unit| units.fill(UnitId(unit), block(unit), Class::UNCLASSIFIED, Pool::default()));
         assert_eq!(index.fill(&units, |_| true, &|_, _| unreachable!("no block is there twice"), 2), []);
@@ -214,7 +214,7 @@ mod tests {
                     }
                 }
             }
-            let mut index = Index::new(count, seed);
+            let mut index = Index::new(count, 12, seed);
             let is_held = |unit: UnitId| blocks[unit.0 as usize].is_some();
             let mut found = index.fill(&units, is_held, &prefers, threads);
             found.sort();

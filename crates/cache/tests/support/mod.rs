@@ -327,11 +327,12 @@ impl Slow {
             let free = (0..self.entries.len()).filter(|&at| self.entries[at].place == Place::Free);
             let Some(at) = free.min_by_key(|&at| self.entries[at].turn) else { return Answer::Full };
             let gone = self.entries.remove(at);
-            self.ghosts[usize::from(gone.is_again)].push(gone.block);
+            self.ghosts[usize::from(gone.is_again)].push(gone.block, gone.is_again);
         }
         self.make_room(access.class, access.pool);
         self.taken += 1;
-        let came_back = [false, true].into_iter().find(|&again| self.ghosts[usize::from(again)].take(access.block));
+        let came_back =
+            [false, true].into_iter().find(|&again| self.ghosts[usize::from(again)].take(access.block).is_some());
         came_back.into_iter().for_each(|again| self.learn(again));
         let Access { block, class, pool, is_write } = *access;
         let is_again = came_back.is_some();

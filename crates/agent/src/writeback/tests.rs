@@ -119,8 +119,11 @@ impl Busy {
         Busy { folder, answered }
     }
 
+    /// Waits until the thread opens the pipe; if it never does, this fails and does not wait for ever.
     fn let_go(self) {
-        drop(File::options().write(true).open(self.folder.path().join("pipe")).unwrap());
+        let pipe = self.folder.path().join("pipe");
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        wait_until("who reads the pipe", || rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()).is_ok());
         self.answered.recv().unwrap().unwrap();
     }
 }
@@ -183,7 +186,12 @@ fn the_end_comes_before_what_still_waits_and_whoever_goes_on_asking() {
     let writeback = Writeback::start().unwrap();
     let (slices, mounts, is_over) = (writeback.slices(), writeback.mounts(), writeback.is_over.clone());
     let busy = Busy::new(&writeback);
-    while slices.ask(FileId(1), PAGE_BYTES) {}
+    // As many as there is room for: not before the thread has taken out what keeps it busy, for which it would not begin after the end.
+    let mut taken = 0;
+    wait_until("who is busy", || {
+        taken += usize::from(slices.ask(FileId(1), PAGE_BYTES));
+        taken == SLICES_WAITING_MAX
+    });
     let (ended, has_ended) = channel();
     std::thread::spawn(move || {
         drop(writeback);

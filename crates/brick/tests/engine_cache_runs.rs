@@ -2,8 +2,11 @@
 
 mod engine_support;
 
-use engine_support::{BLOCK, PATIENCE, Served, cache_of, cached, content, file_config, memory, pause, profile};
+use engine_support::{
+    BLOCK, PATIENCE, Served, cache_of, cache_settings, cached, content, file_config, memory, pause, profile,
+};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::engine::{BlockTag, BlockTags, EngineConfig, RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 use plimsoll_brick::nbd::Client;
 use plimsoll_core::{Class, Operation};
@@ -78,6 +81,73 @@ fn what_misses_one_behind_the_other_is_read_at_once() {
         assert_eq!(reads, [(10 * BLOCK, 256 << 10), (74 * BLOCK, 44 << 10)]);
         served.engine.shutdown(PATIENCE).unwrap();
     }
+}
+
+/// Clients that go on asking: places become free one after the other, as blocks that were read come into their units.
+///
+/// Red if blocks are submitted one by one as there is room, and if they are put anywhere, into places that are not together.
+#[test]
+fn what_is_read_in_a_stream_is_not_asked_for_block_by_block() {
+    const EACH: u64 = 2048;
+    const STREAMS: u64 = 3;
+    let volume = memory("v", STREAMS * EACH * BLOCK, 0);
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let settings = CacheSettings { size_bytes: Some(2 << 20), ..cache_settings(directory.path().join("fast")) };
+    let found = FoundCache::find(settings, &volume).unwrap();
+    let model = |name: &str| plimsoll_devices::build(name, 1).unwrap();
+    let served = Served::new(EngineConfig::emulated(model("raid1e-5"), "noop"), vec![volume]);
+    served.engine.attach_cache("v", found.emulated(model("ssd.x25-e"), PATIENCE)).unwrap();
+    let mut recording = served.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+    std::thread::scope(|scope| {
+        for stream in 0..STREAMS {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = served.connect("v", DEPTH, true);
+                let mut found = vec![0; 128 * BLOCK as usize];
+                for first in (stream * EACH..(stream + 1) * EACH).step_by(128) {
+                    client.read(first * BLOCK, &mut found).unwrap();
+                }
+            });
+        }
+    });
+    let reads = asked(&mut recording, Operation::Read);
+    assert_eq!(reads.iter().map(|&(_, length)| u64::from(length)).sum::<u64>(), STREAMS * EACH * BLOCK);
+    assert!((reads.len() as u64) < STREAMS * EACH / 32, "{} requests for {} blocks", reads.len(), STREAMS * EACH);
+    served.engine.shutdown(PATIENCE).unwrap();
+}
+
+/// Written here and there, and copied to the store in its order.
+///
+/// Red if each is copied when it has been read, and if those of a turn are taken in the order of their units.
+#[test]
+fn what_is_dirty_one_behind_the_other_is_written_to_the_store_at_once() {
+    const DIRTY: u64 = 256;
+    let (served, _directory) =
+        cached(EngineConfig::new(profile(), "noop"), memory("v", BLOCKS * BLOCK, 0), |settings| {
+            settings.size_bytes = Some(4 << 20)
+        });
+    let mut client = served.connect("v", DEPTH, true);
+    // Within each 128 KiB by turns from the front and from behind: units are not in the order of blocks.
+    for group in (0..DIRTY).step_by(32) {
+        for at in 0..32 {
+            let block = group + if at % 2 == 0 { at / 2 } else { 31 - at / 2 };
+            client.write(block * BLOCK, &content(block), false).unwrap();
+        }
+    }
+    // Nothing waits for the journal.
+    client.flush().unwrap();
+    let mut recording = served.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+    served.engine.flush_cache("v").unwrap();
+    let mut writes = asked(&mut recording, Operation::Write);
+    writes.sort();
+    let expected: Vec<_> = (0..DIRTY).step_by(32).map(|first| (first * BLOCK, 128 << 10)).collect();
+    assert_eq!(writes, expected);
+    // From the store itself.
+    served.engine.detach_cache("v").unwrap();
+    let mut found = vec![0; (DIRTY * BLOCK) as usize];
+    client.read(0, &mut found).unwrap();
+    assert!(found == blocks(0..DIRTY));
+    served.engine.shutdown(PATIENCE).unwrap();
 }
 
 /// Where the store ends in the middle of a run. Red if what failed is not asked for once more.

@@ -37,7 +37,7 @@ use thiserror::Error;
 /// The smallest cache, bytes.
 pub const CACHE_BYTES_MIN: u64 = 128 << 10;
 /// How much goes on at once: blocks of requests, and units that are cleaned.
-pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 32 };
+pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 64 };
 
 /// What a cache is made from.
 #[derive(Clone, Debug)]

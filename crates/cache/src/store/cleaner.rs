@@ -5,6 +5,11 @@
 //! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an older version,
 //! and nothing is recorded.
 //!
+//! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB, and what was written as one file is given up
+//! as one, too. So units are taken by turns of half of the places, in the order of the store; those one behind the other are a run: all
+//! are read, and only then written, in order, so that the host sees that one goes on where the other ends. Nobody is waited for who waits himself: a
+//! block that somebody has is in no run.
+//!
 //! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While somebody waits for a unit, as
 //! many as are still being copied are enough: waiting for all could be waiting for one that is stuck.
 //!
@@ -17,7 +22,7 @@
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
 use super::marks::Mark;
-use super::slots::{Kind, Step};
+use super::slots::{Kind, Slot, Step};
 use crate::units::UnitId;
 use std::collections::VecDeque;
 
@@ -59,6 +64,10 @@ struct Cleaned {
 /// What waits for the store.
 pub(super) struct Cleaner {
     cleaned: VecDeque<Cleaned>,
+    /// Units of one turn, before they have slots.
+    turn: Vec<(u64, Kind)>,
+    /// Runs so far.
+    runs: u64,
     /// The next unit to be looked at, while everything is cleaned.
     next: Option<u32>,
     /// One was damaged meanwhile, so that it will not be everything.
@@ -74,7 +83,17 @@ pub(super) struct Cleaner {
 impl Cleaner {
     pub fn new() -> Cleaner {
         let cleaned = VecDeque::with_capacity(CLEANED_MAX);
-        Cleaner { cleaned, next: None, has_damaged: false, is_paused: false, copied_victims: 0, passes: 0 }
+        let turn = Vec::with_capacity(CLEANED_MAX);
+        Cleaner {
+            cleaned,
+            turn,
+            runs: 0,
+            next: None,
+            has_damaged: false,
+            is_paused: false,
+            copied_victims: 0,
+            passes: 0,
+        }
     }
 
     pub fn clean_all(&mut self) {
@@ -188,16 +207,8 @@ impl CacheStore {
 
     /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.
     pub(super) fn drive_cleaner(&mut self) {
-        let may_copy = !self.has_failed && !self.cleaner.is_paused && !self.journal.is_crowded();
-        while may_copy && self.cleaner.cleaned.len() + self.slots.cleaning() < CLEANED_MAX {
-            if !self.slots.can_clean() {
-                break;
-            }
-            let Some((kind, block)) = self.next_to_clean() else { break };
-            let at = self.slots.take(kind, 0, block).expect("there is room");
-            if self.slots.lock(at) {
-                self.runnable.push_back(at as u32);
-            }
+        if !self.has_failed && !self.cleaner.is_paused && !self.journal.is_crowded() {
+            while self.begin_turn() {}
         }
         let copies = self.cleaner.copies(self.store.flushing.unwrap_or(0));
         let still = self.slots.cleaning();
@@ -212,7 +223,41 @@ impl CacheStore {
         }
     }
 
-    fn next_to_clean(&mut self) -> Option<(Kind, u64)> {
+    /// Takes half as many units as can be cleaned at once, and says whether there were so many.
+    fn begin_turn(&mut self) -> bool {
+        let (max, cleaning) = (self.slots.cleaning_max(), self.slots.cleaning());
+        let room = (max - cleaning).min(CLEANED_MAX.saturating_sub(self.cleaner.cleaned.len() + cleaning));
+        let wanted = max.div_ceil(2);
+        if room < wanted && cleaning > 0 {
+            return false;
+        }
+        let mut turn = std::mem::take(&mut self.cleaner.turn);
+        while turn.len() < room.min(wanted)
+            && let Some((kind, block)) = self.next_to_clean(turn.is_empty())
+        {
+            turn.push((block, kind));
+        }
+        let is_full = turn.len() == wanted;
+        turn.sort_unstable_by_key(|&(block, _)| block);
+        self.slots.expect_cleaning(turn.len());
+        let mut before = None;
+        for (block, kind) in turn.drain(..) {
+            let at = self.slots.take(kind, 0, block).expect("there is room");
+            let goes_on = at.checked_sub(1).zip(block.checked_sub(1)) == before;
+            let has_lock = self.slots.lock(at);
+            self.cleaner.runs += u64::from(before.is_none() || !goes_on || !has_lock);
+            self.slots.slots[at].run = self.cleaner.runs;
+            before = has_lock.then_some((at, block));
+            if has_lock {
+                self.runnable.push_back(at as u32);
+            }
+        }
+        self.cleaner.turn = turn;
+        is_full
+    }
+
+    /// The unit to be cleaned next; `is_first` says that none was taken that has no slot yet.
+    fn next_to_clean(&mut self, is_first: bool) -> Option<(Kind, u64)> {
         if !self.is_closing
             && let Some(job) = self.cache.clean_next()
         {
@@ -230,7 +275,7 @@ impl CacheStore {
                 if self.marks.get(&self.cache.units, unit).is_dirty {
                     return Some((Kind::Clean { is_victim: false }, self.cache.describe(unit).block));
                 }
-            } else if self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
+            } else if is_first && self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
                 // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one does not count.
                 self.cleaner.next = (!self.cleaner.has_damaged).then_some(0);
                 self.cleaner.passes += u64::from(!self.cleaner.has_damaged);
@@ -253,9 +298,26 @@ impl CacheStore {
                 // It was written while it waited.
                 self.cache.cleaned(unit);
                 self.end_clean(at);
+                self.write_run(slot.run);
             }
             Some(unit) => self.unit_operation(at, Step::ReadUnit, Action::Read, unit),
-            None => self.end_clean(at),
+            None => {
+                self.end_clean(at);
+                self.write_run(slot.run);
+            }
+        }
+    }
+
+    /// Writes a run to the store in its order, if all of it has been read.
+    fn write_run(&mut self, run: u64) {
+        if self.slots.of_run(run).any(|(_, slot)| matches!(slot.step, Step::Lock | Step::ReadUnit)) {
+            return;
+        }
+        let is_read = |(at, slot): (usize, &Slot)| (slot.step == Step::Neighbours).then_some(at);
+        let mut next = self.slots.of_run(run).find_map(is_read);
+        while let Some(at) = next {
+            self.around(at);
+            next = self.slots.of_run(run).find_map(is_read);
         }
     }
 
@@ -269,7 +331,8 @@ impl CacheStore {
         let is_victim = slot.kind == Kind::Clean { is_victim: true };
         match slot.step {
             Step::ReadUnit if has_succeeded && self.is_intact(at, true) => {
-                self.around(at);
+                self.slots.slots[at].step = Step::Neighbours;
+                self.write_run(slot.run);
             }
             Step::Store if has_succeeded => {
                 self.counters.cleaned += 1;
@@ -280,7 +343,10 @@ impl CacheStore {
                 self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why, is_stale: false });
                 self.end_clean(at);
             }
-            Step::ReadUnit => self.clean_unreadable(at),
+            Step::ReadUnit => {
+                self.clean_unreadable(at);
+                self.write_run(slot.run);
+            }
             _ => {
                 self.clean_failed(at);
                 self.pause();

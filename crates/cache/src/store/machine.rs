@@ -28,13 +28,13 @@ use thiserror::Error;
 pub struct Depth {
     /// Requests, 1 to 256; who comes when there are so many is told to come again.
     pub requests: u32,
-    /// Units that are copied to the store, 1 to 64: a disk's queue.
+    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of neighbours.
     pub cleaning: u32,
 }
 
 impl Default for Depth {
     fn default() -> Depth {
-        Depth { requests: 128, cleaning: 32 }
+        Depth { requests: 128, cleaning: 64 }
     }
 }
 
@@ -237,9 +237,25 @@ impl CacheStore {
         }
     }
 
-    /// Whether anything can be taken: as long as not, [`CacheStore::submit`] says no to everybody.
-    pub fn has_room(&self) -> bool {
-        self.slots.has_room()
+    /// How many requests can be taken: as long as none, [`CacheStore::submit`] says no to everybody.
+    pub fn room(&self) -> u32 {
+        self.slots.room()
+    }
+
+    /// Requests under way, also those whose answer was taken while a block that was read is put into its unit.
+    pub fn requests_under_way(&self) -> u32 {
+        self.slots.requests() - self.room()
+    }
+
+    /// Of so many requests, how many can have places together. O(places).
+    pub fn room_together(&self, requests: u32) -> u32 {
+        self.slots.room_together(requests)
+    }
+
+    /// So many requests are next, for blocks one behind the other. Whoever says so before finds that what they ask for
+    /// [goes on](Self::goes_on), as long as there are so many [places together](Self::room_together). O(places).
+    pub fn expect(&mut self, requests: u32) {
+        self.slots.expect(requests);
     }
 
     /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal
@@ -247,7 +263,7 @@ impl CacheStore {
     /// overload): ask again after another operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
-        if !self.has_room() || (is_change && self.is_crowded()) || self.must_wait(request) {
+        if self.room() == 0 || (is_change && self.is_crowded()) || self.must_wait(request) {
             return false;
         }
         let kind = match request.kind {

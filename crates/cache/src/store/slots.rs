@@ -7,6 +7,7 @@ use super::bytes::Block;
 use super::layout::BLOCK_BYTES;
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
+use std::ops::Range;
 
 /// No block is locked.
 const NOT_LOCKED: u64 = u64::MAX;
@@ -40,6 +41,8 @@ pub(super) enum Step {
     StoreFlush,
     /// For its block from a unit.
     ReadUnit,
+    /// For its neighbours from theirs, to be copied with them.
+    Neighbours,
     /// For the rest of its block from a unit: what is written is not a whole one.
     Merge,
     /// For the store, without any part of the cache.
@@ -74,6 +77,8 @@ pub(super) struct Slot {
     /// Records that must be durable, and writes to the store.
     pub records: u64,
     pub store_writes: u64,
+    /// Of a unit that is copied: with whom it is, in slots and blocks one behind the other.
+    pub run: u64,
     /// The order of coming.
     ticket: u64,
     /// The host has an answer that it did not take yet.
@@ -102,28 +107,63 @@ pub(super) struct Slots {
     tickets: u64,
 }
 
-/// Slots that are vacant. The lowest is taken first, so that neighbouring blocks have neighbouring slots, and one request of a host's
-/// can move them all. O(slots / 64).
+/// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's can move them all: who
+/// says how many are to come is given them from the first gap on that has room for them, or the longest one. Who comes alone is given the
+/// lowest, so that gaps stay long. O(slots).
 struct Vacant {
     /// The first of them all, and a bit for each from there on.
     first: u32,
     words: Vec<u64>,
     count: u32,
+    /// Where whoever is next is put, if that is vacant.
+    next: Option<u32>,
 }
 
 impl Vacant {
-    fn new(slots: std::ops::Range<u32>) -> Vacant {
-        let mut vacant = Vacant { first: slots.start, words: vec![0; slots.len().div_ceil(64)], count: 0 };
+    fn new(slots: Range<u32>) -> Vacant {
+        let mut vacant = Vacant { first: slots.start, words: vec![0; slots.len().div_ceil(64)], count: 0, next: None };
         slots.for_each(|slot| vacant.give_back(slot));
         vacant
     }
 
+    /// So many are going to be taken, one behind the other.
+    fn expect(&mut self, count: u32) {
+        self.next = (count > 1).then(|| self.gap(count).start);
+    }
+
+    /// The first gap of so many places, or the longest one.
+    fn gap(&self, count: u32) -> Range<u32> {
+        let (mut longest, mut from) = (0..0, 0);
+        for end in 0..=self.words.len() as u32 * 64 {
+            if self.has(end) {
+                continue;
+            }
+            if end - from > longest.end - longest.start {
+                longest = from..end;
+            }
+            if longest.end - longest.start >= count {
+                break;
+            }
+            from = end + 1;
+        }
+        longest
+    }
+
+    fn has(&self, place: u32) -> bool {
+        self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    fn lowest(&self) -> Option<u32> {
+        let (at, word) = self.words.iter().enumerate().find(|(_, word)| **word != 0)?;
+        Some(at as u32 * 64 + word.trailing_zeros())
+    }
+
     fn take(&mut self) -> Option<u32> {
-        let (at, word) = self.words.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
-        let bit = word.trailing_zeros();
-        *word &= *word - 1;
+        let place = self.next.filter(|&next| self.has(next)).or_else(|| self.lowest())?;
+        self.words[place as usize / 64] &= !(1 << (place % 64));
         self.count -= 1;
-        Some(self.first + at as u32 * 64 + bit)
+        self.next = self.next.map(|_| place + 1);
+        Some(self.first + place)
     }
 
     fn give_back(&mut self, slot: u32) {
@@ -149,6 +189,7 @@ impl Slots {
             is_relocated: false,
             records: 0,
             store_writes: 0,
+            run: 0,
             ticket: 0,
             is_answered: false,
         };
@@ -187,19 +228,40 @@ impl Slots {
         self.vacant.count as usize + self.vacant_clean.count as usize == self.slots.len()
     }
 
-    /// Whether another request can be taken.
-    pub fn has_room(&self) -> bool {
-        self.vacant.count > 0
+    /// How many other requests can be taken.
+    pub fn room(&self) -> u32 {
+        self.vacant.count
     }
 
-    /// Whether another unit can be cleaned.
-    pub fn can_clean(&self) -> bool {
-        self.vacant_clean.count > 0
+    /// How many of so many other requests can be taken into slots one behind the other.
+    pub fn room_together(&self, requests: u32) -> u32 {
+        self.vacant.gap(requests).len() as u32
+    }
+
+    /// So many requests for neighbouring blocks are next.
+    pub fn expect(&mut self, requests: u32) {
+        self.vacant.expect(requests);
+    }
+
+    /// So many units are to be cleaned next, of neighbouring blocks perhaps.
+    pub fn expect_cleaning(&mut self, units: usize) {
+        self.vacant_clean.expect(units as u32);
+    }
+
+    /// Units that can be cleaned at once.
+    pub fn cleaning_max(&self) -> usize {
+        self.slots.len() - self.requests as usize
     }
 
     /// Units that are being cleaned now.
     pub fn cleaning(&self) -> usize {
-        self.slots.len() - self.requests as usize - self.vacant_clean.count as usize
+        self.cleaning_max() - self.vacant_clean.count as usize
+    }
+
+    /// The slots of a run of units that are being cleaned.
+    pub fn of_run(&self, run: u64) -> impl Iterator<Item = (usize, &Slot)> {
+        let cleaning = self.slots.iter().enumerate().skip(self.requests as usize);
+        cleaning.filter(move |(_, slot)| slot.run == run && slot.step != Step::Vacant)
     }
 
     /// The slot is done with.
@@ -272,6 +334,31 @@ mod tests {
                 }
                 prop_assert_eq!(vacant.count as usize, free.len());
             }
+        }
+
+        /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if who comes alone is put behind
+        /// those who came together.
+        #[test]
+        fn who_comes_together_is_put_together_where_there_is_room(
+            first in 0u32..200,
+            taken in prop::collection::vec(any::<bool>(), 1..200),
+            wanted in 2u32..100,
+        ) {
+            let mut vacant = Vacant::new(first..first + taken.len() as u32);
+            (0..taken.len()).for_each(|_| drop(vacant.take()));
+            let free: Vec<u32> = (first..).zip(&taken).filter(|(_, taken)| !**taken).map(|(slot, _)| slot).collect();
+            free.iter().for_each(|&slot| vacant.give_back(slot));
+            let gaps: Vec<&[u32]> = free.chunk_by(|slot, next| slot + 1 == *next).collect();
+            let long_enough = gaps.iter().find(|gap| gap.len() >= wanted as usize);
+            let longest = gaps.iter().rev().max_by_key(|gap| gap.len());
+            let Some(gap) = long_enough.or(longest) else { return Ok(()) };
+            vacant.expect(wanted);
+            for &slot in gap.iter().take(wanted as usize) {
+                prop_assert_eq!(vacant.take(), Some(slot));
+            }
+            vacant.expect(1);
+            let left = free.iter().find(|slot| !gap.contains(slot) || **slot >= gap[0] + wanted);
+            prop_assert_eq!(vacant.take(), left.copied());
         }
     }
 }

@@ -115,6 +115,13 @@ impl CachedRequest {
         self.is_submitted() && self.blocks == 0 && self.in_scheduler == 0
     }
 
+    /// Blocks that were not submitted, and one for a request that has none.
+    pub fn blocks_left(&self) -> u32 {
+        let Part { from, start, .. } = self.next_part();
+        let left = u64::from(from) + u64::from(self.length - start);
+        (left.div_ceil(BLOCK_BYTES as u64) as u32).max(1)
+    }
+
     /// The part that is submitted next.
     pub fn next_part(&self) -> Part {
         self.part_at(self.submitted)
@@ -153,18 +160,29 @@ impl CachedRequest {
 
 /// Places for blocks under way: a session may have as many as are free.
 pub(super) struct Places {
+    places: u32,
     free: u32,
     taken: Vec<u32>,
 }
 
 impl Places {
     pub fn new(places: u32) -> Places {
-        Places { free: places, taken: Vec::new() }
+        Places { places, free: places, taken: Vec::new() }
     }
 
-    /// Whether `session` may have another.
-    pub fn may_take(&self, session: AccountId) -> bool {
-        self.free > 0 && self.taken.get(session.index()).is_none_or(|&taken| taken < self.free)
+    /// How many more `session` may have. Each that it takes is one less that is free.
+    pub fn room(&self, session: AccountId) -> u32 {
+        self.free.saturating_sub(self.taken_by(session)).div_ceil(2)
+    }
+
+    /// How many `session` has.
+    pub fn taken_by(&self, session: AccountId) -> u32 {
+        self.taken.get(session.index()).copied().unwrap_or(0)
+    }
+
+    /// How many all have.
+    pub fn taken(&self) -> u32 {
+        self.places - self.free
     }
 
     pub fn take(&mut self, session: AccountId) {
@@ -210,13 +228,13 @@ mod tests {
     fn whoever_waits_leaves_places_to_others() {
         let mut places = Places::new(128);
         for session in (1..=3).map(AccountId) {
-            while places.may_take(session) {
-                places.take(session);
-            }
+            let room = places.room(session);
+            (0..room).for_each(|_| places.take(session));
+            assert_eq!(places.room(session), 0);
         }
         assert_eq!(places.taken, [0, 64, 32, 16]);
-        assert!(places.may_take(AccountId(4)));
+        assert_eq!((places.room(AccountId(4)), places.taken()), (8, 112));
         places.give_back(AccountId(3));
-        assert!(places.may_take(AccountId(3)) && !places.may_take(AccountId(1)));
+        assert_eq!((places.room(AccountId(3)), places.room(AccountId(1))), (1, 0));
     }
 }

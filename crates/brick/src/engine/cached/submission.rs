@@ -12,6 +12,9 @@ use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockReques
 use plimsoll_core::{AccountTree, Class, Operation};
 use rustix::io::Errno;
 
+/// Blocks that are submitted together at the most: 128 KiB.
+const BATCH_BLOCKS: u32 = 32;
+
 /// Who tells whose a block is.
 struct Whose<'core> {
     tags: Option<&'core dyn BlockTags>,
@@ -72,16 +75,37 @@ impl VolumeCache {
         }
     }
 
+    /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one request of the store, so
+    /// blocks are not submitted one by one, as places become free. It waits for as many places one behind the other as it has blocks left, or as
+    /// [`BATCH_BLOCKS`], or as will come back without another session's doing: its own, and those whose answer was taken. So it never waits
+    /// for another session.
+    fn batch(&self, index: u32) -> u32 {
+        let request = &self.requests[index];
+        let wanted = request.blocks_left().min(BATCH_BLOCKS);
+        let room = self.machine.room().min(self.places.room(request.session));
+        let answered = self.machine.requests_under_way().saturating_sub(self.places.taken());
+        let will_come = self.places.taken_by(request.session) + answered;
+        let is_scattered = |needed| room < needed || self.machine.room_together(needed) < needed;
+        if is_scattered(wanted.min(will_come)) { 0 } else { room.min(wanted) }
+    }
+
     /// Submits blocks of a request until there is no room. Says how many.
     fn submit(&mut self, index: u32, whose: &Whose<'_>) -> u32 {
-        let mut blocks = 0;
+        let (mut blocks, mut batch) = (0, 0);
         loop {
-            let request = &mut self.requests[index];
+            let request = &self.requests[index];
             let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
-            let has_room = self.machine.has_room() && self.places.may_take(request.session);
-            if is_held || request.is_submitted() || !has_room {
+            if is_held || request.is_submitted() {
                 return blocks;
             }
+            if batch == 0 {
+                batch = self.batch(index);
+                if batch == 0 {
+                    return blocks;
+                }
+                self.machine.expect(batch);
+            }
+            let request = &mut self.requests[index];
             let store_blocks = self.machine.superblock().store_blocks;
             let (block, data_of) = next_block(request, index, store_blocks, whose, &mut self.pools);
             let data = match data_of {
@@ -96,7 +120,7 @@ impl VolumeCache {
             request.blocks += 1;
             request.submitted += u32::from(block.to - block.from);
             self.places.take(request.session);
-            blocks += 1;
+            (blocks, batch) = (blocks + 1, batch - 1);
         }
     }
 

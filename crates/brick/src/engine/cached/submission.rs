@@ -85,8 +85,9 @@ impl VolumeCache {
         let room = self.machine.room().min(self.places.room(request.session));
         let answered = self.machine.requests_under_way().saturating_sub(self.places.taken());
         let will_come = self.places.taken_by(request.session) + answered;
-        let is_scattered = |needed| room < needed || self.machine.room_together(needed) < needed;
-        if is_scattered(wanted.min(will_come)) { 0 } else { room.min(wanted) }
+        let needed = wanted.min(will_come);
+        let is_scattered = room < needed || (needed > 1 && self.machine.room_together(needed) < needed);
+        if is_scattered { 0 } else { room.min(wanted) }
     }
 
     /// Submits blocks of a request until there is no room. Says how many.

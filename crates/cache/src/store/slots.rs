@@ -345,7 +345,7 @@ mod tests {
             wanted in 2u32..100,
         ) {
             let mut vacant = Vacant::new(first..first + taken.len() as u32);
-            (0..taken.len()).for_each(|_| drop(vacant.take()));
+            (0..taken.len()).for_each(|_| assert!(vacant.take().is_some()));
             let free: Vec<u32> = (first..).zip(&taken).filter(|(_, taken)| !**taken).map(|(slot, _)| slot).collect();
             free.iter().for_each(|&slot| vacant.give_back(slot));
             let gaps: Vec<&[u32]> = free.chunk_by(|slot, next| slot + 1 == *next).collect();

@@ -141,8 +141,15 @@ fn a_command_has_the_terminal_of_whoever_started_it() {
     let command = run(&site, &["--name", "shell"], &["sh", "in-terminal"]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let mut terminal = Command::new("script");
-    terminal.args(["-qec", &format!("stty rows 33 cols 77; exec {}", words.join(" ")), "/dev/null"]);
+    // Who started the tests in the background may have had Ctrl-C ignored, and a shell traps nothing that was ignored before.
+    let mut terminal = Command::new("env");
+    terminal.args([
+        "--default-signal=INT",
+        "script",
+        "-qec",
+        &format!("stty rows 33 cols 77; exec {}", words.join(" ")),
+        "/dev/null",
+    ]);
     terminal.current_dir(site.folder.path()).env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut terminal = terminal.spawn().unwrap();
     let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines();

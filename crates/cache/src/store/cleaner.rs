@@ -298,32 +298,30 @@ impl CacheStore {
                 // It was written while it waited.
                 self.cache.cleaned(unit);
                 self.end_clean(at);
-                self.write_run(slot.run);
             }
             Some(unit) => self.unit_operation(at, Step::ReadUnit, Action::Read, unit),
-            None => {
-                self.end_clean(at);
-                self.write_run(slot.run);
-            }
+            None => self.end_clean(at),
         }
     }
 
-    /// Writes a run to the store in its order, if all of it has been read.
+    /// Writes a run to the store in its order, if nobody of it is still to be read. O(units that are cleaned at once).
     fn write_run(&mut self, run: u64) {
         if self.slots.of_run(run).any(|(_, slot)| matches!(slot.step, Step::Lock | Step::ReadUnit)) {
             return;
         }
         let is_read = |(at, slot): (usize, &Slot)| (slot.step == Step::Neighbours).then_some(at);
-        let mut next = self.slots.of_run(run).find_map(is_read);
-        while let Some(at) = next {
+        loop {
+            let next = self.slots.of_run(run).find_map(is_read);
+            let Some(at) = next else { return };
             self.around(at);
-            next = self.slots.of_run(run).find_map(is_read);
         }
     }
 
+    /// Its neighbours need not wait for it.
     fn end_clean(&mut self, at: usize) {
         self.unlock(at);
         self.slots.give_back(at);
+        self.write_run(self.slots.slots[at].run);
     }
 
     pub(super) fn clean_completed(&mut self, at: usize, has_succeeded: bool) {
@@ -343,10 +341,7 @@ impl CacheStore {
                 self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why, is_stale: false });
                 self.end_clean(at);
             }
-            Step::ReadUnit => {
-                self.clean_unreadable(at);
-                self.write_run(slot.run);
-            }
+            Step::ReadUnit => self.clean_unreadable(at),
             _ => {
                 self.clean_failed(at);
                 self.pause();

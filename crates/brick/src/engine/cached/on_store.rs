@@ -3,7 +3,8 @@
 //! **The rule.** A cache works in blocks of 4 KiB, and a disk does not: 128 KiB that are read in sequence and are not in the cache are
 //! 32 operations and should be one request. So operations that come one after the other, lie one behind the other on the store and in
 //! memory, and are for the same session, class and purpose make one request, up to the largest piece that the scheduler sees. Nothing
-//! waits for company: what the cache asks for at once is looked at, and no more.
+//! waits for company here: what the cache asks for at once is looked at, and no more. That it asks for neighbours at once is seen to by whoever
+//! submits blocks (`VolumeCache::batch`) and by its syncer.
 //!
 //! **The complication.** If such a request fails, what failed may be one block of somebody else. So each block is asked for by itself
 //! then, and has its own answer.

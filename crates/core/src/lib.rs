@@ -13,12 +13,14 @@
 //! | [`class`] | [`Class`] and the schemes that give classes their names and priorities |
 //! | [`request`] | [`BlockRequest`], what reaches a device |
 //! | [`call`] | [`Call`], what a process asked the kernel for |
+//! | [`crc32c`] | the checksum of blocks, and of iSCSI's digests |
 //! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
 
 pub mod account;
 pub mod call;
 pub mod cause;
+mod checksum;
 pub mod class;
 mod prefetch;
 pub mod request;
@@ -29,6 +31,7 @@ pub mod units;
 pub use account::{Account, AccountId, AccountKind, AccountTree, Allocation, Deadlines, Priority};
 pub use call::{Call, CallId, CallKind, FileId, ThreadId};
 pub use cause::CauseSet;
+pub use checksum::{crc32c, crc32c_append};
 pub use class::Class;
 pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};

@@ -3,6 +3,7 @@
 //! `cargo run --profile quick -p plimsoll-executor --example step_costs` prints microseconds, the median of a few hundred rounds, for what is in the
 //! processor's caches and for what is not (docs/executor.md).
 
+use plimsoll_core::crc32c;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::hint::black_box;
 use std::time::Instant;
@@ -67,7 +68,7 @@ fn main() {
                 let start = place.map_or(0, |place| place(round));
                 &source[start..start + length]
             };
-            let checksum = median(|round| microseconds(|| _ = black_box(crc32c::crc32c(black_box(part(round))))));
+            let checksum = median(|round| microseconds(|| _ = black_box(crc32c(black_box(part(round))))));
             let copy = median(|round| microseconds(|| black_box(&mut target)[..length].copy_from_slice(part(round))));
             println!("{:>4} KiB, {memory:>10}: CRC-32C {checksum:6.2} us, copied {copy:6.2} us", length >> 10);
         }

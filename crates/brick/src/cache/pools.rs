@@ -5,6 +5,7 @@
 //! number, the one that comes later in the alphabet has the next that is free.
 
 use plimsoll_cache::Pool;
+use plimsoll_core::crc32c;
 
 /// Numbers of pools with a bound: 1 to so many.
 const NUMBERS: u32 = 511;
@@ -15,7 +16,7 @@ pub(crate) fn numbered<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<(&'p str
     paths.sort_unstable();
     let mut numbered: Vec<(&str, Pool)> = Vec::new();
     for path in paths {
-        let drawn = crc32c::crc32c(path.as_bytes()) % NUMBERS;
+        let drawn = crc32c(path.as_bytes()) % NUMBERS;
         let mut tries = (0..NUMBERS).map(|more| (drawn + more) % NUMBERS + 1);
         let is_free = |pool: &Pool| numbered.iter().all(|(_, taken)| taken != pool);
         let pool = tries.find_map(|number| Pool::new(number as u16).filter(is_free));

@@ -6,6 +6,7 @@
 //! ```
 
 use super::error::ProtocolError;
+use plimsoll_core::{crc32c, crc32c_append};
 
 /// Bytes of the basic header segment.
 pub const HEADER_BYTES: usize = 48;
@@ -169,7 +170,7 @@ impl Frame<'_> {
         let data_start = headers_end + if digests.header { DIGEST_BYTES } else { 0 };
         if digests.header
             && let Some(digest) = bytes.get(headers_end..data_start)
-            && digest != crc32c::crc32c(&bytes[..headers_end]).to_le_bytes()
+            && digest != crc32c(&bytes[..headers_end]).to_le_bytes()
         {
             return Err(ProtocolError::HeaderDigest);
         }
@@ -178,7 +179,7 @@ impl Frame<'_> {
         let length = data_start + padded + if has_digest { DIGEST_BYTES } else { 0 };
         let Some(whole) = bytes.get(..length) else { return Ok(None) };
         let (padded_data, digest) = whole[data_start..].split_at(padded);
-        if has_digest && digest != crc32c::crc32c(padded_data).to_le_bytes() {
+        if has_digest && digest != crc32c(padded_data).to_le_bytes() {
             return Err(ProtocolError::DataDigest);
         }
         let data = &whole[data_start..][..data_bytes as usize];
@@ -204,7 +205,7 @@ impl Frame<'_> {
 
 /// What stands between a header and its data, if digests are agreed.
 pub fn header_digest(header: &Header, digests: Digests) -> Option<[u8; DIGEST_BYTES]> {
-    digests.header.then(|| crc32c::crc32c(&header.0).to_le_bytes())
+    digests.header.then(|| crc32c(&header.0).to_le_bytes())
 }
 
 /// What follows `data`: zeroes up to a multiple of four bytes, and the digest of both if one is agreed.
@@ -212,7 +213,7 @@ pub fn trailer(data: &[u8], digests: Digests) -> Vec<u8> {
     let padding = data.len().next_multiple_of(4) - data.len();
     let mut trailer = vec![0; padding];
     if digests.data && !data.is_empty() {
-        let digest = crc32c::crc32c_append(crc32c::crc32c(data), &trailer);
+        let digest = crc32c_append(crc32c(data), &trailer);
         trailer.extend(digest.to_le_bytes());
     }
     trailer

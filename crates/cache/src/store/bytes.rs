@@ -1,6 +1,7 @@
 //! Numbers in blocks, least significant byte first, and the checksums of blocks.
 
 use super::layout::BLOCK_BYTES;
+use plimsoll_core::{crc32c, crc32c_append};
 
 /// A block of the device.
 pub type Block = [u8; BLOCK_BYTES];
@@ -37,7 +38,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 
 /// Writes the checksum into a block that is complete but for it, and answers what it is.
 pub fn seal(block: &mut Block, kind: Kind) -> u32 {
-    let checksum = crc32c::crc32c_append(kind as u32, &block[..CHECKSUM_AT]);
+    let checksum = crc32c_append(kind as u32, &block[..CHECKSUM_AT]);
     put(block, CHECKSUM_AT, &checksum.to_le_bytes());
     checksum
 }
@@ -45,12 +46,14 @@ pub fn seal(block: &mut Block, kind: Kind) -> u32 {
 /// The checksum of a block, if it is right.
 pub(super) fn sealed(block: &Block, kind: Kind) -> Option<u32> {
     let checksum = get_u32(block, CHECKSUM_AT);
-    (crc32c::crc32c_append(kind as u32, &block[..CHECKSUM_AT]) == checksum).then_some(checksum)
+    (crc32c_append(kind as u32, &block[..CHECKSUM_AT]) == checksum).then_some(checksum)
 }
 
 /// The checksum of what a unit holds, 24 bits of CRC-32C. It depends on the cache and on the block, so that what belongs
 /// elsewhere is not taken for it.
 pub fn data_checksum(uuid: &[u8; 16], block: u64, data: &Block) -> u32 {
-    let seed = crc32c::crc32c_append(crc32c::crc32c(uuid), &block.to_le_bytes());
-    crc32c::crc32c_append(seed, data) & 0x00ff_ffff
+    let mut whose = [0; 24];
+    put(&mut whose, 0, uuid);
+    put(&mut whose, 16, &block.to_le_bytes());
+    crc32c_append(crc32c(&whose), data) & 0x00ff_ffff
 }

@@ -252,6 +252,12 @@ impl CacheStore {
         self.slots.room_together(requests)
     }
 
+    /// `block` will be asked for soon, after those that were announced before: starts loading what that will look at.
+    #[inline]
+    pub fn announce(&mut self, block: u64) {
+        self.cache.announce(block);
+    }
+
     /// So many requests are next, for blocks one behind the other. Whoever says so before finds that what they ask for
     /// [goes on](Self::goes_on), as long as there are so many [places together](Self::room_together). O(places).
     pub fn expect(&mut self, requests: u32) {

@@ -5,6 +5,7 @@
 //! it covers all that happens to the page in memory, its compression too.
 
 use super::{Damaged, PAGE_BYTES};
+use plimsoll_core::crc32c;
 use std::cell::RefCell;
 use std::io;
 use std::ops::RangeInclusive;
@@ -62,7 +63,7 @@ pub(super) fn plain(page: &[u8; PAGE_BYTES]) -> Option<Arc<[u8]>> {
         return None;
     }
     let mut kept = [0; PLAIN_BYTES];
-    kept[..CHECKSUM_BYTES].copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
+    kept[..CHECKSUM_BYTES].copy_from_slice(&crc32c(page).to_le_bytes());
     kept[CHECKSUM_BYTES..].copy_from_slice(page);
     Some(Arc::from(&kept[..]))
 }
@@ -99,7 +100,7 @@ pub(super) fn unpack(kept: &[u8], page: &mut [u8; PAGE_BYTES]) -> Result<(), Dam
             return Err(Damaged);
         }
     }
-    if crc32c::crc32c(page) == u32::from_le_bytes(*checksum) { Ok(()) } else { Err(Damaged) }
+    if crc32c(page) == u32::from_le_bytes(*checksum) { Ok(()) } else { Err(Damaged) }
 }
 
 #[cfg(test)]

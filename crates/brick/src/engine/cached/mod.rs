@@ -34,7 +34,7 @@ use super::front_end::{Finished, Submission};
 use super::ring::Owner;
 use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
-use plimsoll_cache::store::{Action, CacheStore, Operation, Target};
+use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::AccountId;
 use pools::BoundedPools;
 use request::{CachedRequest, Places};
@@ -156,6 +156,7 @@ impl Core {
         let now = self.now;
         let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
         let (session, operation) = (seat.1, submission.operation);
+        cache.machine.announce(submission.offset / BLOCK_BYTES as u64);
         let index = cache.requests.insert(CachedRequest::new(seat, submission, now));
         cache.waiting.push(session, operation, index);
         self.cache_has_work(volume);

@@ -35,11 +35,11 @@ struct bio_walk {
 	__u32 offset;
 	__u32 left;
 	__u32 next_vector;
-	__u32 block_class;   /* of the whole bio, if `has_class` */
+	__u32 block_class;   /* of the whole bio, if `is_known` */
 	__u32 file_class;
 	bool has_vector;
 	bool has_causes;
-	bool has_class;
+	bool is_known;       /* causes and class of the whole bio */
 	__u8 flags;          /* of the tags */
 };
 struct {
@@ -258,16 +258,10 @@ static long tag_next(__u32 number, void *nothing)
 		step = in_vector;
 	if (step > walk->left)
 		step = walk->left;
-	struct found found = { .inode = walk->inode };
-	if (!walk->has_causes || !walk->has_class) {
-		found.inode = 0;
-		__u64 page = (__u64)walk->vector.bv_page + (at >> PAGE_SHIFT) * bpf_core_type_size(struct page);
-		look_at_page(walk, page, &found);
-	}
+	struct found found = {};
+	look_at_page(walk, (__u64)walk->vector.bv_page + (at >> PAGE_SHIFT) * bpf_core_type_size(struct page), &found);
 	if (walk->has_causes)
 		found.causes = walk->causes;
-	if (walk->has_class)
-		found.block_class = walk->block_class;
 	write_tag(walk->sector >> (BLOCK_SHIFT - SECTOR_SHIFT), found.causes, walk, found.inode, found.block_class);
 	if (walk->run_bytes && (walk->run_causes != found.causes || walk->run_class != found.block_class))
 		charge_run(walk);
@@ -288,7 +282,7 @@ static long tag_next(__u32 number, void *nothing)
 
 static __always_inline void is_all(struct bio_walk *walk, __u64 causes, __u32 block_class)
 {
-	walk->has_causes = walk->has_class = true;
+	walk->has_causes = walk->is_known = true;
 	walk->causes = causes;
 	walk->block_class = block_class;
 }
@@ -325,6 +319,31 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 			walk->block_class = said;
 		}
 	}
+}
+
+/* Another block of a bio of which everything is known: its pages need not be looked at. */
+static long tag_known(__u32 number, __u64 *first)
+{
+	__u32 zero = 0;
+	struct bio_walk *walk = bpf_map_lookup_elem(&walks, &zero);
+	if (!walk)
+		return 1;
+	write_tag(*first + number, walk->causes, walk, walk->inode, walk->block_class);
+	return 0;
+}
+
+static __always_inline void tag_all(struct bio_walk *walk)
+{
+	__u64 first = walk->sector >> (BLOCK_SHIFT - SECTOR_SHIFT);
+	__u64 last = (walk->sector + (walk->left >> SECTOR_SHIFT) - 1) >> (BLOCK_SHIFT - SECTOR_SHIFT);
+	walk->run_causes = walk->causes;
+	walk->run_inode = walk->inode;
+	walk->run_class = walk->block_class;
+	walk->run_bytes = walk->left;
+	if (first == last)
+		write_tag(first, walk->causes, walk, walk->inode, walk->block_class);
+	else
+		bpf_loop(last - first + 1, tag_known, &first, 0);
 }
 
 /* The kernel's word for it: fsync, direct I/O, the journal's commits, and no writeback that merely cleans memory. */
@@ -364,7 +383,10 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 	}
 	if (settings.has_events && walk->flags & TAG_DIRECT && operation == OPERATION_WRITE)
 		tell_of_direct_write(walk);
-	bpf_loop(BIO_STEPS_MAX, tag_next, 0, 0);
+	if (walk->is_known)
+		tag_all(walk);
+	else
+		bpf_loop(BIO_STEPS_MAX, tag_next, 0, 0);
 	charge_run(walk);
 	return 0;
 }

@@ -37,8 +37,17 @@ int BPF_PROG(block_touch_buffer, struct buffer_head *buffer)
 		return 0;
 	struct actor *actor = actor_of(task);
 	__u64 causes = causes_of(task, actor);
-	if (causes && actor)
-		touch_block(block_of(buffer), causes, actor->transaction);
+	if (!causes || !actor)
+		return 0;
+	/* Most are the inode's, again and again. */
+	__u64 block = block_of(buffer);
+	__u32 transaction = actor->transaction;
+	if (actor->touched == block && actor->touched_for == transaction && actor->touched_by == causes)
+		return 0;
+	touch_block(block, causes, transaction);
+	actor->touched = block;
+	actor->touched_for = transaction;
+	actor->touched_by = causes;
 	return 0;
 }
 
@@ -99,16 +108,19 @@ int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
 {
 	if (!is_ours(inode))
 		return 0;
-	act_for_inode(inode);
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct actor *actor = actor_of(task);
 	struct jbd2_journal_handle *handle = task->journal_info;
-	__u64 causes = causes_of(task, actor);
-	if (!handle || !causes)
+	if (!is_kernel_thread(task)) {
+		/* It joined the transaction when its handle began. */
+		struct actor *actor = actor_of(task);
+		__u64 causes = causes_of(task, actor);
+		if (handle && causes)
+			join_inode(actor, inode->i_ino, causes);
 		return 0;
-	if (!is_kernel_thread(task))
-		join_inode(actor, inode->i_ino, causes);
-	struct transaction_s *transaction = LOAD(handle, h_transaction);
+	}
+	act_for_inode(inode);
+	__u64 causes = current_causes();
+	struct transaction_s *transaction = handle && causes ? LOAD(handle, h_transaction) : 0;
 	if (transaction)
 		join_transaction(LOAD(transaction, t_tid), causes);
 	return 0;
@@ -199,10 +211,9 @@ static long commit_next(__u32 number, struct walk *walk)
 	if (!walk->next || (number && walk->next == walk->first))
 		return 1;
 	struct journal_head *head = (void *)walk->next;
-	struct buffer_head *buffer = BPF_CORE_READ(head, b_bh);
-	__u64 block = (BPF_CORE_READ(buffer, b_blocknr) * BPF_CORE_READ(buffer, b_size)) >> BLOCK_SHIFT;
-	commit_block(block, walk->causes, walk->transaction);
-	walk->next = (__u64)BPF_CORE_READ(head, b_tnext);
+	struct buffer_head *buffer = LOAD(head, b_bh);
+	commit_block((LOAD(buffer, b_blocknr) * LOAD(buffer, b_size)) >> BLOCK_SHIFT, walk->causes, walk->transaction);
+	walk->next = (__u64)LOAD(head, b_tnext);
 	return 0;
 }
 

@@ -17,7 +17,9 @@ struct actor {
 	__u64 last_page;
 	__u64 written_inode;
 	__u32 transaction; /* of jbd2, that it joined last */
-	__u32 spare;
+	__u32 touched_for; /* the transaction for which it looked `touched` up: a block of metadata, the last one */
+	__u64 touched;
+	__u64 touched_by;  /* on whose behalf */
 };
 
 /*

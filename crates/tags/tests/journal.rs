@@ -10,10 +10,11 @@ use plimsoll_core::AccountId;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use support::{Frozen, Rig, Score, Writer, can_run, mask, now_ns, serve_as_writer, written};
+use support::{Frozen, Rig, Score, Writer, can_run, mask, now_ns, run, serve_as_writer, written};
 
 const CLASSES: [&str; 8] =
     ["unknown", "superblock", "descriptor", "bitmap", "inode", "other metadata", "directory", "journal"];
+const INODE: u8 = 4;
 const JOURNAL: u8 = 7;
 const PROGRAMS: [&str; 5] = ["mkfs.ext4", "mkfs.xfs", "losetup", "dumpe2fs", "debugfs"];
 
@@ -137,6 +138,31 @@ fn ext4_journal_and_metadata() {
     if can_run(&PROGRAMS) {
         Phases::new("ext4", &[], "defaults").all();
     }
+}
+
+/// Who changes one block again and again is asked for it in each transaction anew: it is his, and not of all who are in them. Red if a
+/// task that touches the block that it touched last is not looked at, whatever the transaction.
+#[test]
+fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let mut phases = Phases::new("ext4", &[], "defaults");
+    let (a, b) = (phases.a, phases.b);
+    // More than share a block of inodes, so that the middle one is in none that anybody else comes to.
+    (0..64).for_each(|name| fs::write(phases.rig.path(&format!("a/{name}")), "").unwrap());
+    phases.settle();
+    let path = phases.rig.path("a/32");
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&path).unwrap());
+    let (_, told) = run("debugfs", &["-R", &format!("imap <{inode}>"), &phases.rig.device.display().to_string()]);
+    let block: u64 = told.split("at block ").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok()).expect(&told);
+    let since = now_ns();
+    let change = format!("chmod-sync {} 100", path.display());
+    let create = phases.in_folder("create-sync", "d", "100 4096");
+    phases.phase("a file's mode, beside files with fsync", &[(a, change), (b, create)]);
+    let written = written(&phases.rig.tags, phases.rig.blocks(), since, now_ns());
+    let (_, tag) = written.iter().find(|(other, _)| *other == block).expect("the block of the inode was written");
+    assert_eq!((tag.class.number(), tag.causes_mask), (INODE, mask(&[a])), "{tag:?}");
 }
 
 #[test]

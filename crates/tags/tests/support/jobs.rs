@@ -120,6 +120,12 @@ fn perform(job: &[&str]) {
         ["fsync", path] => File::open(path).unwrap().sync_all().unwrap(),
         ["create", folder, count, bytes] => create(folder, number(count), number(bytes) as usize, false),
         ["create-sync", folder, count, bytes] => create(folder, number(count), number(bytes) as usize, true),
+        ["chmod-sync", path, count] => (0..number(count) as u32).for_each(|time| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600 | (time % 2) << 2);
+            let file = File::open(path).unwrap();
+            file.set_permissions(mode).unwrap();
+            file.sync_all().unwrap();
+        }),
         ["mkdir", folder, count] => {
             (0..number(count)).for_each(|name| fs::create_dir(Path::new(folder).join(format!("d{name}"))).unwrap());
         }

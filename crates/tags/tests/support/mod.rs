@@ -9,7 +9,7 @@ mod rig;
 
 pub use cgroup::Cgroup;
 pub use jobs::{Writer, serve_as_writer};
-pub use rig::{FILE_SYSTEMS, Frozen, Rig, can_run};
+pub use rig::{FILE_SYSTEMS, Frozen, Rig, can_run, run};
 
 use extents::extents;
 use plimsoll_core::AccountId;

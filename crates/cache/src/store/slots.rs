@@ -276,6 +276,11 @@ impl Slots {
         self.locked.contains(&block)
     }
 
+    /// Whether somebody has one of `blocks`.
+    pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
+        self.locked.iter().any(|block| blocks.contains(block))
+    }
+
     /// Locks the slot's block. False if somebody else has it: the slot will be told.
     pub fn lock(&mut self, at: usize) -> bool {
         let block = self.slots[at].block;

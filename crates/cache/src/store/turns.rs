@@ -16,6 +16,9 @@ use super::machine::{Action, CacheStore, Request, RequestKind};
 use super::pace::Pace;
 use super::slots::{Slot, Step};
 use crate::cache::{Access, Cache, Outcome};
+use crate::units::Pool;
+use plimsoll_core::Class;
+use std::ops::Range;
 
 /// What a block that is not in the cache may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,37 @@ impl CacheStore {
         self.is_turn_awaited
     }
 
+    /// Whether there are units for what is read.
+    fn may_take_for_reads(&mut self) -> bool {
+        let is_pressed = self.is_turn_awaited && self.cache.free_units() < self.cache.watermark_low;
+        !self.journal.is_crowded() && !is_pressed && self.turn() == Turn::Now
+    }
+
+    /// Whether a read of `blocks` goes past the cache: nothing of it is there or under way, nor would be taken in; `whose` says what
+    /// each block is. Then it is counted, and the host asks the store for it as if there were no cache. Who writes one of the blocks
+    /// meanwhile does so at the same time as the read, so either version is right. O(blocks + places).
+    pub fn let_past(&mut self, blocks: Range<u64>, mut whose: impl FnMut(u64) -> (Class, Pool)) -> bool {
+        if self.slots.is_any_locked(&blocks) || blocks.clone().any(|block| self.is_cached(block).is_some()) {
+            return false;
+        }
+        let mut access_to = |block| {
+            let (class, pool) = whose(block);
+            Access { block, class, pool, is_write: false }
+        };
+        let has_units = !self.has_failed && self.may_take_for_reads();
+        if has_units && blocks.clone().any(|block| self.cache.turned_away(&access_to(block)).is_none()) {
+            return false;
+        }
+        for access in blocks.map(access_to) {
+            if access.block < self.superblock.store_blocks {
+                self.cache.observe(&access);
+            }
+            self.class_counters[usize::from(access.class.number())].reads += 1;
+            self.counters.read_misses += 1;
+        }
+        true
+    }
+
     /// Reads or writes a block in the cache, or takes it in if there is a unit for it.
     pub(super) fn access_in_turn(&mut self, access: &Access) -> Outcome {
         let free = self.cache.free_units();
@@ -80,10 +114,7 @@ impl CacheStore {
             let may_take = match access.is_write {
                 // It waited for its turn before it was taken.
                 true => self.cache.unused_units() > self.pace.kept(),
-                false => {
-                    let is_pressed = self.is_turn_awaited && free < self.cache.watermark_low;
-                    !self.journal.is_crowded() && !is_pressed && self.turn() == Turn::Now
-                }
+                false => self.may_take_for_reads(),
             };
             if !may_take {
                 return Outcome::Full;

@@ -278,8 +278,9 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
                 place.line
             ))
         })?;
-    let config = plan::volume(configuration, volume);
-    let made = plimsoll_brick::cache::make(&cache.settings, &config, volume.size_bytes, replaces);
+    // It is not made for what is not there, nor for what somebody serves.
+    let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
+    let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| Failure::Failed(format!("{file}:{}: {error}", cache.place.line)))?;
     let bytes = ByteCount(u64::from(units) << 12);
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))

@@ -22,7 +22,7 @@ use crate::outcome::Failure;
 use plimsoll_agent::mounts;
 use plimsoll_agent::{AgentError, ClassServer, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
-use plimsoll_brick::backend::{Volume, VolumeError, VolumeInfo};
+use plimsoll_brick::backend::{Volume, VolumeInfo};
 use plimsoll_brick::cache::FoundCache;
 use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{self, BufferMemory, EngineConfig, EngineHandle, SessionConfig};
@@ -52,12 +52,6 @@ pub(super) struct Daemon {
     state: Arc<StateDirectory>,
     /// What is served, a line each.
     served: Vec<String>,
-}
-
-/// A place in the configuration and what went wrong there.
-fn at(configuration: &Configuration, volume: &VolumeSection, key: &str, error: impl std::fmt::Display) -> String {
-    let place = &volume.place;
-    format!("{}:{}: {}: {error}", configuration.file.display(), place.line_of(key), place.dotted(key))
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -140,23 +134,9 @@ impl Daemon {
     fn open_volumes(&self) -> Result<Vec<Volume>, Failure> {
         let (mut volumes, mut problems) = (Vec::new(), Vec::new());
         for section in &self.configuration.volumes {
-            match Volume::open(plan::volume(&self.configuration, section)) {
+            match plan::open(&self.configuration, section) {
                 Ok(volume) => volumes.push(volume),
-                Err(error) => {
-                    let key = match &error {
-                        VolumeError::Key { .. } => "encryption",
-                        _ if section.place.has("file") => "file",
-                        _ => "memory",
-                    };
-                    let message = match &error {
-                        VolumeError::Missing { path, .. } => {
-                            let path = path.display();
-                            format!("{path} does not exist; to make one: truncate -s {} {path}", section.size_bytes)
-                        }
-                        error => error.to_string(),
-                    };
-                    problems.push(at(&self.configuration, section, key, message));
-                }
+                Err(problem) => problems.push(problem),
             }
         }
         if problems.is_empty() { Ok(volumes) } else { Err(failed(problems.join("\n"))) }
@@ -248,7 +228,8 @@ impl Daemon {
 
     fn mount(&mut self, section: &VolumeSection, info: &VolumeInfo, mount: &Mount) -> Result<ServedDisk, Failure> {
         let file_system = mount.file_system.as_ref();
-        let wrong = |error: AttachError, daemon: &Daemon| failed(at(&daemon.configuration, section, "mount", error));
+        let wrong =
+            |error: AttachError, daemon: &Daemon| failed(plan::at(&daemon.configuration, section, "mount", error));
         let plan = plan::attachment(info, file_system.cloned());
         let (attachment, connection) = Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
         // From here on a stop detaches it.
@@ -271,7 +252,7 @@ impl Daemon {
             }
         };
         let block_device = attachment.device_path();
-        built.map_err(|error| failed(at(&self.configuration, section, "mount", error)))?;
+        built.map_err(|error| failed(plan::at(&self.configuration, section, "mount", error)))?;
         let device = block_device.as_ref().map_or(String::new(), |device| device.display().to_string());
         self.served.push(match file_system {
             Some(FileSystemPlan { kind, target, .. }) => {
@@ -300,7 +281,9 @@ impl Daemon {
                 },
                 account: self.configuration.volume_path(section),
             };
-            self.exports.add(info, target).map_err(|error| failed(at(&self.configuration, section, "nbd", error)))?;
+            self.exports
+                .add(info, target)
+                .map_err(|error| failed(plan::at(&self.configuration, section, "nbd", error)))?;
             self.served.push(format!("volume {}: NBD export {:?}", section.name, export.name));
         }
         for listener in listeners {

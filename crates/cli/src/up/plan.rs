@@ -2,7 +2,7 @@
 
 use crate::config::{Backing, Configuration, Device, Volume};
 use plimsoll_brick::attach::{AttachPlan, FileSystemPlan};
-use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeInfo};
+use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
 use plimsoll_brick::engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
 use plimsoll_brick::notes::Notes;
 
@@ -50,4 +50,29 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
 pub(super) fn attachment(info: &VolumeInfo, file_system: Option<FileSystemPlan>) -> AttachPlan {
     let VolumeInfo { name, size_bytes, block_bytes, is_read_only } = info.clone();
     AttachPlan { volume: name, size_bytes, block_bytes, is_read_only, file_system }
+}
+
+/// A place in the configuration and what went wrong there.
+pub(super) fn at(configuration: &Configuration, volume: &Volume, key: &str, error: impl std::fmt::Display) -> String {
+    let place = &volume.place;
+    format!("{}:{}: {}: {error}", configuration.file.display(), place.line_of(key), place.dotted(key))
+}
+
+/// Opens a volume's content, or says where in the configuration what is wrong with it.
+pub(super) fn open(configuration: &Configuration, section: &Volume) -> Result<backend::Volume, String> {
+    backend::Volume::open(volume(configuration, section)).map_err(|error| {
+        let key = match &error {
+            VolumeError::Key { .. } => "encryption",
+            _ if section.place.has("file") => "file",
+            _ => "memory",
+        };
+        let message = match &error {
+            VolumeError::Missing { path, .. } => {
+                let path = path.display();
+                format!("{path} does not exist; to make one: truncate -s {} {path}", section.size_bytes)
+            }
+            error => error.to_string(),
+        };
+        at(configuration, section, key, message)
+    })
 }

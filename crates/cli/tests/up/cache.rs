@@ -287,6 +287,24 @@ fn killed_with_dirty_data(site: &Site) -> Blocks {
     blocks
 }
 
+/// Red if the slow file is not looked at before the cache's is made.
+#[test]
+fn a_cache_of_a_file_that_is_not_there_or_is_served_is_not_made() {
+    let site = site("");
+    let refused = |why: &str| {
+        let made = site.command(&["cache", "make", "plimsoll.toml", "fast", "--replace"]).output().unwrap();
+        let (expected, found) = (format!("plimsoll.toml:14: volume.db.file: {why}"), text(&made.stderr));
+        assert!(!made.status.success() && found.starts_with(&expected), "{found}");
+    };
+    let (slow, daemon) = (site.path("slow.img").display().to_string(), site.up());
+    refused(&format!("volume db: {slow} is locked by another process"));
+    daemon.stop();
+    std::fs::remove_file(&slow).unwrap();
+    std::fs::remove_file(site.path("fast.img")).unwrap();
+    refused(&format!("{slow} does not exist; to make one: truncate -s 16777216 {slow}"));
+    assert!(!site.path("fast.img").exists());
+}
+
 #[test]
 fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     let site = site("");

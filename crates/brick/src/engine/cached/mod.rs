@@ -8,7 +8,8 @@
 //! ```
 //!
 //! **The rule.** The scheduler orders what the slow device is asked to do, so it sees misses, writes past the cache and the syncer's
-//! copies, and never a hit. A miss is the request of whoever missed: his session, his class, his causes. What the syncer
+//! copies, and never a hit. A miss is the request of whoever missed: his session, his class, his causes. A read of which the cache has and wants
+//! nothing is not cut into blocks: it goes on as if there were no cache. What the syncer
 //! does is the volume's, in a session of its own; where tags say who caused a block, they say so of its copy too.
 //!
 //! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the scheduler keeps its
@@ -82,6 +83,8 @@ pub(super) struct VolumeCache {
     places: Places,
     /// Requests of which not every block was submitted.
     waiting: Waiting,
+    /// Requests that go past the cache.
+    past: Vec<u32>,
     /// Lines that had something in this round, and how many blocks.
     served: Vec<(u32, u32)>,
     shares: Shares,
@@ -122,6 +125,7 @@ impl VolumeCache {
             requests: Slab::with_capacity(operations),
             places: Places::new(crate::cache::DEPTH.requests),
             waiting: Waiting::default(),
+            past: Vec::new(),
             served: Vec::new(),
             shares: Shares::default(),
             done: Vec::with_capacity(operations),
@@ -198,6 +202,11 @@ impl Core {
         }
         cache.ended = ended;
         has_moved |= self.submit_blocks(volume, cache);
+        for index in cache.past.drain(..) {
+            let request = cache.requests.remove(index).expect("it was not begun");
+            let index = self.requests.insert(request.uncached(volume));
+            self.add_pieces(index);
+        }
         let mut run = None;
         while let Some(operation) = cache.machine.next_operation() {
             cache.operations_under_way += 1;

@@ -5,6 +5,7 @@ use super::super::request::Request;
 use plimsoll_cache::store::BLOCK_BYTES;
 use plimsoll_core::{AccountId, Class, Operation, Time};
 use rustix::io::Errno;
+use std::ops::Range;
 
 /// The number of a block that stands for the flush which makes a forced write durable.
 const FLUSH: u32 = u32::MAX;
@@ -113,6 +114,12 @@ impl CachedRequest {
     /// Whether nothing of it is left to do, nor stands anywhere in its session's name.
     pub fn is_through(&self) -> bool {
         self.is_submitted() && self.blocks == 0 && self.in_scheduler == 0
+    }
+
+    /// The blocks of which it has a part.
+    pub fn blocks(&self) -> Range<u64> {
+        let end = self.offset + u64::from(self.length);
+        self.offset / BLOCK_BYTES as u64..end.div_ceil(BLOCK_BYTES as u64)
     }
 
     /// Blocks that were not submitted, and one for a request that has none.

@@ -9,7 +9,7 @@ use super::waiting::session_of_line;
 use super::{Phase, VolumeCache, shares};
 use plimsoll_cache::Pool;
 use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Semantics, Target};
-use plimsoll_core::{AccountTree, Class, Operation};
+use plimsoll_core::{AccountId, AccountTree, Class, Operation};
 use rustix::io::Errno;
 
 /// Blocks that are submitted together at the most: 128 KiB.
@@ -19,6 +19,18 @@ const BATCH_BLOCKS: u32 = 32;
 struct Whose<'core> {
     tags: Option<&'core dyn BlockTags>,
     tree: &'core AccountTree,
+}
+
+impl Whose<'_> {
+    /// Whose a block of a request is, and what.
+    fn of(&self, request: &CachedRequest, block: u64) -> (AccountId, Class) {
+        let Some(tags) = self.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) else {
+            return (request.session, request.class);
+        };
+        let tag = tags.tag(request.operation, block * BLOCK_BYTES as u64);
+        let class = if request.class == Class::UNCLASSIFIED { tag.class } else { request.class };
+        (session_of(&tag.causes, request.session), class)
+    }
 }
 
 impl Core {
@@ -99,6 +111,9 @@ impl VolumeCache {
             if is_held || request.is_submitted() {
                 return blocks;
             }
+            if !request.is_begun && self.let_past(index, whose) {
+                return blocks;
+            }
             if batch == 0 {
                 batch = self.batch(index);
                 if batch == 0 {
@@ -123,6 +138,23 @@ impl VolumeCache {
             self.places.take(request.session);
             (blocks, batch) = (blocks + 1, batch - 1);
         }
+    }
+
+    /// Lets a read go past the cache if it has and wants nothing of it: it is the volume's then, in pieces as large as they are without a
+    /// cache, which need no places.
+    fn let_past(&mut self, index: u32, whose: &Whose<'_>) -> bool {
+        let VolumeCache { machine, requests, pools, .. } = self;
+        let request = &mut requests[index];
+        let whose = |block| {
+            let (session, class) = whose.of(request, block);
+            (class, pools.of(whose.tree, session))
+        };
+        if request.operation != Operation::Read || !machine.let_past(request.blocks(), whose) {
+            return false;
+        }
+        (request.is_begun, request.submitted) = (true, request.length);
+        self.past.push(index);
+        true
     }
 
     /// An operation of the cache ended.
@@ -203,16 +235,9 @@ fn next_block(
         return (flush_request(token, request.class), None);
     }
     let part = request.next_part();
-    let (mut session, mut class) = (request.session, request.class);
-    if let Some(tags) = whose.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) {
-        let tag = tags.tag(request.operation, part.block * BLOCK_BYTES as u64);
-        session = session_of(&tag.causes, session);
-        if request.submitted == 0 {
-            request.metered = session;
-        }
-        if request.class == Class::UNCLASSIFIED {
-            class = tag.class;
-        }
+    let (session, class) = whose.of(request, part.block);
+    if request.submitted == 0 {
+        request.metered = session;
     }
     let is_whole = part.from == 0 && usize::from(part.to) == BLOCK_BYTES && part.block < store_blocks;
     let kind = match request.operation {

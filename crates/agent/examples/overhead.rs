@@ -27,7 +27,8 @@ const FILE_PAGES: u64 = 16384;
 const DISK_BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 12;
 /// How tags are loaded, in the order of [`Loaded::new`].
-const WAYS: [&str; 4] = ["without", "tags", "as a volume's station", "as a disk's station"];
+const WAYS: [&str; 5] =
+    ["without", "tags", "as a volume's station", "as a disk's station", "as a disk's station with notified calls"];
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// What a write may cost more in the cache, microseconds (ext4, XFS), and with a sync, per cent.
 const REWRITE_GOALS_US: [(&str, f64); 2] = [("ext4", 0.5), ("xfs", 0.75)];
@@ -102,6 +103,7 @@ impl Loaded {
             _ => tag_options(Filter::default(), dirty_bytes_max(), &observed()),
         };
         let mut tags = Tags::load(Path::new(device), &options)?;
+        tags.tell_returns(way == WAYS.len() - 1)?;
         let account = tags.accounts().open("writer")?;
         tags.accounts().register_process(account, std::process::id())?;
         let (has_events, is_over) = (options.event_bytes.is_some(), Arc::new(AtomicBool::new(false)));

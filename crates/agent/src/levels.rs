@@ -30,6 +30,7 @@ use crate::members::Members;
 use crate::mounts::DeviceNumbers;
 use crate::notified::Notified;
 use crate::readers::Readers;
+use crate::returns::Returns;
 use crate::writeback::Slices;
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
 use plimsoll_core::{
@@ -81,6 +82,7 @@ pub struct Levels {
     calls: Calls,
     notified: Notified,
     readers: Readers,
+    returns: Returns,
     poll: OwnedFd,
     /// A listener may have something to say, from then on.
     hear_at: Option<Time>,
@@ -121,6 +123,7 @@ impl Levels {
             calls: Calls::default(),
             notified: Notified::default(),
             readers: Readers::default(),
+            returns: Returns::default(),
             poll,
             hear_at: Some(Time::ZERO),
             is_introduced: false,
@@ -247,11 +250,19 @@ impl Levels {
 
     /// Wakes up for a listener's calls from now on.
     fn watch(&mut self, listener: ListenerId) {
+        let change = self.returns.listener_came();
+        self.tell_returns(change);
         let Some(listener) = self.parts.listeners.get(listener) else { return };
         // Once for each change: one that has ended stays readable until its keeper is gone too.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         if let Err(error) = epoll::add(&self.poll, listener, epoll::EventData::new_u64(1), flags) {
             tracing::error!(%error, "a listener cannot be watched; it is heard when something else happens");
+        }
+    }
+
+    fn tell_returns(&mut self, are_told: Option<bool>) {
+        if let Some(Err(error)) = are_told.map(|are_told| self.parts.tags.tell_returns(are_told)) {
+            tracing::error!(%error, "whether returns from calls are told stays as it was");
         }
     }
 
@@ -317,6 +328,8 @@ impl Levels {
 
     fn keep_house(&mut self, now: Time, below: &mut Below<'_>) {
         self.housekeeping_at = now + HOUSEKEEPING;
+        let change = self.returns.look(!self.parts.listeners.is_empty());
+        self.tell_returns(change);
         // Keepers that ended are found, and those of an earlier agent come back.
         self.hear_at = Some(now);
         below.give_up_lost();

@@ -38,6 +38,7 @@ pub mod metadata;
 pub mod mounts;
 mod notified;
 pub mod readers;
+mod returns;
 pub mod station;
 mod tenant;
 pub mod writeback;

@@ -17,7 +17,8 @@ use crate::{Counters, Coverage, Event, Options};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use programs::{Programs, SWEEP};
 use ring::Ring;
-use settings::Plan;
+use settings::{CALL_PROGRAM, Plan};
+use std::ffi::OsStr;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
@@ -41,6 +42,8 @@ const EVENT_BYTES_MIN: u32 = 4096;
 pub(crate) struct Kernel {
     /// Detached first: before the object whose programs they are.
     _links: Vec<Link>,
+    /// The program that tells of returns, while it does.
+    returns: Option<Link>,
     programs: Arc<Programs>,
     counts: MapHandle,
     flows: MapHandle,
@@ -70,6 +73,7 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, C
     let ring = Ring::new(&events, events.max_entries() as usize).map_err(unmappable)?;
     let mut kernel = Kernel {
         _links: Vec::new(),
+        returns: None,
         counts: handle("counts")?,
         flows: handle("flows")?,
         events,
@@ -85,8 +89,9 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, C
 
 impl Kernel {
     fn attach(&mut self) -> Result<(), TagsError> {
-        for program in self.programs.object.progs_mut().filter(|program| program.autoload() && program.name() != SWEEP)
-        {
+        let is_for_now = |name: &OsStr| name != SWEEP && name != CALL_PROGRAM;
+        let programs = self.programs.object.progs_mut();
+        for program in programs.filter(|program| program.autoload() && is_for_now(program.name())) {
             self._links.push(program.attach().map_err(refused("attach a program"))?);
         }
         Ok(())
@@ -157,6 +162,18 @@ impl Source for Kernel {
 
     fn events(&mut self, each: &mut dyn FnMut(Event)) {
         self.ring.drain(&mut |record| Event::parse(record).into_iter().for_each(&mut *each));
+    }
+
+    fn tell_returns(&mut self, are_told: bool) -> Result<(), TagsError> {
+        if !are_told {
+            self.returns = None;
+        } else if self.returns.is_none() {
+            let mut programs = self.programs.object.progs_mut();
+            let program = programs.find(|program| program.autoload() && program.name() == CALL_PROGRAM);
+            let attached = program.map(|program| program.attach()).transpose();
+            self.returns = attached.map_err(refused("attach a program"))?;
+        }
+        Ok(())
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -62,6 +62,9 @@ pub(crate) trait Source: Send {
     /// Readable once something has come since [`wake`](Self::wake).
     fn descriptor(&self) -> BorrowedFd<'_>;
 
+    /// Whether returns from calls are events from now on.
+    fn tell_returns(&mut self, are_told: bool) -> Result<(), TagsError>;
+
     /// Has the next event wake whoever waits for the descriptor.
     fn wake(&self);
 

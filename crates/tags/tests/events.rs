@@ -38,6 +38,7 @@ fn a_call_that_was_asked_for_is_told_when_it_returns_to_a_thread_that_is_registe
     let returns = vec![libc::SYS_fsync as u32, libc::SYS_renameat2 as u32];
     let options = Options { event_bytes: Some(EVENT_BYTES), returns, ..Options::default() };
     let mut rig = Rig::with("ext4", &[], "defaults", &options);
+    rig.tags.tell_returns(true).unwrap();
     let path = rig.path("file");
     let mut file = File::create(&path).unwrap();
     let mut work = || {
@@ -56,6 +57,13 @@ fn a_call_that_was_asked_for_is_told_when_it_returns_to_a_thread_that_is_registe
     let started = std::thread::spawn(|| gettid().as_raw_nonzero().get().unsigned_abs());
     started.join().unwrap();
     assert_eq!(returned(&mut rig), [0u32; 0]);
+    // Not any more, and again.
+    rig.tags.tell_returns(false).unwrap();
+    work();
+    assert_eq!(returned(&mut rig), [0u32; 0]);
+    rig.tags.tell_returns(true).unwrap();
+    work();
+    assert_eq!(returned(&mut rig), [me]);
 }
 
 /// For whoever wants no records of requests; of those, none comes.

@@ -102,6 +102,11 @@ impl Listeners {
         self.members.get_mut(&id).map(|member| &mut member.listener)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// How many listeners of an account there are behind which somebody is left.
     pub fn of(&self, account: AccountId) -> usize {
         self.members.values().filter(|member| member.listener.account() == account).count()

@@ -23,7 +23,7 @@ const TRACEPOINT: &str = "btf_trace_";
 /// Programs for records of requests: not loaded if nobody wants them.
 const REQUEST_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 /// That tells of calls that return: once there, it costs every system call of the machine a look.
-const CALL_PROGRAM: &str = "sys_exit";
+pub(super) const CALL_PROGRAM: &str = "sys_exit";
 /// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=26;
 /// Lines of the table of dirty pages: one run of pages, and 4 GiB of lines.

@@ -72,6 +72,7 @@ pub(crate) struct Submitters {
     counters: BTreeMap<u32, Counters>,
     census: Census,
     returns: BTreeSet<u32>,
+    are_returns_told: bool,
     look_at: Time,
     /// When somebody was registered who was not looked at yet, in ticks since the machine began.
     registered_at: Option<u64>,
@@ -104,6 +105,7 @@ pub(crate) fn begin(path: &Path, options: &Options, why: &str) -> Result<(Box<dy
         counters: BTreeMap::new(),
         census: Census::default(),
         returns: options.returns.iter().copied().collect(),
+        are_returns_told: false,
         look_at: Time::ZERO,
         registered_at: None,
         groups_at: Time::ZERO,
@@ -134,8 +136,8 @@ impl Submitters {
         for (account, moved) in moved {
             self.tell(now, account, moved, each);
         }
-        if !self.returns.is_empty() {
-            self.tell_returns(now, each);
+        if self.are_returns_told && !self.returns.is_empty() {
+            self.tell_who_returned(now, each);
         }
     }
 
@@ -195,7 +197,7 @@ impl Submitters {
     }
 
     /// Tells of each thread that is in none of the calls whose return is an event. Whoever is running may be in one.
-    fn tell_returns(&self, now: Time, each: &mut dyn FnMut(Event)) {
+    fn tell_who_returned(&self, now: Time, each: &mut dyn FnMut(Event)) {
         for process in self.census.members() {
             let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
             for task in tasks {
@@ -263,6 +265,11 @@ impl Source for Submitters {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
+    }
+
+    fn tell_returns(&mut self, are_told: bool) -> Result<(), TagsError> {
+        self.are_returns_told = are_told;
+        Ok(())
     }
 
     fn wake(&self) {

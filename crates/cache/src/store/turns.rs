@@ -83,7 +83,8 @@ impl CacheStore {
     /// each block is. Then it is counted, and the host asks the store for it as if there were no cache. Who writes one of the blocks
     /// meanwhile does so at the same time as the read, so either version is right. O(blocks + places).
     pub fn let_past(&mut self, blocks: Range<u64>, mut whose: impl FnMut(u64) -> (Class, Pool)) -> bool {
-        if self.slots.is_any_locked(&blocks) || blocks.clone().any(|block| self.is_cached(block).is_some()) {
+        // A hit pays for no more than a look at its first block.
+        if blocks.clone().any(|block| self.is_cached(block).is_some()) || self.slots.is_any_locked(&blocks) {
             return false;
         }
         let mut access_to = |block| {

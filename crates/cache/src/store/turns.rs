@@ -83,12 +83,16 @@ impl CacheStore {
     /// each block is. Then it is counted, and the host asks the store for it as if there were no cache. Who writes one of the blocks
     /// meanwhile does so at the same time as the read, so either version is right. O(blocks + places).
     pub fn let_past(&mut self, blocks: Range<u64>, mut whose: impl FnMut(u64) -> (Class, Pool)) -> bool {
+        // A hit pays for no more than that.
+        if self.is_cached(blocks.start).is_some() {
+            return false;
+        }
         let mut access_to = |block| {
             let (class, pool) = whose(block);
             Access { block, class, pool, is_write: false }
         };
         let has_units = !self.has_failed && self.may_take_for_reads();
-        // Block by block: a hit, and a read of what is taken in, pay for no more than a look at the first.
+        // Block by block: what is taken in is seen at the first.
         let mut concerns_us = |block| {
             self.is_cached(block).is_some() || (has_units && self.cache.turned_away(&access_to(block)).is_none())
         };

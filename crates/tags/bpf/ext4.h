@@ -27,6 +27,30 @@ static __always_inline void join_transaction(tid_t transaction, __u64 causes)
 		__sync_fetch_and_or(&state.fast_pending, causes);
 }
 
+/* The task looks a block up, or is about to change it. Most are the inode's, again and again. */
+static __always_inline void touch(struct actor *actor, __u64 block, __u64 causes)
+{
+	__u32 transaction = actor->transaction;
+	if (actor->touched == block && actor->touched_for == transaction && actor->touched_by == causes)
+		return;
+	touch_block(block, causes, transaction);
+	actor->touched = block;
+	actor->touched_for = transaction;
+	actor->touched_by = causes;
+}
+
+/* Where an inode is. The kernel tells of a block that is looked up only if its processor knows it from lately. */
+static __always_inline void touch_inode(struct actor *actor, __u64 number, __u64 causes)
+{
+	__u32 inodes = settings.inodes_per_group, before = (__u32)number - 1;
+	if (!actor || !causes || !inodes)
+		return;
+	__u32 group = before / inodes;
+	__u64 *table = bpf_map_lookup_elem(&inode_tables, &group);
+	if (table && *table)
+		touch(actor, (*table + (__u64)(before % inodes) * settings.inode_bytes) >> BLOCK_SHIFT, causes);
+}
+
 SEC("tp_btf/block_touch_buffer")
 int BPF_PROG(block_touch_buffer, struct buffer_head *buffer)
 {
@@ -37,17 +61,8 @@ int BPF_PROG(block_touch_buffer, struct buffer_head *buffer)
 		return 0;
 	struct actor *actor = actor_of(task);
 	__u64 causes = causes_of(task, actor);
-	if (!causes || !actor)
-		return 0;
-	/* Most are the inode's, again and again. */
-	__u64 block = block_of(buffer);
-	__u32 transaction = actor->transaction;
-	if (actor->touched == block && actor->touched_for == transaction && actor->touched_by == causes)
-		return 0;
-	touch_block(block, causes, transaction);
-	actor->touched = block;
-	actor->touched_for = transaction;
-	actor->touched_by = causes;
+	if (causes && actor)
+		touch(actor, block_of(buffer), causes);
 	return 0;
 }
 
@@ -110,17 +125,20 @@ int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct jbd2_journal_handle *handle = task->journal_info;
+	if (!handle)
+		return 0;
+	act_for_inode(inode);
+	struct actor *actor = actor_of(task);
+	__u64 causes = causes_of(task, actor);
+	if (!causes)
+		return 0;
+	touch_inode(actor, inode->i_ino, causes);
 	if (!is_kernel_thread(task)) {
 		/* It joined the transaction when its handle began. */
-		struct actor *actor = actor_of(task);
-		__u64 causes = causes_of(task, actor);
-		if (handle && causes)
-			join_inode(actor, inode->i_ino, causes);
+		join_inode(actor, inode->i_ino, causes);
 		return 0;
 	}
-	act_for_inode(inode);
-	__u64 causes = current_causes();
-	struct transaction_s *transaction = handle && causes ? LOAD(handle, h_transaction) : 0;
+	struct transaction_s *transaction = LOAD(handle, h_transaction);
 	if (transaction)
 		join_transaction(LOAD(transaction, t_tid), causes);
 	return 0;

@@ -48,6 +48,7 @@ TABLE(processes, HASH, __u32, struct registration);
 TABLE(cgroups, HASH, struct group, struct registration);
 TABLE(owners, ARRAY, __u32, struct owner);
 TABLE(layouts, ARRAY, __u32, struct layout);
+TABLE(inode_tables, ARRAY, __u32, __u64);                /* ext4: byte at which each group's inodes begin, 0 if not known */
 TABLE(flows, HASH, struct flow_key, __u64);
 TABLE(counts, PERCPU_ARRAY, __u32, struct counters);
 

@@ -55,6 +55,8 @@ struct settings {
 	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
 	__u64 page_line_mask;       /* lines of the table of dirty pages less one; they are a power of two, 64 at least */
 	__u64 page_seed;            /* chance, so that nobody can choose pages that have one number */
+	__u32 inodes_per_group;     /* ext4; 0: not known where inodes are */
+	__u32 inode_bytes;
 };
 
 /* Shared memory: user space and programs both change it. */

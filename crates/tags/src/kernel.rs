@@ -221,6 +221,7 @@ fn prepare(open: &mut OpenObject, plan: &Plan, options: &Options) -> Result<(), 
             "counts" => COUNTERS,
             "flows" => options.flows_max.unwrap_or(1),
             "layouts" => plan.layout.ranges.len().max(1) as u32,
+            "inode_tables" => plan.layout.inodes.tables.len().max(1) as u32,
             "tags" => 1 << plan.slot_shift,
             "events" => options.event_bytes.unwrap_or(0).max(EVENT_BYTES_MIN).next_power_of_two(),
             ".rodata.settings" => {

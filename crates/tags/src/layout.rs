@@ -19,11 +19,23 @@ const KINDS: [(&str, u32); 6] = [
 ];
 const CLASS_JOURNAL: u32 = 7;
 
+/// Where ext4 keeps its inodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inodes {
+    /// The byte of the device at which each group's begin; 0: not told.
+    pub(crate) tables: Vec<u64>,
+    /// Inodes of a group; 0: not known.
+    pub(crate) per_group: u32,
+    /// Of one inode.
+    pub(crate) bytes: u32,
+}
+
 /// The static layout of an ext4 file system.
 #[derive(Debug, Default)]
 pub(crate) struct StaticLayout {
     /// Sorted, without overlaps.
     pub(crate) ranges: Vec<Layout>,
+    pub(crate) inodes: Inodes,
     /// Sectors of a block.
     pub(crate) block_sectors: u32,
 }
@@ -40,7 +52,7 @@ impl StaticLayout {
 fn output(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let output = command.env("PATH", path).stdin(Stdio::null()).output();
+    let output = command.env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{program} (Debian: e2fsprogs): {error}"))?;
     if !output.status.success() {
         return Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()));
@@ -49,8 +61,8 @@ fn output(command: &mut Command) -> Result<String, String> {
 }
 
 fn parse(dumped: &str, journal: &str) -> Option<StaticLayout> {
-    let line = dumped.lines().find_map(|line| line.strip_prefix("Block size:"))?;
-    let block_sectors = u32::try_from(line.trim().parse::<u64>().ok()? / SECTOR_BYTES).ok()?;
+    let block_sectors = u32::try_from(number(dumped, "Block size:")? / SECTOR_BYTES).ok()?;
+    let inodes = inodes(dumped, u64::from(block_sectors) * SECTOR_BYTES).unwrap_or_default();
     let mut blocks: Vec<(u64, u64, u32)> = Vec::new();
     for line in dumped.lines() {
         for (name, class) in KINDS {
@@ -78,7 +90,33 @@ fn parse(dumped: &str, journal: &str) -> Option<StaticLayout> {
             _ => ranges.push(Layout { sector, sectors, block_class }),
         }
     }
-    Some(StaticLayout { ranges, block_sectors })
+    Some(StaticLayout { ranges, inodes, block_sectors })
+}
+
+/// The number that stands first behind `name` at the beginning of a line.
+fn number(dumped: &str, name: &str) -> Option<u64> {
+    dumped.lines().find_map(|line| digits(line.strip_prefix(name)?))
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.trim_start().split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn inodes(dumped: &str, block_bytes: u64) -> Option<Inodes> {
+    let per_group = u32::try_from(number(dumped, "Inodes per group:")?).ok()?;
+    let bytes = u32::try_from(number(dumped, "Inode size:")?).ok()?;
+    let mut tables = Vec::new();
+    for line in dumped.lines() {
+        if let Some(group) = line.strip_prefix("Group ").and_then(digits) {
+            // They are told in order; one that is not is a line of something else.
+            tables.extend((group == tables.len() as u64).then_some(0));
+        } else if let Some((_, rest)) = line.split_once("node table at ")
+            && let (Some(table), Some(block)) = (tables.last_mut(), digits(rest))
+        {
+            *table = block * block_bytes;
+        }
+    }
+    Some(Inodes { tables, per_group, bytes })
 }
 
 #[cfg(test)]
@@ -86,6 +124,8 @@ mod tests {
     use super::*;
 
     const DUMPED: &str = "Block size:               4096
+Inodes per group:         8192
+Inode size:	          256
 Group 0: (Blocks 0-32767) csum 0x1
   Primary superblock at 0, Group descriptors at 1-1
   Reserved GDT blocks at 2-257
@@ -114,6 +154,8 @@ Group 1: (Blocks 32768-65535)
         ];
         assert_eq!(ranges.collect::<Vec<_>>(), expected);
         assert_eq!(layout.block_sectors, 8);
+        let tables = vec![290 * 4096, 802 * 4096];
+        assert_eq!(layout.inodes, Inodes { tables, per_group: 8192, bytes: 256 });
         assert!(parse("nothing", "").is_none());
     }
 }

@@ -106,7 +106,9 @@ shared! {
         calls: [u64; CALL_WORDS],
         page_line_mask: u64,
         page_seed: u64,
-    } 176
+        inodes_per_group: u32,
+        inode_bytes: u32,
+    } 184
 
     struct State {
         generation: u64,

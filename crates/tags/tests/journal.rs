@@ -140,8 +140,9 @@ fn ext4_journal_and_metadata() {
     }
 }
 
-/// Who changes one block again and again is asked for it in each transaction anew: it is his, and not of all who are in them. Red if a
-/// task that touches the block that it touched last is not looked at, whatever the transaction.
+/// Who changes one block again and again is asked for it in each transaction anew: it is his, and not of all who are in them. Nor does it
+/// matter that he does so from another processor each time, which knows nothing of the block. Red if a task that touches the block that it
+/// touched last is not looked at, whatever the transaction; red if nothing but the kernel's looking a block up tells whose an inode is.
 #[test]
 fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
     if !can_run(&PROGRAMS) {

@@ -106,6 +106,8 @@ impl Plan {
             calls,
             page_line_mask: u64::from(page_lines(options.dirty_pages_max)) - 1,
             page_seed: RandomState::new().hash_one(device.number),
+            inodes_per_group: layout.inodes.per_group,
+            inode_bytes: layout.inodes.bytes,
         };
         let has_symbols = settings.end_of_buffer != 0;
         Ok(Plan { settings, layout, slot_shift, layout_problem, has_symbols, left_out })
@@ -136,12 +138,8 @@ impl Plan {
 
     /// Hands the layout to the programs.
     pub(super) fn tell_layout(&self, object: &Object) -> Result<(), TagsError> {
-        let map = object.maps().find(|map| map.name() == "layouts").expect("it is compiled in");
-        for (number, range) in self.layout.ranges.iter().enumerate() {
-            let written = map.update(&(number as u32).bytes(), &Layout::bytes(range), MapFlags::ANY);
-            written.map_err(super::refused("write the layout"))?;
-        }
-        Ok(())
+        fill(object, "layouts", self.layout.ranges.iter().map(Layout::bytes))?;
+        fill(object, "inode_tables", self.layout.inodes.tables.iter().map(Plain::bytes))
     }
 
     pub(super) fn coverage(self, device: &Device, missing: &[String]) -> Coverage {
@@ -153,6 +151,15 @@ impl Plan {
             missing: missing.iter().map(String::as_str).collect(),
         })
     }
+}
+
+/// Writes an array of the programs' from its beginning.
+fn fill(object: &Object, name: &str, values: impl Iterator<Item = Vec<u8>>) -> Result<(), TagsError> {
+    let map = object.maps().find(|map| map.name() == name).expect("it is compiled in");
+    for (number, value) in (0u32..).zip(values) {
+        map.update(&number.bytes(), &value, MapFlags::ANY).map_err(super::refused("write the layout"))?;
+    }
+    Ok(())
 }
 
 /// The logarithm of the number of slots: one for each block, or as many as are allowed.

@@ -4,12 +4,14 @@
 use plimsoll_core::AccountId;
 use plimsoll_tags::{Options, Tags};
 use rustix::fs::{Mode, OFlags};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 
 const JOB: &str = "PLIMSOLL_TAGS_JOB";
 const PAGE: usize = 4096;
@@ -122,6 +124,7 @@ fn perform(job: &[&str]) {
         ["create-sync", folder, count, bytes] => create(folder, number(count), number(bytes) as usize, true),
         ["chmod-sync", path, count] => (0..number(count) as u32).for_each(|time| {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600 | (time % 2) << 2);
+            move_on(time as usize);
             let file = File::open(path).unwrap();
             file.set_permissions(mode).unwrap();
             file.sync_all().unwrap();
@@ -217,6 +220,17 @@ fn fork(job: &[&str], by_shell: bool) {
     let mut child = command.args(arguments).env(JOB, job.join(" ")).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
+}
+
+/// To another processor each time, of those that it may use.
+fn move_on(time: usize) {
+    static ALLOWED: LazyLock<Vec<usize>> = LazyLock::new(|| {
+        let allowed = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
+    });
+    let mut next = CpuSet::new();
+    next.set(ALLOWED[time % ALLOWED.len()]);
+    sched_setaffinity(None, &next).unwrap();
 }
 
 fn pages_of(first: &str, step: &str, end: &str) -> Vec<u64> {

@@ -120,16 +120,33 @@ Rates are of the last whole second. Latencies are from the request's arrival to 
 opened. --json prints what the control socket answers (docs/control.md), with --watch one object a line.")]
     Status(StatusArguments),
     /// List, add, change and remove pools while the daemon runs
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  $ plimsoll pool add web/batch --reserve 5% --limit \"2 MB/s\""
+    )]
     Pool(PoolCommand),
     /// Open and close sessions of an exported volume, with a promise of their own
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  $ plimsoll session open db loader --reserve \"20 runs/s\""
+    )]
     Session(SessionCommand),
     /// The volumes of the running daemon
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  $ plimsoll volume list"
+    )]
     Volume(VolumeCommand),
     /// The fast devices before volumes: how they are, and making, flushing, attaching, detaching, resizing, changing them
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  # plimsoll cache make plimsoll.toml fast
+  $ plimsoll cache status"
+    )]
     Cache(CacheCommand),
     /// Run a command as a tenant of a mounted volume, with a session, a limit and deadlines of its own
     #[command(after_help = "Example:
@@ -168,16 +185,34 @@ fio --read_iolog, msr has response times but no flushes and trims. What is lost 
 counted; tenants never wait for a recording.")]
     Record(RecordArguments),
     /// The models of devices that a volume can be made to behave like
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  $ plimsoll device list"
+    )]
     Device(DeviceCommand),
     /// The schedulers that a device can be given
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  $ plimsoll scheduler list"
+    )]
     Scheduler(SchedulerCommand),
     /// Experiments with their claims: the papers' figures, measured and compared
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  $ plimsoll scenario list
+  $ plimsoll scenario run split-fig1 --out results"
+    )]
     Scenario(ScenarioCommand),
     /// What blocks are to caches: schemes of classes
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  $ plimsoll class show ext4
+  $ plimsoll class say database-index /mnt/db/orders.index"
+    )]
     Class(ClassCommand),
     /// Load an NBD server, a file or a disk with requests that come at a given rate, whatever is answered; or find its peak
     #[command(after_help = "Examples:
@@ -192,7 +227,11 @@ percentiles. Without --rate the rate doubles until the mean latency passes --lat
 Exit code 2 if the target or the mix is wrong, and nothing was sent. More: docs/load.md.")]
     Load(LoadArguments),
     /// Say the classes of a program's files from outside, as long as it runs
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  # sudo -u postgres plimsoll classify postgresql --data-directory /mnt/db/main"
+    )]
     Classify(ClassifyCommand),
     /// Send a recorded block trace through a scheduler to a device model, or through caches
     #[command(after_help = "Examples:
@@ -430,4 +469,23 @@ pub struct OutputArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::{Command, CommandFactory};
+
+    fn check(command: &Command, path: &str) {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let shown = after.starts_with("Example") && after.contains(&format!(" {path}"));
+        assert!(shown, "{path} --help has no example: {after:?}");
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        shown.for_each(|command| check(command, &format!("{path} {}", command.get_name())));
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        check(&Arguments::command(), "plimsoll");
+    }
 }

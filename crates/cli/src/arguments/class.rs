@@ -29,6 +29,10 @@ It holds for all blocks of the file until something else is said, the file is de
 file's owner and root may say it. Programs say it themselves with the libraries of docs/classes.md.")]
     Say(ClassSayArguments),
     /// Which class was said of files
+    #[command(after_help = "Example:
+  $ plimsoll class ask /mnt/db/orders.index
+  number  class           file
+      25  database-index  /mnt/db/orders.index")]
     Ask(ClassAskArguments),
 }
 

@@ -188,7 +188,8 @@ fn draw_panel(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
             PanelKind::Lines | PanelKind::Curve => {
                 let line: Vec<(f64, f64)> = series.points.iter().map(at).collect();
                 chart.draw_series(LineSeries::new(line.clone(), colour.stroke_width(2)))?;
-                if panel.kind == PanelKind::Lines {
+                // One point makes no line.
+                if panel.kind == PanelKind::Lines || line.len() == 1 {
                     chart.draw_series(line.into_iter().map(|place| Circle::new(place, 3, colour.filled())))?;
                 }
             }

@@ -108,11 +108,13 @@ fn good_files_are_read_and_varied() {
     }
 }
 
+/// And has a picture.
 #[test]
 fn every_scenario_in_the_binary_is_good() {
     let names: Vec<&str> = scenario::library::names().collect();
     assert!(names.contains(&"device-curves"), "{names:?}");
     for name in names {
-        scenario::load(name, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = scenario::load(name, &[]).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!scenario.panels.is_empty(), "{name} has no picture");
     }
 }

@@ -2,10 +2,13 @@
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
+# Where `make install` puts things.
+PREFIX ?= /usr/local
+INSTALLED = $(DESTDIR)$(PREFIX)
 # What this machine cannot build is left out, and the script says so; asked when it is needed, after the setup.
 FLAGS = $(shell scripts/build-flags.sh)
 
-.PHONY: help setup build demo test lint unit acceptance scenarios bench bench-peers guest-tests fuzz soak clean
+.PHONY: help setup build install uninstall demo test lint unit acceptance scenarios bench bench-peers guest-tests fuzz soak clean
 
 help: ## Lists the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +18,16 @@ setup: ## Installs Debian packages and Rust where they are missing (names them; 
 
 build: setup ## Builds the plimsoll command: target/release/plimsoll
 	$(CARGO) build --release --bin plimsoll $(FLAGS)
+
+install: build ## Installs the command, its manual and a systemd unit below PREFIX (/usr/local); DESTDIR goes before it
+	install -D -m 755 target/release/plimsoll $(INSTALLED)/bin/plimsoll
+	$(INSTALLED)/bin/plimsoll man-pages $(INSTALLED)/share/man/man1
+	install -d $(INSTALLED)/lib/systemd/system
+	sed 's|@BIN@|$(PREFIX)/bin|' packaging/plimsoll.service >$(INSTALLED)/lib/systemd/system/plimsoll.service
+
+uninstall: ## Removes what install put there
+	rm -f $(INSTALLED)/bin/plimsoll $(INSTALLED)/share/man/man1/plimsoll.1 $(INSTALLED)/share/man/man1/plimsoll-*.1 \
+	    $(INSTALLED)/lib/systemd/system/plimsoll.service
 
 demo: build ## Two tenants on one slow disk, without and with Plimsoll; draws demo.svg (about 1 minute and the build)
 	target/release/plimsoll demo --out demo.svg

@@ -8,6 +8,7 @@ mod container_profile;
 mod demo;
 mod device;
 mod load;
+mod man_pages;
 mod measure;
 mod pool;
 mod record;
@@ -54,6 +55,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Run(arguments) => run::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
         Command::ContainerProfile(arguments) => container_profile::run(&arguments),
+        Command::ManPages(arguments) => man_pages::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Device(command) => device::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),

@@ -65,8 +65,11 @@ fn margins<'a, 'b>(panel: &'a Panel<'b>, caption: &str) -> ChartBuilder<'a, 'b, 
 }
 
 fn latencies(panel: &Panel, report: &Report, transactions: &[Transaction], end_s: f64) -> Drawn {
-    let mut chart =
-        margins(panel, "each transaction: 4 KiB and fsync").build_cartesian_2d(0.0..end_s, LATENCY_MS.log_scale())?;
+    let mut caption = "each transaction: 4 KiB and fsync".to_owned();
+    if report.stages.iter().flat_map(|stage| &stage.samples).any(|sample| !sample.is_true) {
+        caption += "; red: this machine was too busy to emulate the drive, and the second does not count";
+    }
+    let mut chart = margins(panel, &caption).build_cartesian_2d(0.0..end_s, LATENCY_MS.log_scale())?;
     for (extent, shade) in shades(report) {
         let corners = [(extent.start, LATENCY_MS.start), (extent.end, LATENCY_MS.end)];
         chart.draw_series([Rectangle::new(corners, shade.filled())])?;
@@ -74,7 +77,8 @@ fn latencies(panel: &Panel, report: &Report, transactions: &[Transaction], end_s
     let milliseconds =
         |value: &f64| if *value >= 1000.0 { format!("{} s", value / 1000.0) } else { format!("{value} ms") };
     let mut mesh = chart.configure_mesh();
-    mesh.disable_x_mesh().light_line_style(TRANSPARENT).y_desc("latency").y_label_formatter(&milliseconds).draw()?;
+    mesh.disable_x_mesh().light_line_style(TRANSPARENT).y_desc("latency").y_label_formatter(&milliseconds);
+    mesh.x_label_formatter(&whole).draw()?;
     chart.draw_series(transactions.iter().map(|one| {
         let place = (one.done.as_secs_f64(), one.latency.as_millis_f64().clamp(LATENCY_MS.start, LATENCY_MS.end));
         Circle::new(place, 2, TRANSACTIONS.mix(0.6).filled())
@@ -85,6 +89,10 @@ fn latencies(panel: &Panel, report: &Report, transactions: &[Transaction], end_s
         chart.draw_series([Text::new(text, place, ("sans-serif", 14).into_font())])?;
     }
     Ok(())
+}
+
+fn whole(value: &f64) -> String {
+    format!("{value:.0}")
 }
 
 fn steps(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
@@ -106,7 +114,6 @@ fn curve(
     for (extent, shade) in shades(report) {
         chart.draw_series([Rectangle::new([(extent.start, 0.0), (extent.end, top)], shade.filled())])?;
     }
-    let whole = |value: &f64| format!("{value:.0}");
     let mut mesh = chart.configure_mesh();
     mesh.disable_x_mesh().light_line_style(TRANSPARENT).x_desc("seconds").y_desc(unit);
     mesh.x_label_formatter(&whole).y_label_formatter(&whole).y_labels(5).draw()?;

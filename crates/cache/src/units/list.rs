@@ -1,6 +1,7 @@
 //! Lists through the units.
 
 use super::{NOBODY, Record, UnitId, Units};
+use plimsoll_core::prefetch;
 
 /// A list of units in order of use. A unit is in one list at a time; whoever removes it says from which.
 #[derive(Clone, Copy, Debug)]
@@ -100,11 +101,21 @@ impl List {
     }
 
     /// Takes out who has been in it longest.
+    #[inline]
     pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
         let unit = self.oldest()?;
-        self.remove(units, unit);
-        // Who will be the oldest now is there, since it was written; who comes after is asked for.
-        self.oldest().inspect(|&oldest| units.prefetch_neighbours(oldest));
+        self.oldest = units.records[unit.0 as usize].newer.unit();
+        self.length -= 1;
+        match self.oldest {
+            NOBODY => self.newest = NOBODY,
+            oldest => {
+                // It is there, since it is written to; who comes after it is asked for.
+                let record = &mut units.records[oldest as usize];
+                record.older.set_unit(NOBODY);
+                let next = record.newer.unit();
+                units.records.get(next as usize).inspect(|record| prefetch(*record));
+            }
+        }
         Some(unit)
     }
 }

@@ -88,6 +88,9 @@ impl Drop for Disk {
     }
 }
 
+/// Keeps a processor awake as long as its parent is there, and looks for it now and then.
+const SPIN: &str = "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done";
+
 /// Processes that keep all processors awake and give way to every other one.
 struct Awake(Vec<Child>);
 
@@ -95,7 +98,7 @@ impl Awake {
     fn new() -> Outcome<Awake> {
         let mut awake = Awake(Vec::new());
         for _ in 0..std::thread::available_parallelism()?.get() {
-            let spinner = Command::new("chrt").args(["--idle", "0", "sh", "-c", "while :; do :; done"]).spawn();
+            let spinner = Command::new("chrt").args(["--idle", "0", "sh", "-c", SPIN]).spawn();
             awake.0.push(spinner.map_err(|error| format!("chrt (Debian: util-linux): {error}"))?);
         }
         Ok(awake)

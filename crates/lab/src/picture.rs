@@ -160,8 +160,7 @@ fn draw_panel(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
     let mut chart = ChartBuilder::on(&chart_area);
     chart.margin(6).margin_right(24).x_label_area_size(below).y_label_area_size(70);
     let mut chart = chart.build_cartesian_2d(x.coordinate(), y.coordinate())?;
-    let x_text = |at: &f64| if names.is_some() { String::new() } else { x.text(*at) };
-    let y_text = |at: &f64| y.text(*at);
+    let (x_text, y_text) = (|at: &f64| x.text(*at), |at: &f64| y.text(*at));
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(panel.x.label.clone()).y_desc(panel.y.label.clone());
     mesh.x_label_formatter(&x_text).y_label_formatter(&y_text).disable_x_mesh();
@@ -218,7 +217,7 @@ fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
         })
         .collect();
     let x = match panel.kind {
-        PanelKind::Bars => Axis::of_names(&panel.over),
+        PanelKind::Bars => Axis::of_names(panel.over.len()),
         PanelKind::Lines => {
             let places: Vec<_> = panel.over.iter().filter_map(|text| Some((place(text)?, text.clone()))).collect();
             Axis::of_places(&places, panel.x.is_log)

@@ -106,24 +106,25 @@ serve() { # policy
 
 volume() { status | jq '[.devices[].volumes[]][0]'; }
 
-# Nanoseconds that clients' requests have waited in the executor's queues so far.
-waited() { status | jq '[.executor.queues[] | select(.queue != "maintenance").waited_ns] | add'; }
+# Nanoseconds that clients' requests have waited in the executor's queues so far, in all or `behind_maintenance`.
+waited() { status | jq --arg field "${1:-waited}_ns" '[.executor.queues[] | select(.queue != "maintenance")[$field]] | add'; }
 
 # Windows at one rate, one after the other, a line of JSON each; of all of them together the part of a processor that the service threads
-# and the engine's had, what a request waited in the executor's queues, the part of the compressed pages that their writers compressed, and the
-# backlog at the end.
+# and the engine's had, what a request waited in the executor's queues and how much of that behind maintenance, the part of the compressed
+# pages that their writers compressed, and the backlog at the end.
 measure() { # policy part life
-  local rate rates began service engine waited before together
+  local rate rates began service engine waited behind before together
   rate=$(jq -n "$peak * $2 | floor")
   rates=$(jq -rn "[range($((warm_up + windows))) | \"$rate\"] | join(\",\")")
-  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine) waited=$(waited) before=$(volume)
+  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine) waited=$(waited) behind=$(waited behind_maintenance) before=$(volume)
   load --mix spc1-like --rate "$rates" --warm-up 0 --seconds "$window_seconds" --seed "${3}000" >"$work/rows_of_part"
   together=$(jq -n --argjson before "$before" --argjson after "$(volume)" --slurpfile load "$work/rows_of_part" \
     "(($(date +%s%N) - $began) / 1e9 * $(getconf CLK_TCK)) as \$all
     | (\$after.compressed_by_writers_bytes - \$before.compressed_by_writers_bytes) as \$writers
     | (\$after.compressed_behind_bytes - \$before.compressed_behind_bytes) as \$behind
     | ([\$load[].rows[].answered_per_second] | add * $window_seconds) as \$answered
-    | {in_queues_seconds: (($(waited) - $waited) / 1e9 / \$answered), service_busy: (($(ticks service) - $service) / \$all), engine_busy: (($(ticks engine) - $engine) / \$all),
+    | {in_queues_seconds: (($(waited) - $waited) / 1e9 / \$answered), behind_seconds: (($(waited behind_maintenance) - $behind) / 1e9 / \$answered),
+       service_busy: (($(ticks service) - $service) / \$all), engine_busy: (($(ticks engine) - $engine) / \$all),
        by_writers: (\$writers / ([\$writers + \$behind, 1] | max)), backlog_bytes: \$after.backlog_bytes}")
   jq -c --argjson together "$together" ".rows[$warm_up:][] + \$together + {policy: \"$1\", part: $2, life: $3}" "$work/rows_of_part" >>"$work/rows"
 }
@@ -153,7 +154,7 @@ jq -rs '
   def quartile($number): sort | .[(length - 1) * $number / 4 | round];
   def ms: . * 1000 * 1000 | round / 1000;
   def percent: . * 100 | round;
-  (["of peak", "policy", "windows", "mean ms", "quartiles", "of baseline", "reads ms", "writes ms", "in queues ms", "p99 ms", "answered/s", "service %", "engine %", "load %", "by writers %", "backlog MiB"] | @tsv),
+  (["of peak", "policy", "windows", "mean ms", "quartiles", "of baseline", "reads ms", "writes ms", "in queues ms", "behind maintenance ms", "p99 ms", "answered/s", "service %", "engine %", "load %", "by writers %", "backlog MiB"] | @tsv),
     (group_by(.part)[]
       | (map(select(.policy == "baseline").mean_seconds) | median) as $baseline
       | group_by(.policy)[]
@@ -161,7 +162,7 @@ jq -rs '
          (map(.mean_seconds) | "\(quartile(1) | ms) to \(quartile(3) | ms)"),
          ((map(.mean_seconds) | median) / $baseline * 100 | round / 100),
          (map(.reads.mean_seconds) | median | ms), (map(.writes.mean_seconds) | median | ms),
-         (map(.in_queues_seconds) | median | ms), (map(.p99_seconds) | median | ms), (map(.answered_per_second) | median | round),
+         (map(.in_queues_seconds) | median | ms), (map(.behind_seconds) | median | ms), (map(.p99_seconds) | median | ms), (map(.answered_per_second) | median | round),
          (map(.service_busy) | median | percent), (map(.engine_busy) | median | percent),
          (map(.generator_busy) | median | percent), (map(.by_writers) | median | percent), (map(.backlog_bytes) | median / 1048576 | round)]
       | @tsv)' "$work/rows" | column -t -s "$(printf '\t')"

@@ -71,6 +71,38 @@ fn whoever_waits_is_counted_where_and_for_as_long_as_he_waits() {
     assert_waited(thread.busy, goes.since(reads_come), end.since(start));
 }
 
+/// One thread is kept by maintenance, then by a read, and another read waits for both. Planted breaks: the client counts as maintenance; of
+/// maintenance that had begun before the read came, all counts.
+#[test]
+fn what_a_client_waits_behind_maintenance_is_counted_apart() {
+    let executor = executor(1, 16);
+    let (go, (begun, has_begun)) = (Go(Arc::default()), channel());
+    executor.spawn(Kind::Maintenance, None, blocker(&go, begun.clone())).unwrap();
+    has_begun.recv().unwrap();
+    (0..10).for_each(|_| pause());
+    let (go_of_client, reads_come) = (Go(Arc::default()), now());
+    executor.spawn(Kind::Read, None, blocker(&go_of_client, begun)).unwrap();
+    let blocker_is_there = now();
+    executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
+    let are_there = now();
+    (0..10).for_each(|_| pause());
+    let maintenance_goes = now();
+    drop(go);
+    has_begun.recv().unwrap();
+    let client_began = now();
+    (0..10).for_each(|_| pause());
+    let client_goes = now();
+    drop(go_of_client);
+    let figures = all_done(&executor);
+    // Both reads wait for maintenance, the second one for the first, too.
+    let (low, end) = (of(&figures, Queue::Low), now());
+    let least = maintenance_goes.since(blocker_is_there) + maintenance_goes.since(are_there);
+    assert_waited(low.behind_maintenance, least, client_began.since(reads_come) * 2);
+    let least = maintenance_goes.since(blocker_is_there) + client_goes.since(are_there);
+    assert_waited(low.waited, least, client_began.since(reads_come) + end.since(reads_come));
+    assert_eq!(of(&figures, Queue::Maintenance).behind_maintenance, Span::ZERO);
+}
+
 /// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that gives way has spent his
 /// slice, too. Planted breaks: what was preempted is suspended; the time of runs is not counted.
 #[test]

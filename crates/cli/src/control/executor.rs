@@ -59,6 +59,8 @@ pub struct QueueStatus {
     pub served: u64,
     /// The sum of what they had waited, nanoseconds.
     pub waited_ns: u64,
+    /// What of it the thread that took them spent with maintenance, nanoseconds.
+    pub behind_maintenance_ns: u64,
     /// The longest of them, nanoseconds.
     pub waited_ns_max: u64,
 }
@@ -105,6 +107,7 @@ fn of_queue(queue: Queue, figures: &QueueFigures) -> QueueStatus {
         depth: figures.depth,
         served: figures.served,
         waited_ns: figures.waited.as_nanos(),
+        behind_maintenance_ns: figures.behind_maintenance.as_nanos(),
         waited_ns_max: figures.waited_max.as_nanos(),
     }
 }

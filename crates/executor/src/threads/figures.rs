@@ -40,6 +40,8 @@ pub struct QueueFigures {
     pub served: u64,
     /// The sum of what they had waited.
     pub waited: Span,
+    /// What of it the thread that took them spent with maintenance; of maintenance itself nothing.
+    pub behind_maintenance: Span,
     /// The longest of them.
     pub waited_max: Span,
 }
@@ -82,7 +84,15 @@ pub(super) struct Books {
 struct QueueBooks {
     served: AtomicU64,
     waited_ns: AtomicU64,
+    behind_maintenance_ns: AtomicU64,
     waited_max_ns: AtomicU64,
+}
+
+/// How long a request has waited.
+pub(super) struct Waited {
+    pub(super) all: Span,
+    /// See [`QueueFigures::behind_maintenance`].
+    pub(super) behind_maintenance: Span,
 }
 
 /// Only its thread adds.
@@ -95,15 +105,16 @@ impl Books {
         add(&self.turns, 1);
     }
 
-    pub(super) fn begun(&self, now: Time, queue: Queue, waited: Span, came: Arrival) {
+    pub(super) fn begun(&self, now: Time, queue: Queue, waited: Waited, came: Arrival) {
         if came == Arrival::Resumed {
             add(&self.resumed, 1);
         }
         let queue = &self.queues[queue.index()];
         add(&queue.served, 1);
-        add(&queue.waited_ns, waited.as_nanos());
-        if waited.as_nanos() > queue.waited_max_ns.load(Relaxed) {
-            queue.waited_max_ns.store(waited.as_nanos(), Relaxed);
+        add(&queue.waited_ns, waited.all.as_nanos());
+        add(&queue.behind_maintenance_ns, waited.behind_maintenance.as_nanos());
+        if waited.all.as_nanos() > queue.waited_max_ns.load(Relaxed) {
+            queue.waited_max_ns.store(waited.all.as_nanos(), Relaxed);
         }
         self.running_since_ns.store(now.as_nanos(), Relaxed);
     }
@@ -149,6 +160,7 @@ impl Books {
         let books = &self.queues[queue.index()];
         figures.served += books.served.load(Relaxed);
         figures.waited += Span::from_nanos(books.waited_ns.load(Relaxed));
+        figures.behind_maintenance += Span::from_nanos(books.behind_maintenance_ns.load(Relaxed));
         figures.waited_max = figures.waited_max.max(Span::from_nanos(books.waited_max_ns.load(Relaxed)));
     }
 }

@@ -11,6 +11,7 @@
 mod clock;
 mod figures;
 mod idle;
+mod lately;
 mod lines;
 mod service;
 mod slice;

@@ -1,6 +1,7 @@
 //! A service thread: draws a queue, gets a slice, serves that queue until the slice is spent.
 
-use super::figures::Books;
+use super::figures::{Books, Waited};
+use super::lately::Lately;
 use super::task::Ended;
 use super::{Queued, Shared, clock, slice};
 use crate::{Adaptive, Arrival, Kind, Queue, Rules, Selector, Turn, Waiting};
@@ -18,6 +19,8 @@ pub(super) struct Service<F> {
     random: Pcg32,
     /// What it has seen, where that decides.
     adaptive: Option<Adaptive>,
+    /// When it ran maintenance.
+    maintenance: Lately,
     /// It was woken and has found nothing yet.
     is_searching: bool,
 }
@@ -26,7 +29,8 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
     pub(super) fn new(shared: Arc<Shared<F>>, number: usize, seed: u64) -> Service<F> {
         let selector = Selector::new(shared.policy.weights);
         let adaptive = (shared.rules == Rules::Adaptive).then(Adaptive::default);
-        Service { shared, number, selector, random: Pcg32::new(seed, number as u64), adaptive, is_searching: false }
+        let random = Pcg32::new(seed, number as u64);
+        Service { shared, number, selector, random, adaptive, maintenance: Lately::default(), is_searching: false }
     }
 
     pub(super) fn run(mut self) {
@@ -77,10 +81,14 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         let Waiting { request: Queued { task, came }, since, .. } = waiting;
         let kind = task.about.kind;
         let ends = self.run_ends(kind, now, ends);
-        self.books().begun(now, queue, now.since(since), came);
+        let behind = if kind == Kind::Maintenance { Span::ZERO } else { self.maintenance.since(since) };
+        self.books().begun(now, queue, Waited { all: now.since(since), behind_maintenance: behind }, came);
         let outcome = task.run(|poll| slice::within(ends, poll));
         let after = clock::now();
         let ran = after.since(now);
+        if kind == Kind::Maintenance {
+            self.maintenance.ran(now, after);
+        }
         let again = match outcome {
             Ended::Done { .. } => None,
             Ended::Suspended => Some(Arrival::Resumed),

@@ -163,9 +163,12 @@ impl SplitDeadline {
         self.fsyncs.earliest(line).saturating_sub(self.commit.most(DEVIATIONS)).since(self.busy_until.max(now))
     }
 
-    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for.
+    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is where they cannot
+    /// wait for one more commit, on a drive without a head: its flush of some pages takes longer than writing them.
     fn is_dear(&self, data: Span, promise: Promise) -> bool {
-        data > self.allowance(promise).max(self.page_time)
+        let allowance = self.allowance(promise);
+        let has_room = self.has_head || allowance >= self.commit.most(DEVIATIONS);
+        data > if has_room { allowance.max(self.page_time) } else { self.page_time }
     }
 
     /// Where an fsync belongs whose turn it is. It goes on if nobody who does so already was promised to be done earlier, or

@@ -155,6 +155,29 @@ fn a_dear_fsync_waits_until_little_is_left() {
     assert!((1.0..10.0).contains(&took), "a thousand pages at 115 a second, a part of them in each slice: {took} s");
 }
 
+/// A drive that writes five pages in the time that A can wait, and takes as long as a commit to flush them. Planted break: only what the data
+/// takes counts.
+#[test]
+fn a_drive_without_a_head_has_a_page_left_where_others_cannot_wait_for_a_commit() {
+    let profile = DeviceProfile { is_rotational: false, worst_case_runs_per_second: 6400.0, ..device() };
+    for (deadline, decision_at_once) in [(3, CallDecision::Hold), (100, CallDecision::Admit)] {
+        let mut scheduler = SplitDeadline::new(&profile, Writeback::Own);
+        scheduler.commit = MeanDeviation::new(1.9e6, 0.0);
+        let fsync = Some(Span::from_millis(deadline));
+        scheduler.promised.promise_account(A, Deadlines { fsync, ..Deadlines::default() });
+        let mut host = Host { scheduler, ..Host::new(Writeback::Own) };
+        host.scatter(B, TABLE, 5);
+        let (needs, page_time) = (host.scheduler.files.time_of(TABLE), host.scheduler.page_time);
+        assert!(needs > page_time && needs < Span::from_micros(1100), "{needs}");
+        let (call, decision) = host.fsync(B, TABLE);
+        assert_eq!(decision, decision_at_once, "{deadline} ms");
+        if decision == CallDecision::Hold {
+            assert_eq!(host.until_released(), [call.id]);
+            assert!(host.scheduler.files.time_of(TABLE) <= page_time);
+        }
+    }
+}
+
 #[test]
 fn whoever_has_little_to_write_goes_on_at_once() {
     let mut host = Host::new(Writeback::Own);

@@ -113,17 +113,17 @@ waited() { status | jq --arg field "${1:-waited}_ns" '[.executor.queues[] | sele
 # and the engine's had, what a request waited in the executor's queues and how much of that behind maintenance, the part of the compressed
 # pages that their writers compressed, and the backlog at the end.
 measure() { # policy part life
-  local rate rates began service engine waited behind before together
+  local rate rates began service engine waited behind_maintenance before together
   rate=$(jq -n "$peak * $2 | floor")
   rates=$(jq -rn "[range($((warm_up + windows))) | \"$rate\"] | join(\",\")")
-  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine) waited=$(waited) behind=$(waited behind_maintenance) before=$(volume)
+  began=$(date +%s%N) service=$(ticks service) engine=$(ticks engine) waited=$(waited) behind_maintenance=$(waited behind_maintenance) before=$(volume)
   load --mix spc1-like --rate "$rates" --warm-up 0 --seconds "$window_seconds" --seed "${3}000" >"$work/rows_of_part"
   together=$(jq -n --argjson before "$before" --argjson after "$(volume)" --slurpfile load "$work/rows_of_part" \
     "(($(date +%s%N) - $began) / 1e9 * $(getconf CLK_TCK)) as \$all
     | (\$after.compressed_by_writers_bytes - \$before.compressed_by_writers_bytes) as \$writers
     | (\$after.compressed_behind_bytes - \$before.compressed_behind_bytes) as \$behind
     | ([\$load[].rows[].answered_per_second] | add * $window_seconds) as \$answered
-    | {in_queues_seconds: (($(waited) - $waited) / 1e9 / \$answered), behind_seconds: (($(waited behind_maintenance) - $behind) / 1e9 / \$answered),
+    | {in_queues_seconds: (($(waited) - $waited) / 1e9 / \$answered), behind_seconds: (($(waited behind_maintenance) - $behind_maintenance) / 1e9 / \$answered),
        service_busy: (($(ticks service) - $service) / \$all), engine_busy: (($(ticks engine) - $engine) / \$all),
        by_writers: (\$writers / ([\$writers + \$behind, 1] | max)), backlog_bytes: \$after.backlog_bytes}")
   jq -c --argjson together "$together" ".rows[$warm_up:][] + \$together + {policy: \"$1\", part: $2, life: $3}" "$work/rows_of_part" >>"$work/rows"

@@ -17,6 +17,7 @@
 //!
 //! Cost: O(log queued) a request, O(log fsyncs) a call, O(causes) a page event; nothing is allocated once warm.
 
+mod late_ones;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use crate::flush_queue::FlushQueue;
 use crate::joined_calls::writes_journal;
 use crate::location_queues::{LocationQueue, LocationQueues};
 use crate::mean_deviation::MeanDeviation;
+use late_ones::LateOnes;
 use plimsoll_core::account::Account;
 use plimsoll_core::{AccountId, BlockRequest, Call, CallDecision, CallId, CallKind, Completion, Deadlines};
 use plimsoll_core::{DeviceProfile, Dispatch, FileId, Operation, PageEvent, Scheduler, Span, Time, Wish};
@@ -102,6 +104,7 @@ pub struct SplitDeadline {
     commit: MeanDeviation,
     /// What a page at a random place takes.
     page_time: Span,
+    late_ones: LateOnes,
     /// Until when the device is busy with slices and data of fsyncs, as far as they were estimated.
     busy_until: Time,
     /// When a page is written even if no fsync leaves time for it.
@@ -137,6 +140,7 @@ impl SplitDeadline {
             fsyncs: DeadlineCalls::default(),
             commit: MeanDeviation::new(mean_ns, mean_ns / DEVIATIONS),
             page_time: Span::from_nanos(run_ns as u64),
+            late_ones: LateOnes::default(),
             busy_until: Time::ZERO,
             starved_at: Time::ZERO,
             asked: None,
@@ -163,12 +167,16 @@ impl SplitDeadline {
         self.fsyncs.earliest(line).saturating_sub(self.commit.most(DEVIATIONS)).since(self.busy_until.max(now))
     }
 
-    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is where they cannot
-    /// wait for one more commit, on a drive without a head: its flush of some pages takes longer than writing them.
+    /// Whether one more commit makes others late, on a drive without a head.
+    fn makes_late(&self, promise: Promise) -> bool {
+        !self.has_head && self.allowance(promise) < self.commit.most(DEVIATIONS)
+    }
+
+    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is where a commit
+    /// makes them late: a flush of some pages takes such a drive longer than writing them.
     fn is_dear(&self, data: Span, promise: Promise) -> bool {
-        let allowance = self.allowance(promise);
-        let has_room = self.has_head || allowance >= self.commit.most(DEVIATIONS);
-        data > if has_room { allowance.max(self.page_time) } else { self.page_time }
+        let room = if self.makes_late(promise) { Span::ZERO } else { self.allowance(promise) };
+        data > room.max(self.page_time)
     }
 
     /// Where an fsync belongs whose turn it is. It goes on if nobody who does so already was promised to be done earlier, or
@@ -182,13 +190,18 @@ impl SplitDeadline {
         if goes_on { Line::UnderWay } else { Line::Ready }
     }
 
-    /// Those that wait for a file that is written far enough are ready.
-    fn look_at_waiting(&mut self, file: FileId) {
-        if let Some(last) = self.fsyncs.waiting_for(file)
-            && !self.is_dear(self.files.time_of(file), self.fsyncs.get(last).note.promise)
-        {
-            self.fsyncs.stop_waiting_for(file);
+    /// Those that wait for a file that is written far enough are ready, if they make nobody late or may do so.
+    fn look_at_waiting(&mut self, now: Time, file: FileId) {
+        let Some(last) = self.fsyncs.waiting_for(file) else { return };
+        let promise = self.fsyncs.get(last).note.promise;
+        let makes_late = self.makes_late(promise);
+        if self.is_dear(self.files.time_of(file), promise) || makes_late && !self.late_ones.may_go(now) {
+            return;
         }
+        if makes_late {
+            self.late_ones.gone(now);
+        }
+        self.fsyncs.stop_waiting_for(file);
     }
 
     fn fsync_entered(&mut self, now: Time, call: &Call) -> CallDecision {
@@ -228,7 +241,9 @@ impl SplitDeadline {
     fn writeback_target(&mut self, now: Time) -> Option<(FileId, Promise)> {
         if let Some(waiting) = self.fsyncs.first(Line::Waiting) {
             let fsync = self.fsyncs.get(waiting);
-            return Some((fsync.file, fsync.note.promise));
+            if self.files.time_of(fsync.file) > Span::ZERO {
+                return Some((fsync.file, fsync.note.promise));
+            }
         }
         let is_much = self.files.ledger().total_bytes() as f64 >= self.dirty_bytes_max as f64 * BACKGROUND_PART;
         let oldest = self.files.oldest(now, is_much || !self.held_writes.is_empty());
@@ -256,7 +271,7 @@ impl SplitDeadline {
         self.starved_at = now + takes * STARVED_PART;
         self.asked = Some((file, now));
         self.files.slice_begun(file);
-        self.look_at_waiting(file);
+        self.look_at_waiting(now, file);
         Some(self.busy_until)
     }
 
@@ -322,8 +337,11 @@ impl Scheduler for SplitDeadline {
 
     fn call_returned(&mut self, now: Time, call: &Call) {
         let Some(place) = self.fsyncs.find(call.id) else { return };
-        let Fsync { since, data, .. } = self.fsyncs.get(place).note;
+        let Fsync { promise, since, data } = self.fsyncs.get(place).note;
         self.commit.measured(now.since(since).saturating_sub(data));
+        if promise != Promise::Default {
+            self.late_ones.kept();
+        }
         self.committing_since = None;
         self.fsyncs.remove(place);
     }
@@ -331,6 +349,9 @@ impl Scheduler for SplitDeadline {
     fn released_calls(&mut self, now: Time, released: &mut Vec<CallId>) {
         while let Some(place) = self.fsyncs.impatient(now) {
             released.push(self.admit(now, place));
+        }
+        if let Some(place) = self.fsyncs.first(Line::Waiting) {
+            self.look_at_waiting(now, self.fsyncs.get(place).file);
         }
         while let Some(place) = self.fsyncs.first(Line::Ready) {
             let fsync = self.fsyncs.get(place);
@@ -354,9 +375,9 @@ impl Scheduler for SplitDeadline {
         self.files.pages_dirtied(now, event);
     }
 
-    fn pages_freed(&mut self, _now: Time, event: &PageEvent) {
+    fn pages_freed(&mut self, now: Time, event: &PageEvent) {
         self.files.pages_freed(event);
-        self.look_at_waiting(event.file);
+        self.look_at_waiting(now, event.file);
     }
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
@@ -374,7 +395,7 @@ impl Scheduler for SplitDeadline {
         if let Some(file) = request.file.filter(|_| request.operation.is_write()) {
             self.asked = self.asked.filter(|&(asked, _)| asked != file);
             self.files.request_added(&request);
-            self.look_at_waiting(file);
+            self.look_at_waiting(now, file);
         }
         self.queued.push(now, &mut self.queues[kind], request, deadline);
     }
@@ -404,7 +425,8 @@ impl Scheduler for SplitDeadline {
         let target = self.writeback_target(now);
         let slice_at = target.and_then(|(file, promise)| self.begin_slice(now, file, promise, wishes));
         let write_at = self.held_writes.front().map(|&(_, _, patience_ends)| patience_ends);
-        let next = [slice_at, write_at, self.files.due_at(), Some(self.fsyncs.patience_ends())]
+        let late_at = self.fsyncs.first(Line::Waiting).map(|_| self.late_ones.may_go_at());
+        let next = [slice_at, write_at, late_at, self.files.due_at(), Some(self.fsyncs.patience_ends())]
             .into_iter()
             .flatten()
             .filter(|&at| at > now)

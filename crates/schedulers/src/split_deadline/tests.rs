@@ -155,17 +155,22 @@ fn a_dear_fsync_waits_until_little_is_left() {
     assert!((1.0..10.0).contains(&took), "a thousand pages at 115 a second, a part of them in each slice: {took} s");
 }
 
+/// A host with a drive without a head, whose commits take 1.9 ms; A was promised so many milliseconds.
+fn host_without_a_head(milliseconds: u64) -> Host {
+    let profile = DeviceProfile { is_rotational: false, worst_case_runs_per_second: 6400.0, ..device() };
+    let mut scheduler = SplitDeadline::new(&profile, Writeback::Own);
+    scheduler.commit = MeanDeviation::new(1.9e6, 0.0);
+    let fsync = Some(Span::from_millis(milliseconds));
+    scheduler.promised.promise_account(A, Deadlines { fsync, ..Deadlines::default() });
+    Host { scheduler, ..Host::new(Writeback::Own) }
+}
+
 /// A drive that writes five pages in the time that A can wait, and takes as long as a commit to flush them. Planted break: only what the data
 /// takes counts.
 #[test]
 fn a_drive_without_a_head_has_a_page_left_where_others_cannot_wait_for_a_commit() {
-    let profile = DeviceProfile { is_rotational: false, worst_case_runs_per_second: 6400.0, ..device() };
     for (deadline, decision_at_once) in [(3, CallDecision::Hold), (100, CallDecision::Admit)] {
-        let mut scheduler = SplitDeadline::new(&profile, Writeback::Own);
-        scheduler.commit = MeanDeviation::new(1.9e6, 0.0);
-        let fsync = Some(Span::from_millis(deadline));
-        scheduler.promised.promise_account(A, Deadlines { fsync, ..Deadlines::default() });
-        let mut host = Host { scheduler, ..Host::new(Writeback::Own) };
+        let mut host = host_without_a_head(deadline);
         host.scatter(B, TABLE, 5);
         let (needs, page_time) = (host.scheduler.files.time_of(TABLE), host.scheduler.page_time);
         assert!(needs > page_time && needs < Span::from_micros(1100), "{needs}");
@@ -176,6 +181,37 @@ fn a_drive_without_a_head_has_a_page_left_where_others_cannot_wait_for_a_commit(
             assert!(host.scheduler.files.time_of(TABLE) <= page_time);
         }
     }
+}
+
+/// Who is late is one of a hundred at the most. Planted breaks: every one may go; none of A's counts; there is no second.
+#[test]
+fn one_that_makes_others_late_goes_after_so_many_that_were_not_or_after_a_second() {
+    let mut host = host_without_a_head(3);
+    let dear = |host: &mut Host| {
+        host.scatter(B, TABLE, 5);
+        host.fsync(B, TABLE).0
+    };
+    let first = dear(&mut host);
+    assert_eq!(host.until_released(), [first.id]);
+    host.finish(&first);
+    let started = host.now;
+    let second = dear(&mut host);
+    assert_eq!(host.until_released(), [second.id], "nobody else is there");
+    let apart = host.now.since(started);
+    assert!(apart > Span::from_millis(990) && apart <= Span::from_secs(1), "{apart}");
+    host.finish(&second);
+    let third = dear(&mut host);
+    let mut kept = 0;
+    while !host.settle().contains(&third.id) {
+        host.dirty(A, LOG, kept);
+        let (call, decision) = host.fsync(A, LOG);
+        assert_eq!(decision, CallDecision::Admit, "A waits for nobody");
+        host.now += Span::from_millis(2);
+        host.finish(&call);
+        kept += 1;
+    }
+    assert!((200..300).contains(&kept), "two of {kept} may be late");
+    assert_eq!(host.scheduler.files.time_of(TABLE), Span::ZERO, "what is left is written meanwhile");
 }
 
 #[test]

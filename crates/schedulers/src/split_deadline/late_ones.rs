@@ -1,0 +1,45 @@
+//! How often an fsync may go on that makes others late.
+//!
+//! **Intuition.** Where an fsync leaves no room for one more commit, whoever is under way when another's commit comes is late, and so may be who
+//! comes next: no order helps, only the number. And a promise is kept that 99 of 100 find kept. **Rule.** Between two that make others late,
+//! so many of those who were promised something return that the two late ones are less than one of 100. **Complication.** Who was
+//! promised something may do nothing: then it is a second.
+//!
+//! O(1).
+
+use plimsoll_core::{Span, Time};
+
+/// Between two that make two of the others late each, so many return: less than one of 100 is late.
+const KEPT: u32 = 256;
+/// The longest time between two. Ours: what an appender with 256 fsyncs a second takes for them.
+const APART_MAX: Span = Span::from_secs(1);
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LateOnes {
+    /// Fsyncs with a promise that returned since the last that made others late.
+    kept: u32,
+    last: Time,
+}
+
+impl LateOnes {
+    /// An fsync with a promise has returned.
+    pub(super) fn kept(&mut self) {
+        self.kept = self.kept.saturating_add(1);
+    }
+
+    /// Whether one may go on that makes others late. Those of one moment share a commit.
+    pub(super) fn may_go(&self, now: Time) -> bool {
+        self.kept >= KEPT || now >= self.may_go_at() || now == self.last
+    }
+
+    /// When one may go on whoever returns until then.
+    pub(super) fn may_go_at(&self) -> Time {
+        self.last + APART_MAX
+    }
+
+    /// One goes on.
+    pub(super) fn gone(&mut self, now: Time) {
+        *self = LateOnes { kept: 0, last: now };
+    }
+}

@@ -221,8 +221,35 @@ impl CachePolicy for Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::{Cache, Outcome};
     use crate::config::CacheConfig;
+    use crate::policy::PolicyEntry;
+    use crate::units::Pool;
     use plimsoll_core::class::{ClassEntry, Scheme};
+
+    static LEVEL: PolicyEntry =
+        PolicyEntry { name: "level", summary: "", build: |config| Box::new(Credit::level(config)) };
+
+    /// A database makes an index: more of it passes than the cache is large, and its tables stay. Planted break: a priority is worth a tenth.
+    #[test]
+    fn what_passes_by_does_not_send_away_what_is_twelve_priorities_higher() {
+        const UNITS: u32 = 1000;
+        let [table, index] = [24, 25].map(|number| Class::new(number).unwrap());
+        let mut scheme = Scheme::default();
+        scheme.set(ClassEntry::new(table, "table", 0));
+        scheme.set(ClassEntry::new(index, "index", 12));
+        let mut cache = Cache::new(&CacheConfig::new(UNITS, scheme), &LEVEL).unwrap();
+        let mut read = |block, class| {
+            let outcome = cache.access(&Access { block, class, pool: Pool::default(), is_write: false });
+            matches!(outcome, Outcome::Hit(_))
+        };
+        let tables = 0..u64::from(UNITS / 2);
+        tables.clone().for_each(|block| _ = read(block, table));
+        (0..u64::from(UNITS) * 5 / 2).for_each(|block| _ = read(1 << 20 | block, index));
+        assert!(tables.clone().all(|block| read(block, table)), "two and a half caches have passed");
+        (0..u64::from(UNITS) * 4).for_each(|block| _ = read(1 << 21 | block, index));
+        assert!(!tables.clone().any(|block| read(block, table)), "four more: what nobody uses leaves in the end");
+    }
 
     #[test]
     fn what_repeated_use_is_worth_is_learned_on_the_level_way_only() {

@@ -20,8 +20,11 @@ const TITLE_LINE_PIXELS: u32 = 24;
 const TITLE_LETTER_PIXELS: u32 = 10;
 const PANELS_PER_ROW: usize = 2;
 const LEGEND_ROW_PIXELS: i32 = 20;
-/// Estimated width of a letter of the legend, pixels.
+/// Estimated width of a letter of a panel's title and of the legend, pixels.
 const LETTER_PIXELS: i32 = 8;
+const PANEL_TITLE_LINE_PIXELS: u32 = 20;
+/// From where a panel's title and legend go, pixels.
+const PANEL_LEFT_PIXELS: i32 = 24;
 const FONT: &str = "sans-serif";
 const TICK_GAP_PIXELS: f64 = 6.0;
 /// What a panel has beside its horizontal axis, pixels.
@@ -152,8 +155,8 @@ fn draw(area: &Area<'_>, title: &[String], title_pixels: u32, panels: &[DrawnPan
 
 fn draw_panel(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
     let (x, y) = axes(panel);
-    let (legend, chart_area) = area.split_vertically(34 + legend_height(panel));
-    legend.draw(&Text::new(panel.title.clone(), (24, 8), (FONT, 16)))?;
+    let (_, below_title) = area.split_vertically(draw_title(area, &panel.title)?);
+    let (legend, chart_area) = below_title.split_vertically(6 + legend_height(panel));
     draw_legend(&legend, panel)?;
     let names = (panel.kind == PanelKind::Bars).then(|| Names::of(&panel.over));
     let below = BELOW_AXIS_PIXELS + names.as_ref().map_or(0, Names::more_pixels);
@@ -207,6 +210,17 @@ fn draw_panel(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
     Ok(())
 }
 
+/// Draws a panel's title, in as many lines as it takes; answers with its height.
+fn draw_title(area: &Area<'_>, title: &str) -> Result<u32, Box<dyn std::error::Error>> {
+    let letters_max = (PANEL_PIXELS.0 as i32 - 2 * PANEL_LEFT_PIXELS) / LETTER_PIXELS;
+    let mut below = 8;
+    for line in wrapped(title, letters_max as usize) {
+        area.draw(&Text::new(line, (PANEL_LEFT_PIXELS, below as i32), (FONT, 16)))?;
+        below += PANEL_TITLE_LINE_PIXELS;
+    }
+    Ok(below)
+}
+
 fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
     let ys: Vec<f64> = panel
         .series
@@ -243,11 +257,11 @@ fn legend_entries(panel: &DrawnPanel) -> Vec<(i32, i32, String, Option<RGBColor>
     let has_paper = panel.series.iter().any(|series| !series.paper.is_empty());
     let named =
         panel.series.iter().enumerate().map(|(n, series)| (series.label.clone(), Some(COLOURS[n % COLOURS.len()])));
-    let (mut x, mut row, mut entries) = (24, 0, Vec::new());
+    let (mut x, mut row, mut entries) = (PANEL_LEFT_PIXELS, 0, Vec::new());
     for (text, colour) in named.chain(has_paper.then(|| ("the paper's".to_owned(), None))) {
         let width = 26 + text.chars().count() as i32 * LETTER_PIXELS;
         if x > 24 && x + width > PANEL_PIXELS.0 as i32 {
-            (x, row) = (24, row + 1);
+            (x, row) = (PANEL_LEFT_PIXELS, row + 1);
         }
         entries.push((x, row, text, colour));
         x += width;
@@ -262,7 +276,7 @@ fn legend_height(panel: &DrawnPanel) -> u32 {
 
 fn draw_legend(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
     for (x, row, text, colour) in legend_entries(panel) {
-        let y = 30 + row * LEGEND_ROW_PIXELS;
+        let y = 2 + row * LEGEND_ROW_PIXELS;
         match colour {
             Some(colour) => area.draw(&Rectangle::new([(x, y + 2), (x + 12, y + 12)], colour.filled()))?,
             None => area.draw(&Circle::new((x + 6, y + 7), 5, BLACK.stroke_width(1)))?,
@@ -276,20 +290,35 @@ fn draw_legend(area: &Area<'_>, panel: &DrawnPanel) -> Drawn {
 mod tests {
     use super::*;
 
-    /// A value below zero hangs from zero. Planted break: bars begin where the axis does.
-    #[test]
-    fn bars_begin_at_zero() {
-        let points =
-            [-10.0, 5.0].iter().zip(0u8..).map(|(y, x)| Point { x: x.into(), y: *y, half_width: None }).collect();
+    /// A picture of one diagram with two bars.
+    fn drawn(title: &str, heights: [f64; 2]) -> String {
+        let points = heights.iter().zip(0u8..).map(|(y, x)| Point { x: x.into(), y: *y, half_width: None }).collect();
         let panel = DrawnPanel {
-            title: String::new(),
+            title: title.to_owned(),
             kind: PanelKind::Bars,
             x: Scale::default(),
             y: Scale::default(),
             over: vec!["a".to_owned(), "b".to_owned()],
             series: vec![DrawnSeries { label: String::new(), points, paper: Vec::new() }],
         };
-        let drawn = svg(&Drawing { title: String::new(), panels: vec![panel] }).unwrap();
+        svg(&Drawing { title: String::new(), panels: vec![panel] }).unwrap()
+    }
+
+    /// Planted break: it is drawn in one line, over the diagram beside it.
+    #[test]
+    fn a_long_title_stays_in_its_diagram() {
+        let title = "every word of this title is to be read ".repeat(5);
+        let drawn = drawn(&title, [1.0, 2.0]);
+        let lines: Vec<&str> =
+            drawn.lines().filter(|line| title.contains(line.trim()) && line.contains("this")).collect();
+        assert!(lines.len() >= 3 && lines.iter().all(|line| line.len() < 75), "{lines:?}");
+        assert_eq!(lines.iter().flat_map(|line| line.split_whitespace()).count(), title.split_whitespace().count());
+    }
+
+    /// A value below zero hangs from zero. Planted break: bars begin where the axis does.
+    #[test]
+    fn bars_begin_at_zero() {
+        let drawn = drawn("", [-10.0, 5.0]);
         let attribute = |line: &str, name: &str| -> Option<f64> {
             line.split(&format!(" {name}=\"")).nth(1)?.split('"').next()?.parse().ok()
         };

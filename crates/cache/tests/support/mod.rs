@@ -150,7 +150,7 @@ impl Slow {
             ("lru", _) => 0,
             ("selective", _) => -priority * (1 << 40),
             (_, Way::Strict) => (15 - priority) * (1 << 40),
-            (_, Way::Level) => (15 - priority) * size / 10 + again,
+            (_, Way::Level) => (15 - priority) * size / 4 + again,
         }
     }
 

@@ -340,7 +340,7 @@ impl Scheduler for SplitDeadline {
         let Fsync { promise, since, data } = self.fsyncs.get(place).note;
         self.commit.measured(now.since(since).saturating_sub(data));
         if promise != Promise::Default {
-            self.late_ones.kept();
+            self.late_ones.returned();
         }
         self.committing_since = None;
         self.fsyncs.remove(place);

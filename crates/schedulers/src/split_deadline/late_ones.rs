@@ -10,7 +10,7 @@
 use plimsoll_core::{Span, Time};
 
 /// Between two that make two of the others late each, so many return: less than one of 100 is late.
-const KEPT: u32 = 256;
+const RETURNS_APART: u32 = 256;
 /// The longest time between two. Ours: what an appender with 256 fsyncs a second takes for them.
 const APART_MAX: Span = Span::from_secs(1);
 
@@ -18,19 +18,19 @@ const APART_MAX: Span = Span::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LateOnes {
     /// Fsyncs with a promise that returned since the last that made others late.
-    kept: u32,
+    returned: u32,
     last: Time,
 }
 
 impl LateOnes {
     /// An fsync with a promise has returned.
-    pub(super) fn kept(&mut self) {
-        self.kept = self.kept.saturating_add(1);
+    pub(super) fn returned(&mut self) {
+        self.returned = self.returned.saturating_add(1);
     }
 
     /// Whether one may go on that makes others late. Those of one moment share a commit.
     pub(super) fn may_go(&self, now: Time) -> bool {
-        self.kept >= KEPT || now >= self.may_go_at() || now == self.last
+        self.returned >= RETURNS_APART || now >= self.may_go_at() || now == self.last
     }
 
     /// When one may go on whoever returns until then.
@@ -40,6 +40,6 @@ impl LateOnes {
 
     /// One goes on.
     pub(super) fn gone(&mut self, now: Time) {
-        *self = LateOnes { kept: 0, last: now };
+        *self = LateOnes { returned: 0, last: now };
     }
 }

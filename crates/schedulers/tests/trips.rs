@@ -4,7 +4,7 @@
 //! often as its limit lets it. Both go through the scheduler to a drive's model.
 //!
 //! Planted breaks, each of which turns the test red: a stream goes on with all it has, and the drive begins in its middle; the
-//! way back costs nothing; writes settle no longer than reads.
+//! way back costs nothing, or after an awaited write what it does after a read; writes settle no longer than reads.
 
 use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest};

@@ -1,7 +1,7 @@
 //! `load` against real sockets and files. What depends on time stands in the unit tests, in virtual time; here are only bounds that a
 //! busy machine cannot break: a latency is never shorter than the stop that caused it.
 
-use plimsoll_brick::connection::ListenerOptions;
+use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::nbd::wire::{REQUEST_BYTES, none_chunk, offset_data_chunk};
 use plimsoll_brick::nbd::{Address, Command, ExportInfo, Listener, Request, SharedExports};
 use plimsoll_core::Span;
@@ -54,17 +54,28 @@ fn serve(socket: OwnedFd, stop: (u64, rustix::time::Timespec)) -> io::Result<()>
     Ok(())
 }
 
+/// A server of `export` in this folder until it is dropped, and what `load` calls it.
+fn server(folder: &Path, export: ExportInfo, stop: (u64, rustix::time::Timespec)) -> (Serving, String) {
+    let socket = folder.join("nbd.sock");
+    let target = format!("nbd+unix:///{}?socket={}", export.name, socket.display());
+    let exports = SharedExports::new();
+    exports.add(export).unwrap();
+    let listener = Listener::bind(&Address::Unix(socket), ListenerOptions::default()).unwrap();
+    let serving = listener.serve(exports, move |socket, _, _| drop(serve(socket, stop)));
+    (serving.unwrap(), target)
+}
+
+fn writable() -> ExportInfo {
+    ExportInfo { is_read_only: false, ..ExportInfo::new("db", SIZE_BYTES) }
+}
+
+const NEVER: (u64, rustix::time::Timespec) = (u64::MAX, rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
+
 #[test]
 fn a_server_that_stops_for_a_moment_shows_in_the_percentiles() {
     let folder = tempfile::tempdir().unwrap();
-    let address = Address::Unix(folder.path().join("nbd.sock"));
-    let exports = SharedExports::new();
-    exports.add(ExportInfo { is_read_only: false, ..ExportInfo::new("db", SIZE_BYTES) }).unwrap();
-    let listener = Listener::bind(&address, ListenerOptions::default()).unwrap();
     let half_a_second = rustix::time::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
-    let served = listener.serve(exports, move |socket, _, _| drop(serve(socket, (300, half_a_second))));
-    let _serving = served.unwrap();
-    let target = format!("nbd+unix:///db?socket={}", folder.path().join("nbd.sock").display());
+    let (_serving, target) = server(folder.path(), writable(), (300, half_a_second));
     let report = run(&options(&target, "mix 50% reads random 4KiB", 400.0, 2));
     assert!(matches!(report, Err(LoadError::Input(ref text)) if text.contains("allowed with --destructive")));
     let mut options = options(&target, "mix 50% reads random 4KiB", 400.0, 2);
@@ -77,6 +88,32 @@ fn a_server_that_stops_for_a_moment_shows_in_the_percentiles() {
     // 200 of them came while it stood still, and waited for the rest of half a second.
     assert!(row.longest_seconds > 0.45 && row.p99_seconds > 0.4 && row.p90_seconds > 0.15, "{row:?}");
     assert!(row.mean_seconds > 0.04, "{row:?}");
+}
+
+/// Planted break: as much content as before, 1 MiB.
+#[test]
+fn a_write_may_be_as_long_as_the_server_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_serving, target) = server(folder.path(), writable(), NEVER);
+    let asked = |mix| LoadOptions { is_destructive: true, ..options(&target, mix, 20.0, 1) };
+    let row = &run(&asked("write sequential 4MiB")).unwrap().rows[0];
+    assert!(row.writes.requests > 2 && row.unfinished == 0 && row.bytes_per_second > 8e6, "{row:?}");
+    let error = run(&asked("write sequential 64MiB")).unwrap_err().to_string();
+    assert!(error.contains("got requests of 67108864 bytes, allowed multiples of 1 up to 33554432"), "{error}");
+}
+
+/// The target may be written to by then, so this is no bad input. Planted break: whatever does not connect is bad input.
+#[test]
+fn a_server_that_is_gone_after_the_first_rate_is_no_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_serving, target) = server(folder.path(), writable(), NEVER);
+    let asked = LoadOptions { rates: vec![20.0, 30.0], ..options(&target, "read random 4KiB", 20.0, 1) };
+    let mut hide = |_, _| drop(std::fs::remove_file(folder.path().join("nbd.sock")));
+    let error = measure(&asked, &mut hide).unwrap_err();
+    assert!(matches!(error, LoadError::Gone { rates: 1, .. }), "{error:?}");
+    assert!(error.to_string().ends_with("; it was there for 1 of the rates"), "{error}");
+    let error = run(&asked).unwrap_err();
+    assert!(matches!(error, LoadError::Connect { .. }), "{error:?}");
 }
 
 fn file(folder: &Path) -> std::path::PathBuf {

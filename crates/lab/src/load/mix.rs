@@ -7,6 +7,7 @@ use super::LoadError;
 use plimsoll_core::{ByteCount, Span};
 use plimsoll_workloads::{Action, FileIndex, SPC1_BYTES_MIN, SPC1_IOPS_PER_UNIT, Step, Thread, Workload};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 const SPC1: &str = "spc1-like";
@@ -66,12 +67,13 @@ impl Mix {
         self.0 == SPC1
     }
 
-    /// Bytes of its longest request.
-    pub(super) fn length_max(&self) -> u32 {
+    /// Bytes of its shortest and of its longest request.
+    pub(super) fn lengths(&self) -> RangeInclusive<u32> {
         // SPC-1's are drawn, all others are alike.
         let count = if self.is_spc1() { 1000 } else { 1 };
         let requests = self.requests(1 << 50, 1.0, 0).expect("everything fits there");
-        requests.take(count).map(|request| request.length).max().unwrap_or(0)
+        let lengths: Vec<u32> = requests.take(count).map(|request| request.length).collect();
+        lengths.iter().copied().min().unwrap_or(0)..=lengths.iter().copied().max().unwrap_or(0)
     }
 
     /// Its requests on a target of `size_bytes`, `per_second` on average, without end.
@@ -162,8 +164,8 @@ mod tests {
         // The log is the last tenth, and has 28 % of the requests.
         let log = requests.iter().filter(|request| request.offset >= size / 10 * 9).count() as f64 / 50_000.0;
         assert!((log - 0.281).abs() < 0.02, "{log}");
-        assert_eq!(mix("spc1-like").length_max(), 65_536);
-        assert_eq!(mix("mix 70% reads random 8KiB").length_max(), 8192);
+        assert_eq!(mix("spc1-like").lengths(), 4096..=65_536);
+        assert_eq!(mix("mix 70% reads random 8KiB").lengths(), 8192..=8192);
     }
 
     #[test]

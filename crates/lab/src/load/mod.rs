@@ -98,6 +98,21 @@ pub enum LoadError {
         /// How many.
         under_way: u32,
     },
+    /// The target was there for the first rates, and is not as it was any more.
+    #[error("{error}; it was there for {rates} of the rates")]
+    Gone {
+        /// What is wrong with it.
+        error: Box<LoadError>,
+        /// Rates that were sent before.
+        rates: usize,
+    },
+}
+
+impl LoadError {
+    /// What was found wrong before anything was sent, or after so many rates.
+    fn of_a_later_rate(error: LoadError, rates: usize) -> LoadError {
+        if rates == 0 { error } else { LoadError::Gone { error: Box::new(error), rates } }
+    }
 }
 
 /// How far it is: the rate that is measured, and the part of its time that has passed, 0 to 1.
@@ -120,15 +135,17 @@ pub fn measure(options: &LoadOptions, progress: Progress<'_>) -> Result<LoadRepo
     let mut size_bytes = 0;
     while let Some(per_second) = sweep.next() {
         // Anew for each rate: what an overload left behind is none of the next one's business.
-        let mut connection = options.target.connect(&options.mix, options.outstanding_max, options.is_destructive)?;
+        let again = |error| LoadError::of_a_later_rate(error, rows.len());
+        let connected = options.target.connect(&options.mix, options.outstanding_max, options.is_destructive);
+        let mut connection = connected.map_err(again)?;
         size_bytes = connection.size_bytes();
         // Who asks for a rate several times asks for several samples, not for the same one again.
         let seed = options.seed.wrapping_add(rows.len() as u64);
-        let requests = options.mix.requests(size_bytes, per_second, seed)?;
+        let requests = options.mix.requests(size_bytes, per_second, seed).map_err(again)?;
         let course = Course { warm_up: options.warm_up, window: options.window, slots: options.outstanding_max };
         let outcome = course.run(connection.as_mut(), requests, &mut |part| progress(per_second, part))?;
         let row = LoadRow::new(per_second, options.window, &outcome);
-        sweep.measured(per_second, row.mean_seconds);
+        sweep.measured(per_second, (row.requests > 0).then_some(row.mean_seconds));
         rows.push(row);
     }
     rows.sort_by(|one, other| one.offered_per_second.total_cmp(&other.offered_per_second));

@@ -36,13 +36,13 @@ pub struct LoadRow {
     pub offered_per_second: f64,
     /// Requests a second that were answered in the window.
     pub answered_per_second: f64,
+    /// Bytes a second that were read and written by these.
+    pub bytes_per_second: f64,
     /// Requests that were due in the window.
     pub requests: u64,
     /// Of these, those without an answer ten seconds after it; their latency counts until then.
     pub unfinished: u64,
-    /// Bytes a second of the window's requests.
-    pub bytes_per_second: f64,
-    /// Mean latency.
+    /// Mean latency; 0 without any request.
     pub mean_seconds: f64,
     /// Latency that half of the requests were below.
     pub p50_seconds: f64,
@@ -99,7 +99,7 @@ impl LoadRow {
             answered_per_second: outcome.answered as f64 / seconds,
             requests: all.count(),
             unfinished: outcome.unfinished,
-            bytes_per_second: outcome.bytes as f64 / seconds,
+            bytes_per_second: outcome.answered_bytes as f64 / seconds,
             mean_seconds: all.mean().as_secs_f64(),
             p50_seconds: quantile(&all, 0.5),
             p90_seconds: quantile(&all, 0.9),

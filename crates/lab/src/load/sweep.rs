@@ -47,15 +47,19 @@ impl Sweep {
         }
     }
 
-    /// What came of it.
-    pub(super) fn measured(&mut self, per_second: f64, mean_seconds: f64) {
-        if mean_seconds <= self.latency_max.as_secs_f64() {
-            self.below = Some(self.below.map_or(per_second, |below| below.max(per_second)));
-        } else {
-            self.above = Some(self.above.map_or(per_second, |above| above.min(per_second)));
+    /// What came of it: the mean of its latencies, and none if not a single request was due. That says nothing, of this rate
+    /// and of those below it.
+    pub(super) fn measured(&mut self, per_second: f64, mean_seconds: Option<f64>) {
+        match mean_seconds {
+            Some(mean) if mean <= self.latency_max.as_secs_f64() => {
+                self.below = Some(self.below.map_or(per_second, |below| below.max(per_second)));
+            }
+            Some(_) => self.above = Some(self.above.map_or(per_second, |above| above.min(per_second))),
+            None => {}
         }
         if let Plan::Search { next } = &mut self.plan {
             let following = match (self.below, self.above) {
+                _ if mean_seconds.is_none() => None,
                 (Some(below), Some(above)) if above > below * APART_MAX => Some((below * above).sqrt()),
                 (Some(below), None) if below < RATE_MAX => Some((below * 2.0).min(RATE_MAX)),
                 (None, Some(above)) if above > RATE_MIN => Some(above / 2.0),
@@ -88,7 +92,7 @@ mod tests {
         while let Some(rate) = sweep.next() {
             rates.push(rate);
             assert!(rates.len() < 100, "no end: {rates:?}");
-            sweep.measured(rate, if rate <= peak { 0.001 } else { 1.0 });
+            sweep.measured(rate, Some(if rate <= peak { 0.001 } else { 1.0 }));
         }
         (rates, sweep.peak())
     }
@@ -112,6 +116,22 @@ mod tests {
         let (fast, peak) = rates(&[], 100_000.0, f64::INFINITY);
         assert_eq!(peak, Some(RATE_MAX));
         assert_eq!(&fast[..5], [1e5, 2e5, 4e5, 8e5, 1e6]);
+    }
+
+    /// Planted break: no latency is one of 0, which is below any bound.
+    #[test]
+    fn a_rate_at_which_nothing_was_due_is_no_peak() {
+        let mut sweep = Sweep::new(&[], 1.0, Span::from_millis(30));
+        sweep.measured(1.0, Some(0.05));
+        assert_eq!(sweep.next(), Some(0.5));
+        sweep.measured(0.5, None);
+        assert_eq!((sweep.next(), sweep.peak()), (None, None));
+        let mut asked = Sweep::new(&[0.1, 5.0], 1.0, Span::from_millis(30));
+        for mean in [None, Some(0.001)] {
+            let rate = asked.next().unwrap();
+            asked.measured(rate, mean);
+        }
+        assert_eq!((asked.next(), asked.peak()), (None, Some(5.0)));
     }
 
     #[test]

@@ -14,8 +14,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Bytes of what is written, over and over. More than a request has, so that two in a row differ.
-const CONTENT_BYTES: usize = 1 << 20;
+/// Bytes of what is written, over and over, at the least.
+const CONTENT_BYTES_MIN: usize = 1 << 20;
+/// Where a write's content begins is a multiple of this.
+const SECTOR_BYTES: usize = 512;
 /// Different words of eight bytes in every other word of it.
 const WORDS: usize = 64;
 
@@ -73,11 +75,13 @@ impl TargetName {
         // An emulated disk's answers are awaited to the microsecond; a refusal costs accuracy alone.
         let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
         let is_destructive = is_destructive && mix.has_writes();
+        let lengths = mix.lengths();
+        // More than a request has, so that two in a row differ.
+        let content = content(CONTENT_BYTES_MIN.max(*lengths.end() as usize + SECTOR_BYTES));
         match self {
             TargetName::Path(path) => {
                 let target = Target::open_existing(path, is_destructive).map_err(LoadError::Target)?;
-                let content = content(CONTENT_BYTES);
-                let requests = Requests::new(target, slots, mix.length_max(), &content).map_err(LoadError::Target)?;
+                let requests = Requests::new(target, slots, *lengths.end(), &content).map_err(LoadError::Target)?;
                 Ok(Box::new(Device { requests, path: path.clone() }))
             }
             TargetName::Nbd { uri, text } => {
@@ -85,7 +89,7 @@ impl TargetName {
                     ClientOptions { export_name: uri.export_name.clone(), depth_max: slots, ..Default::default() };
                 let connect = |error| LoadError::Connect { target: text.clone(), error };
                 let client = Client::connect(&uri.address, &options).map_err(connect)?;
-                let server = Server { client, content: content(CONTENT_BYTES), sent: 0, name: text.clone() };
+                let server = Server { client, content, sent: 0, name: text.clone() };
                 server.check(mix)?;
                 Ok(Box::new(server))
             }
@@ -116,12 +120,13 @@ struct Server {
 impl Server {
     /// Whether its export takes what the mix asks.
     fn check(&self, mix: &Mix) -> Result<(), LoadError> {
-        let (name, export, length) = (&self.name, self.client.export(), mix.length_max());
+        let (name, export, lengths) = (&self.name, self.client.export(), mix.lengths());
         let refused = |got: String, allowed: String| {
             Err(LoadError::Input(format!("{name}: --mix {mix}: got {got}, allowed {allowed}")))
         };
         let (least, most) = (export.minimum_block_bytes, export.maximum_block_bytes);
-        if !length.is_multiple_of(least) || length > most {
+        let is_allowed = |length: &&u32| length.is_multiple_of(least) && **length <= most;
+        if let Some(length) = [lengths.start(), lengths.end()].into_iter().find(|length| !is_allowed(length)) {
             return refused(format!("requests of {length} bytes"), format!("multiples of {least} up to {most}"));
         }
         match export.is_read_only && mix.has_writes() {
@@ -153,9 +158,9 @@ impl Connection for Server {
         let submitted = if is_read {
             self.client.submit(slot, Command::Read, CommandFlags::NONE, offset, length)
         } else {
-            // A multiple of a sector, so that what stands at a place changes from write to write.
-            let start = self.sent % (self.content.len() - length as usize + 1) / 512 * 512;
-            self.sent += length as usize + 512;
+            // Other bytes from write to write, so that what stands at a place changes.
+            let start = self.sent % (self.content.len() - length as usize + 1) / SECTOR_BYTES * SECTOR_BYTES;
+            self.sent += length as usize + SECTOR_BYTES;
             self.client.submit_write(slot, CommandFlags::NONE, offset, &self.content[start..][..length as usize])
         };
         submitted.map_err(|error| self.failed(error))

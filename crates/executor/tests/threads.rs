@@ -59,7 +59,9 @@ fn every_request_ends_however_often_and_whenever_it_is_woken() {
             }
             ended.fetch_add(1, SeqCst);
         };
-        executor.spawn(KINDS[number % KINDS.len()], None, Box::pin(request)).unwrap();
+        // Three threads at those with a deadline and at those without.
+        let deadline = number.is_multiple_of(2).then(|| Time::from_nanos(number as u64 * 17 % 30));
+        executor.spawn(KINDS[number % KINDS.len()], deadline, Box::pin(request)).unwrap();
     }
     std::thread::scope(|scope| {
         for giver in 0..2 {
@@ -278,6 +280,26 @@ fn a_request_that_panics_when_it_is_dropped_ends_alone() {
         pause();
         drop(go);
     });
+}
+
+/// Outcome: it is dropped, whatever it throws then, and its place is free. Planted break: it keeps its place.
+#[test]
+fn a_request_that_nobody_can_wake_any_more_is_over() {
+    let executor = executor(1, 1);
+    let (told, wakers) = channel();
+    for round in 1..=3 {
+        let (told, thorn) = (told.clone(), Thorn);
+        let request = std::future::poll_fn(move |context| {
+            let _ = (&thorn, told.send(context.waker().clone()));
+            Poll::Pending
+        });
+        executor.spawn(Kind::Read, None, Box::pin(request)).unwrap();
+        let waker = wakers.recv().unwrap();
+        wait_until(&executor, "its suspension", |figures| figures.threads[0].suspended == round);
+        assert_eq!(executor.figures().alive, 1);
+        drop(waker);
+        all_done(&executor);
+    }
 }
 
 /// Planted break: what waits is kept.

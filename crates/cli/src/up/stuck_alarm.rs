@@ -49,24 +49,38 @@ impl Drop for StuckAlarm {
 fn look(watch: &mut Watch, threads: &Weak<Executor<ServiceRequest>>) -> bool {
     let Some(threads) = threads.upgrade() else { return false };
     let figures = threads.figures();
-    let count = figures.threads.len();
-    for change in watch.look(&figures) {
+    let changes = watch.look(&figures);
+    let threads = Threads { all: figures.threads.len(), stuck: watch.stuck_count() };
+    for change in changes {
+        let text = text(change, threads, figures.alive);
         match change {
-            Watched::Stuck { .. } => warn!("{}", text(change, count, figures.alive)),
-            Watched::GoesOn { .. } => info!("{}", text(change, count, figures.alive)),
+            Watched::Stuck { .. } => warn!("{text}"),
+            Watched::GoesOn { .. } => info!("{text}"),
         }
     }
     true
 }
 
-/// A line for the log, of one of so many threads with so many requests that are not done.
-fn text(change: Watched, threads: usize, alive: usize) -> String {
+/// How many there are, and how many of them are stuck.
+#[derive(Clone, Copy)]
+struct Threads {
+    all: usize,
+    stuck: usize,
+}
+
+/// A line for the log, of one of these threads with so many requests that are not done.
+fn text(change: Watched, threads: Threads, alive: usize) -> String {
     match change {
         Watched::Stuck { thread, ran } => {
             let others = alive.saturating_sub(1);
             let meaning = match threads {
-                1 => "it is the only one, so nothing of compressed and encrypted volumes is read or written",
-                _ => "the others go on",
+                Threads { all: 1, .. } => {
+                    "it is the only one, so nothing of compressed and encrypted volumes is read or written".to_owned()
+                }
+                Threads { all, stuck } if stuck >= all => {
+                    format!("so are all {all}, so nothing of compressed and encrypted volumes is read or written")
+                }
+                Threads { all, stuck } => format!("{} of {all} go on", all - stuck),
             };
             format!(
                 "executor: service thread {thread} has been at one request for {ran}, {others} others are under way; {meaning}"
@@ -86,12 +100,17 @@ mod tests {
     fn a_thread_that_is_stuck_is_a_line_that_says_what_that_means() {
         let stuck = Watched::Stuck { thread: 0, ran: Span::from_secs(12) };
         assert_eq!(
-            text(stuck, 1, 8),
+            text(stuck, Threads { all: 1, stuck: 1 }, 8),
             "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, so nothing of \
              compressed and encrypted volumes is read or written"
         );
-        assert!(text(stuck, 3, 8).ends_with("; the others go on"));
+        let ends = |all, stuck_ones, end: &str| text(stuck, Threads { all, stuck: stuck_ones }, 8).ends_with(end);
+        assert!(ends(3, 1, "; 2 of 3 go on"));
+        assert!(ends(2, 2, "; so are all 2, so nothing of compressed and encrypted volumes is read or written"));
         let goes_on = Watched::GoesOn { thread: 2, ran: Span::from_secs(13) };
-        assert_eq!(text(goes_on, 3, 0), "executor: service thread 2 goes on, after at most 13 s with one request");
+        assert_eq!(
+            text(goes_on, Threads { all: 3, stuck: 0 }, 0),
+            "executor: service thread 2 goes on, after at most 13 s with one request"
+        );
     }
 }

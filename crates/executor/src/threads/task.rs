@@ -18,7 +18,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -130,6 +130,20 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         contained(|| *future = None);
         self.state.store(DONE, Relaxed);
+    }
+}
+
+/// A request that nobody can wake any more is over: it waited for something, and whoever was to say that this is there is gone.
+impl<F> Drop for Task<F> {
+    fn drop(&mut self) {
+        let future = self.future.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if future.is_none() {
+            return;
+        }
+        contained(|| *future = None);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.alive.fetch_sub(1, Release);
+        }
     }
 }
 

@@ -40,6 +40,11 @@ impl Watch {
         Watch { patience, stuck: Vec::new() }
     }
 
+    /// How many threads are at a run that was told of. O(threads).
+    pub fn stuck_count(&self) -> usize {
+        self.stuck.iter().flatten().count()
+    }
+
     /// Looks at figures that are newer than the last ones. O(threads).
     pub fn look(&mut self, figures: &Figures) -> Vec<Watched> {
         self.stuck.resize(figures.threads.len(), None);

@@ -15,10 +15,11 @@ impl Table {
         Table { header: header.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; as many cells as there are columns.
+    /// Adds a row; as many cells as there are columns. A name in it may be a tenant's: what would steer a terminal or begin another
+    /// line stands there escaped.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.header.len(), "a row has a cell for each column");
-        self.rows.push(cells.into());
+        self.rows.push(cells.map(shown).into());
     }
 
     /// Whether no row was added.
@@ -37,6 +38,18 @@ impl Table {
         }
         writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// A cell without characters that a terminal obeys.
+fn shown(cell: String) -> String {
+    if !cell.contains(char::is_control) {
+        return cell;
+    }
+    let shown = |character: char| match character.is_control() {
+        true => character.escape_debug().to_string(),
+        false => character.to_string(),
+    };
+    cell.chars().map(shown).collect()
 }
 
 impl fmt::Display for Table {
@@ -66,5 +79,16 @@ mod tests {
         table.row(["web".into(), "30%".into()]);
         table.row(["a-long-name".into(), "5 runs/s".into()]);
         assert_eq!(table.to_string(), "pool          reserve\nweb               30%\na-long-name  5 runs/s\n");
+    }
+
+    /// Planted break: cells are printed as they are.
+    #[test]
+    fn a_name_forges_no_row_and_steers_no_terminal() {
+        let mut table = Table::new(&["who", ">read"]);
+        table.row(["a\x1b[2J\nroot  0 B/s\u{9b}é".into(), "1 B/s".into()]);
+        assert_eq!(
+            table.to_string(),
+            "who                              read\na\\u{1b}[2J\\nroot  0 B/s\\u{9b}é  1 B/s\n"
+        );
     }
 }

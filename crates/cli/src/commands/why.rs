@@ -14,7 +14,7 @@ use plimsoll_tags::TagsError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 /// Rows of a disk in a table; JSON has all.
@@ -163,10 +163,15 @@ fn file(disk: &mut Watched, row: &Row, now: Time) -> String {
     }
 }
 
+/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Value {
     let rate = |bytes| per_second(bytes, elapsed);
     let rows = sample.rows.iter().map(|row| {
-        let path: Option<PathBuf> = disk.path(now, row.inode);
+        let path = disk.path(now, row.inode);
         let through = row
             .through
             .iter()
@@ -178,7 +183,7 @@ fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Val
             "cgroup": row.who.cgroup,
             "class": row.kind,
             "inode": (row.inode != 0).then_some(row.inode),
-            "path": path,
+            "path": path.map(|path| text(&path)),
             "read_bytes": row.read_bytes,
             "written_bytes": row.written_bytes,
             "read_bytes_per_second": rate(row.read_bytes),
@@ -189,8 +194,8 @@ fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Val
     let rows: Vec<Value> = rows.collect();
     let MountedDisk { device, mount_point, file_system } = disk.disk();
     json!({
-        "device": device,
-        "mount_point": mount_point,
+        "device": text(device),
+        "mount_point": text(mount_point),
         "file_system": file_system,
         "coverage": disk.coverage().to_string(),
         "untold_bytes": sample.untold_bytes,

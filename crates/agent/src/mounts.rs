@@ -3,9 +3,12 @@
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
 //! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
 //! mount's source. Its files have yet another number, one for each subvolume, which is in no table: whoever wants to know whether a
-//! file is on a disk asks the roots of the mounts for theirs ([`device_numbers`]).
+//! file is on a disk asks the roots of the mounts for theirs ([`device_numbers`]). Files of an overlay, the root of most containers,
+//! have the overlay's own number where all its layers are of one file system, so overlays that write to the disk are asked, too.
 
 use crate::error::AgentError;
+use plimsoll_core::mounts::MOUNT_TABLE;
+use plimsoll_core::{Mount, MountTable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 use std::collections::BTreeSet;
@@ -13,7 +16,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-const TABLE: &str = "/proc/self/mountinfo";
 const BLOCK_DEVICES: &str = "/sys/class/block";
 /// Of the kernel's sizes, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;
@@ -44,19 +46,6 @@ pub struct Disk {
 /// Says when something was mounted or unmounted.
 pub struct MountChanges(File);
 
-/// A line of the table.
-#[derive(Debug, PartialEq, Eq)]
-struct Line {
-    /// The kernel's number of the mount.
-    id: u64,
-    device: (u32, u32),
-    /// What of the file system is mounted: `/` for all of it.
-    root: String,
-    mount_point: PathBuf,
-    file_system: String,
-    source: PathBuf,
-}
-
 impl MountedDisk {
     /// The file system that is mounted at `path`, or on the block device that `path` is.
     ///
@@ -69,20 +58,19 @@ impl MountedDisk {
         let table = table()?;
         if found.file_type().is_block_device() {
             let number = (major(found.rdev()), minor(found.rdev()));
-            let is_on_it = |line: &&Line| line.device == number || line.source == real;
-            let line = table.iter().filter(is_on_it).min_by_key(|line| line.root != "/");
-            let line = line.ok_or_else(|| problem("no file system on it is mounted here".to_owned()))?;
-            return Ok(line.on(real));
+            let is_on_it = |mount: &&Mount| mount.device == number || mount.source_disk() == Some(&real);
+            let mount = table.iter().filter(is_on_it).min_by_key(|mount| is_a_part(mount));
+            let mount = mount.ok_or_else(|| problem("no file system on it is mounted here".to_owned()))?;
+            return Ok(on(mount, real));
         }
-        // The last one covers those before it.
-        let Some(line) = table.iter().rfind(|line| line.mount_point == real) else {
-            let around = table.iter().filter(|line| real.starts_with(&line.mount_point));
-            let around = around.max_by_key(|line| line.mount_point.as_os_str().len());
-            let hint = around.map_or(String::new(), |line| format!("; it is on {}", line.mount_point.display()));
+        let Some(mount) = table.on_top_at(&real) else {
+            let around = table.iter().filter(|mount| real.starts_with(&mount.target));
+            let around = around.max_by_key(|mount| mount.target.as_os_str().len());
+            let hint = around.map_or(String::new(), |mount| format!("; it is on {}", mount.target.display()));
             return Err(problem(format!("is neither a mount point nor a block device{hint}")));
         };
-        let device = line.disk().ok_or_else(|| problem(format!("{} has no disk of its own", line.file_system)))?;
-        Ok(line.on(device))
+        let device = disk_of(mount).ok_or_else(|| problem(format!("{} has no disk of its own", mount.kind)))?;
+        Ok(on(mount, device))
     }
 
     /// All that is mounted and has a disk, each disk once.
@@ -90,13 +78,14 @@ impl MountedDisk {
     /// # Errors
     /// The kernel shows no table.
     pub fn all() -> Result<Vec<MountedDisk>, AgentError> {
-        let mut table = table()?;
-        table.sort_by_key(|line| line.root != "/");
+        let table = table()?;
+        let mut mounts: Vec<&Mount> = table.iter().collect();
+        mounts.sort_by_key(|mount| is_a_part(mount));
         let mut disks: Vec<MountedDisk> = Vec::new();
-        for line in table {
-            let Some(device) = line.disk() else { continue };
+        for mount in mounts {
+            let Some(device) = disk_of(mount) else { continue };
             if disks.iter().all(|disk| disk.device != device) {
-                disks.push(line.on(device));
+                disks.push(on(mount, device));
             }
         }
         Ok(disks)
@@ -104,7 +93,7 @@ impl MountedDisk {
 }
 
 /// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the roots of what else is
-/// mounted from it. A look at the table, and at each of those roots.
+/// mounted from it and of overlays that write to it. A look at the table, and at each of those roots.
 ///
 /// # Errors
 /// There is no such block device, or the kernel shows no table.
@@ -114,10 +103,16 @@ pub fn device_numbers(device: &Path) -> Result<DeviceNumbers, AgentError> {
     let found = fs::metadata(&real).map_err(system)?;
     let own = (major(found.rdev()), minor(found.rdev()));
     let table = table()?;
-    // Only those that belong to no disk have another one's name.
-    let is_on_it = |line: &&Line| line.device.0 == 0 && line.disk().as_ref() == Some(&real);
-    let roots = table.iter().filter(is_on_it).filter_map(Line::number_of_root);
-    Ok(roots.chain([own]).collect())
+    let is_on_it = |mount: &&Mount| mount.source_disk() == Some(&real);
+    let mut numbers: DeviceNumbers = table.iter().filter(is_on_it).filter_map(number_of_root).chain([own]).collect();
+    let is_written_to = |directory: PathBuf| {
+        statx(CWD, &directory, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
+            .is_ok_and(|found| numbers.contains(&(found.stx_dev_major, found.stx_dev_minor)))
+    };
+    let overlays = table.iter().filter(|mount| mount.upper_directory().is_some_and(is_written_to));
+    let overlays: Vec<(u32, u32)> = overlays.filter_map(number_of_root).collect();
+    numbers.extend(overlays);
+    Ok(numbers)
 }
 
 impl MountChanges {
@@ -126,7 +121,7 @@ impl MountChanges {
     /// # Errors
     /// The kernel shows no table.
     pub fn new() -> Result<MountChanges, AgentError> {
-        let table = File::open(TABLE);
+        let table = File::open(MOUNT_TABLE);
         let table = table.map_err(|source| AgentError::System { action: "open the table of mounts", source })?;
         Ok(MountChanges(table))
     }
@@ -191,93 +186,42 @@ impl Disk {
     }
 }
 
-impl Line {
-    /// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/root rw`, see proc_pid_mountinfo(5).
-    fn parse(line: &str) -> Option<Line> {
-        let (place, kind) = line.split_once(" - ")?;
-        let mut place = place.split(' ');
-        let id = place.next()?.parse().ok()?;
-        let mut place = place.skip(1);
-        let (major, minor) = place.next()?.split_once(':')?;
-        let (root, mount_point) = (unescaped(place.next()?), unescaped(place.next()?));
-        let mut kind = kind.split(' ');
-        let (file_system, source) = (kind.next()?.to_owned(), unescaped(kind.next()?));
-        let device = (major.parse().ok()?, minor.parse().ok()?);
-        Some(Line { id, device, root, mount_point: mount_point.into(), file_system, source: source.into() })
-    }
-
-    /// The block device, if there is one.
-    fn disk(&self) -> Option<PathBuf> {
-        let (major, minor) = self.device;
-        let described = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
-        if let Some(name) = described.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
-            return Some(Path::new("/dev").join(name));
-        }
-        let source = fs::canonicalize(&self.source).ok()?;
-        let is_disk = fs::metadata(&source).is_ok_and(|found| found.file_type().is_block_device());
-        is_disk.then_some(source)
-    }
-
-    /// The number of the device that the files at the root of this mount have; `None` if another mount covers it.
-    fn number_of_root(&self) -> Option<(u32, u32)> {
-        let wanted = StatxFlags::MNT_ID;
-        let found = statx(CWD, &self.mount_point, AtFlags::NO_AUTOMOUNT, wanted).ok()?;
-        let is_it = found.stx_mask & wanted.bits() != 0 && found.stx_mnt_id == self.id;
-        is_it.then_some((found.stx_dev_major, found.stx_dev_minor))
-    }
-
-    fn on(&self, device: PathBuf) -> MountedDisk {
-        MountedDisk { device, mount_point: self.mount_point.clone(), file_system: self.file_system.clone() }
-    }
+/// Whether a part of the file system is mounted there, and not all of it.
+fn is_a_part(mount: &Mount) -> bool {
+    mount.root != Path::new("/")
 }
 
-fn table() -> Result<Vec<Line>, AgentError> {
-    let text = fs::read_to_string(TABLE);
-    let text = text.map_err(|source| AgentError::System { action: "read the table of mounts", source })?;
-    Ok(text.lines().filter_map(Line::parse).collect())
+/// The block device of a mount, if there is one.
+fn disk_of(mount: &Mount) -> Option<PathBuf> {
+    let (major, minor) = mount.device;
+    let described = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
+    if let Some(name) = described.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
+        return Some(Path::new("/dev").join(name));
+    }
+    let source = fs::canonicalize(mount.source_disk()?).ok()?;
+    let is_disk = fs::metadata(&source).is_ok_and(|found| found.file_type().is_block_device());
+    is_disk.then_some(source)
 }
 
-/// The table writes blanks and the like as three octal digits behind a backslash.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let byte = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match byte {
-            Some(byte) => plain.extend([char::from(byte)].into_iter().chain(part[3..].chars())),
-            None => plain.extend(['\\'].into_iter().chain(part.chars())),
-        }
-    }
-    plain
+/// The number of the device that the files at the root of a mount have; `None` if another mount covers it.
+fn number_of_root(mount: &Mount) -> Option<(u32, u32)> {
+    let wanted = StatxFlags::MNT_ID;
+    let found = statx(CWD, &mount.target, AtFlags::NO_AUTOMOUNT, wanted).ok()?;
+    let is_it = found.stx_mask & wanted.bits() != 0 && found.stx_mnt_id == mount.id;
+    is_it.then_some((found.stx_dev_major, found.stx_dev_minor))
+}
+
+fn on(mount: &Mount, device: PathBuf) -> MountedDisk {
+    MountedDisk { device, mount_point: mount.target.clone(), file_system: mount.kind.clone() }
+}
+
+fn table() -> Result<MountTable, AgentError> {
+    MountTable::read().map_err(|source| AgentError::System { action: "read the table of mounts", source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_the_table_is_read() {
-        let line =
-            Line::parse(r"36 35 98:0 /sub /mnt/a\040b rw,noatime master:1 shared:2 - ext4 /dev/ro\134ot rw,errors=x");
-        let expected = Line {
-            id: 36,
-            device: (98, 0),
-            root: "/sub".into(),
-            mount_point: "/mnt/a b".into(),
-            file_system: "ext4".into(),
-            source: r"/dev/ro\ot".into(),
-        };
-        assert_eq!(line, Some(expected));
-        for broken in [
-            "",
-            "x 35 98:0 / / rw - ext4 /dev/a rw",
-            "36 35 98:0 / /",
-            "36 35 x:0 / / rw - ext4 /dev/a",
-            "36 35 98:0 / / rw - ",
-        ] {
-            assert_eq!(Line::parse(broken), None, "{broken}");
-        }
-    }
 
     #[test]
     fn what_has_no_disk_is_refused_with_what_it_is() {

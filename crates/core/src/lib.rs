@@ -14,6 +14,7 @@
 //! | [`request`] | [`BlockRequest`], what reaches a device |
 //! | [`call`] | [`Call`], what a process asked the kernel for |
 //! | [`crc32c`] | the checksum of blocks, and of iSCSI's digests |
+//! | [`mounts`] | [`MountTable`], the kernel's table of mounts |
 //! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
 
@@ -22,6 +23,7 @@ pub mod call;
 pub mod cause;
 mod checksum;
 pub mod class;
+pub mod mounts;
 mod prefetch;
 pub mod request;
 pub mod scheduler;
@@ -33,6 +35,7 @@ pub use call::{Call, CallId, CallKind, FileId, ThreadId};
 pub use cause::CauseSet;
 pub use checksum::{crc32c, crc32c_append};
 pub use class::Class;
+pub use mounts::{Mount, MountTable};
 pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};
 pub use scheduler::{CallDecision, DeviceProfile, Dispatch, PageEvent, Scheduler, Wish};

@@ -1,6 +1,7 @@
 //! The device that is tagged: its numbers, its size, and the file system on it.
 
 use crate::error::TagsError;
+use plimsoll_core::{Mount, MountTable};
 use rustix::fs::{FileType, fstat, major, minor};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -70,7 +71,7 @@ impl Device {
             start_sector,
             sectors,
             file_system: file_system(&head),
-            mounted: mounted(path, major, minor),
+            mounted: mounted(path, (major, minor)),
         })
     }
 
@@ -94,16 +95,12 @@ fn file_system(head: &[u8]) -> FileSystem {
 }
 
 /// The superblock's device number where a mount of ours shows the device: by its number, or (btrfs) by its path.
-fn mounted(path: &Path, major: u32, minor: u32) -> Option<u32> {
-    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+fn mounted(path: &Path, number: (u32, u32)) -> Option<u32> {
     let path = fs::canonicalize(path).ok()?;
-    table.lines().find_map(|line| {
-        let (_, source) = line.split_once(" - ")?;
-        let (line_major, line_minor) = line.split(' ').nth(2)?.split_once(':')?;
-        let (line_major, line_minor) = (line_major.parse().ok()?, line_minor.parse().ok()?);
-        let is_source = Path::new(source.split(' ').nth(1)?) == path;
-        (is_source || (line_major, line_minor) == (major, minor)).then_some(line_major << MINOR_BITS | line_minor)
-    })
+    let table = MountTable::read().ok()?;
+    let is_on_it = |mount: &&Mount| mount.device == number || mount.source_disk() == Some(&path);
+    let (major, minor) = table.iter().find(is_on_it)?.device;
+    Some(major << MINOR_BITS | minor)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use crate::error::TagsError;
 use crate::shared::Group;
-use std::collections::BTreeSet;
+use plimsoll_core::MountTable;
+use plimsoll_core::mounts::MOUNT_TABLE;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ impl Group {
             CGROUP1_MAGIC => {}
             _ => return Err(nobody()),
         }
-        let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(TagsError::file("/proc/self/mountinfo"))?;
+        let mounts = MountTable::read().map_err(TagsError::file(MOUNT_TABLE))?;
         let hierarchies = fs::read_to_string("/proc/self/cgroup").map_err(TagsError::file("/proc/self/cgroup"))?;
         let path = fs::canonicalize(path).map_err(|_| nobody())?;
         let without = || TagsError::Nobody { what: format!("controller of cgroup {}", path.display()) };
@@ -39,31 +40,25 @@ impl Group {
 /// with controllers, as far as they are mounted. Empty if there is no such process.
 pub fn cgroups_of(process: u32) -> Vec<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = MountTable::read().unwrap_or_default();
     directories_of(&groups, &mounts)
 }
 
 /// From `/proc/PID/cgroup` and `/proc/self/mountinfo` (cgroups(7), proc_pid_mountinfo(5)).
-fn directories_of(groups: &str, mounts: &str) -> Vec<PathBuf> {
+fn directories_of(groups: &str, mounts: &MountTable) -> Vec<PathBuf> {
     let mut found: Vec<_> = groups
         .lines()
         .filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, Path::new(fields.next()?));
-            let directory = mounts.lines().find_map(|line| {
-                let (mount, source) = line.split_once(" - ")?;
-                let mut mount = mount.split(' ').skip(3);
-                let (root, point) = (mount.next()?, mount.next()?);
-                let mut source = source.split(' ');
-                let is_it = match source.next()? {
+            let is_of_version_1 = !controllers.is_empty() && !controllers.starts_with(NAMED);
+            let directory = mounts.iter().find_map(|mount| {
+                let is_it = match mount.kind.as_str() {
                     "cgroup2" => controllers.is_empty(),
-                    "cgroup" if !controllers.is_empty() && !controllers.starts_with(NAMED) => {
-                        let options: BTreeSet<_> = source.nth(1)?.split(',').collect();
-                        controllers.split(',').all(|name| options.contains(name))
-                    }
+                    "cgroup" => is_of_version_1 && controllers.split(',').all(|name| mount.has_option(name)),
                     _ => false,
                 };
-                is_it.then(|| Some(Path::new(point).join(path.strip_prefix(root).ok()?)))?
+                is_it.then(|| Some(mount.target.join(path.strip_prefix(&mount.root).ok()?)))?
             })?;
             Some((!controllers.is_empty(), directory))
         })
@@ -74,19 +69,14 @@ fn directories_of(groups: &str, mounts: &str) -> Vec<PathBuf> {
 
 /// The number of the hierarchy of version 1 that is mounted above `path`: the mount says its controllers, and
 /// `/proc/self/cgroup` which hierarchy has them. `None` for one without controllers.
-fn hierarchy_of(path: &Path, mounts: &str, hierarchies: &str) -> Option<u64> {
-    let mounted = mounts.lines().filter_map(|line| {
-        let (mount, source) = line.split_once(" - ")?;
-        let point = mount.split(' ').nth(4)?;
-        let mut source = source.split(' ');
-        (source.next()? == "cgroup" && path.starts_with(point)).then_some((point.len(), source.nth(1)?))
-    });
-    let options: BTreeSet<_> = mounted.max()?.1.split(',').collect();
+fn hierarchy_of(path: &Path, mounts: &MountTable, hierarchies: &str) -> Option<u64> {
+    let above = mounts.iter().filter(|mount| mount.kind == "cgroup" && path.starts_with(&mount.target));
+    let mount = above.max_by_key(|mount| mount.target.as_os_str().len())?;
     hierarchies.lines().find_map(|line| {
         let mut fields = line.split(':');
         let (number, controllers) = (fields.next()?, fields.next()?);
         let has_controllers = !controllers.is_empty() && !controllers.starts_with(NAMED);
-        let is_it = has_controllers && controllers.split(',').all(|name| options.contains(name));
+        let is_it = has_controllers && controllers.split(',').all(|name| mount.has_option(name));
         is_it.then(|| number.parse().ok())?
     })
 }
@@ -102,7 +92,7 @@ mod tests {
                       32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                       33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup none rw,name=systemd\n";
         let hierarchies = "9:name=systemd:/\n4:memory:/a\n3:cpu,cpuacct:/\n0::/\n";
-        let of = |path| hierarchy_of(Path::new(path), mounts, hierarchies);
+        let of = |path| hierarchy_of(Path::new(path), &MountTable::parse(mounts.as_bytes()), hierarchies);
         assert_eq!(of("/sys/fs/cgroup/memory/tenant"), Some(4));
         assert_eq!(of("/sys/fs/cgroup/cpu,cpuacct"), Some(3));
         assert_eq!(of("/sys/fs/cgroup/systemd/x"), None);
@@ -117,7 +107,7 @@ mod tests {
                       33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup none rw,name=systemd\n\
                       34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n";
         let of = |groups| {
-            let found = directories_of(groups, mounts).into_iter();
+            let found = directories_of(groups, &MountTable::parse(mounts.as_bytes())).into_iter();
             found.map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let all = ["/sys/fs/cgroup/unified/a:b", "/sys/fs/cgroup/memory/c", "/sys/fs/cgroup/cpu,cpuacct/"];

@@ -7,13 +7,13 @@
 //!
 //! Limits of requests (`iops`) stay as they are: WDT's credits are bytes.
 
+use plimsoll_core::MountTable;
 use plimsoll_schedulers::wdt::steward::{Caps, Used};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const MOUNTS: &str = "/proc/self/mounts";
 const COUNTED_1: &str = "blkio.throttle.io_service_bytes";
 const LIMITED_1: [&str; 2] = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
 const COUNTED_2: &str = "io.stat";
@@ -54,21 +54,15 @@ pub struct Group {
 
 /// Where the controller of block I/O is mounted: version 1 if that is, since a controller is in one of them only.
 pub fn controller() -> Option<PathBuf> {
-    let mounts = fs::read_to_string(MOUNTS).ok()?;
+    let mounts = MountTable::read().ok()?;
     controller_in(&mounts, |folder| fs::read_to_string(folder.join(CONTROLLERS)).unwrap_or_default())
 }
 
-fn controller_in(mounts: &str, controllers: impl Fn(&Path) -> String) -> Option<PathBuf> {
-    let of = |kind: &str| {
-        let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let lines = lines.filter(|words| words.len() > 3 && words[2] == kind);
-        lines.map(|words| (PathBuf::from(words[1]), words[3].to_owned())).collect::<Vec<_>>()
-    };
-    let has_blkio = |options: &str| options.split(',').any(|option| option == "blkio");
-    let first = of("cgroup").into_iter().find(|(_, options)| has_blkio(options));
+fn controller_in(mounts: &MountTable, controllers: impl Fn(&Path) -> String) -> Option<PathBuf> {
+    let mut first = mounts.iter().filter(|mount| mount.kind == "cgroup" && mount.has_option("blkio"));
     let has_io = |folder: &Path| controllers(folder).split_whitespace().any(|name| name == "io");
-    let second = || of("cgroup2").into_iter().find(|(folder, _)| has_io(folder));
-    first.or_else(second).map(|(folder, _)| folder)
+    let mut second = mounts.iter().filter(|mount| mount.kind == "cgroup2" && has_io(&mount.target));
+    first.next().or_else(|| second.next()).map(|mount| mount.target.clone())
 }
 
 impl Group {
@@ -205,12 +199,14 @@ mod tests {
 
     #[test]
     fn the_controller_is_found_among_the_mounts() {
-        let first = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/blkio cgroup rw,blkio 0 0\n";
-        let second = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let both = format!("{second}{first}");
+        let first = "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+            32 30 0:28 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n";
+        let second = "34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n";
+        let both = MountTable::parse(format!("{second}{first}").as_bytes());
+        let second = MountTable::parse(second.as_bytes());
         assert_eq!(controller_in(&both, |_| String::new()), Some("/sys/fs/cgroup/blkio".into()));
-        assert_eq!(controller_in(second, |_| String::new()), None);
-        assert_eq!(controller_in(second, |_| "cpuset io\n".into()), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(controller_in(&second, |_| String::new()), None);
+        assert_eq!(controller_in(&second, |_| "cpuset io\n".into()), Some("/sys/fs/cgroup/unified".into()));
     }
 
     #[test]

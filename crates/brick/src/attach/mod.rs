@@ -20,7 +20,6 @@ pub mod file_system;
 mod isolation;
 mod loop_control;
 mod loop_device;
-pub mod mount_table;
 pub mod state;
 mod teardown;
 pub mod thread_setup;
@@ -33,8 +32,7 @@ pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
 use crate::fuse::wire::PAYLOAD_BYTES_MAX;
-use mount_table::MountTable;
-use plimsoll_core::Span;
+use plimsoll_core::{MountTable, Span};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};

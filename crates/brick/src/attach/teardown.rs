@@ -8,10 +8,9 @@
 //! for an answer then gets an error instead, even if something still holds the old descriptor open.
 
 use super::loop_device;
-use super::mount_table::{Mount, MountTable};
 use super::pause;
 use super::state::{LoopNote, MountNote, VolumeNotes};
-use plimsoll_core::Span;
+use plimsoll_core::{Mount, MountTable, Span};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -97,7 +96,8 @@ pub(super) fn tear_down(volume: &str, notes: &VolumeNotes, disk: &Path, server: 
 fn find(note: &MountNote) -> Option<Mount> {
     let table = MountTable::read().ok()?;
     let mount = table.on_top_at(&note.target)?;
-    let is_ours = mount.kind == note.kind && mount.source == note.source && note.id.is_none_or(|id| id == mount.id);
+    let is_it = mount.kind == note.kind && mount.source == Path::new(&note.source);
+    let is_ours = is_it && note.id.is_none_or(|id| id == mount.id);
     is_ours.then(|| mount.clone())
 }
 

@@ -3,26 +3,23 @@
 //! It is written down before it is made: a run that is killed leaves it, and the next one removes it.
 
 use super::{HostError, clock, failed};
-use plimsoll_core::Span;
+use plimsoll_core::{MountTable, Span};
 use std::path::{Path, PathBuf};
 
 /// Its name, before the host's process number.
 const NAME: &str = "plimsoll-live-";
-const MOUNTS: &str = "/proc/self/mounts";
 /// A process that was just killed may still be in its group.
 const REMOVE_TRIES: u32 = 40;
 const REMOVE_WAIT: Span = Span::from_millis(50);
 
 /// Where the controller called `name` is mounted.
 pub(super) fn controller(name: &str) -> Option<PathBuf> {
-    controller_in(&std::fs::read_to_string(MOUNTS).ok()?, name)
+    controller_in(&MountTable::read().ok()?, name)
 }
 
-fn controller_in(mounts: &str, name: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
-        [_, target, "cgroup", options, ..] if options.split(',').any(|option| option == name) => Some(target.into()),
-        _ => None,
-    })
+fn controller_in(mounts: &MountTable, name: &str) -> Option<PathBuf> {
+    let mount = mounts.iter().find(|mount| mount.kind == "cgroup" && mount.has_option(name))?;
+    Some(mount.target.clone())
 }
 
 /// A folder that was made. Dropping it removes it and the groups in it; their processes must have gone.
@@ -120,11 +117,12 @@ mod tests {
 
     #[test]
     fn a_controller_is_found_among_the_mounts() {
-        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
-                      cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n\
-                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
-        assert_eq!(controller_in(mounts, "blkio"), Some(PathBuf::from("/sys/fs/cgroup/blkio")));
-        assert_eq!(controller_in(mounts, "memory"), None);
-        assert_eq!(controller_in("cgroup2 /sys/fs/cgroup cgroup2 rw,relatime,blkio 0 0\n", "blkio"), None);
+        let mounts = MountTable::parse(
+            b"31 30 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+              32 30 0:28 / /sys/fs/cgroup/blkio rw,relatime - cgroup cgroup rw,blkio\n\
+              34 30 0:30 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,memory\n",
+        );
+        assert_eq!(controller_in(&mounts, "blkio"), Some(PathBuf::from("/sys/fs/cgroup/blkio")));
+        assert_eq!(controller_in(&mounts, "memory"), None);
     }
 }

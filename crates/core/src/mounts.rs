@@ -1,11 +1,14 @@
-//! The kernel's table of mounts, `/proc/self/mountinfo`: who is mounted where, and is that ours?
+//! The kernel's table of mounts, `/proc/self/mountinfo`: what is mounted where, and on which device?
 //!
 //! One line a mount (proc_pid_mountinfo(5)):
 //!
 //! ```text
 //!   36 35 7:3 / /mnt/a rw,noatime shared:1 - ext4 /dev/loop3 rw,discard
-//!   id    device  target                     type source
+//!   id    device root target                 kind source     options
 //! ```
+//!
+//! **Complication.** Users may mount: names of theirs, in any bytes, and what they say is the source of a FUSE file system. So nothing
+//! here has to be text, and a source is believed only of a file system that the kernel mounts from a disk ([`Mount::source_disk`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +16,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Where the kernel tells it.
-const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+/// File systems whose superblock has a number that belongs to no disk, and whose source is the path of one, which the kernel has opened.
+const NAME_THEIR_DISK: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +27,38 @@ pub struct Mount {
     pub id: u64,
     /// Major and minor number of the device, or of the file system where it has no device.
     pub device: (u32, u32),
+    /// What of the file system is mounted: `/` for all of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub target: PathBuf,
     /// The file system's type.
     pub kind: String,
     /// What is mounted: a device, or what the file system calls itself.
-    pub source: String,
+    pub source: PathBuf,
+    /// The file system's own options, as they stand there: parted by commas.
+    pub options: OsString,
+}
+
+impl Mount {
+    /// The path of its disk, where its number is not that of a disk and its source can be believed.
+    pub fn source_disk(&self) -> Option<&Path> {
+        NAME_THEIR_DISK.contains(&self.kind.as_str()).then_some(&*self.source)
+    }
+
+    /// Where an overlay keeps what is written to it: where all its layers are of one file system, its files have a number of its own.
+    pub fn upper_directory(&self) -> Option<PathBuf> {
+        if self.kind != "overlay" {
+            return None;
+        }
+        let mut options = self.options.as_encoded_bytes().split(|byte| *byte == b',');
+        let directory = options.find_map(|option| option.strip_prefix(b"upperdir="))?;
+        Some(path(directory))
+    }
+
+    /// Whether the file system's options have this one.
+    pub fn has_option(&self, name: &str) -> bool {
+        self.options.as_encoded_bytes().split(|byte| *byte == b',').any(|option| option == name.as_bytes())
+    }
 }
 
 /// Every mount that this process sees, lowest first.
@@ -64,14 +95,18 @@ impl MountTable {
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = text(fields.next()?)?.parse().ok()?;
-    let (_parent, device, _root) = (fields.next()?, text(fields.next()?)?, fields.next()?);
-    let target = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let (_parent, device) = (fields.next()?, text(fields.next()?)?);
+    let (root, target) = (path(fields.next()?), path(fields.next()?));
     let _options = fields.next()?;
     fields.by_ref().find(|field| *field == b"-")?;
     let kind = text(fields.next()?)?.to_owned();
-    let source = String::from_utf8(unescape(fields.next()?)).ok()?;
+    let (source, options) = (path(fields.next()?), OsString::from_vec(fields.next().unwrap_or_default().to_vec()));
     let (major, minor) = device.split_once(':')?;
-    Some(Mount { id, device: (major.parse().ok()?, minor.parse().ok()?), target, kind, source })
+    Some(Mount { id, device: (major.parse().ok()?, minor.parse().ok()?), root, target, kind, source, options })
+}
+
+fn path(field: &[u8]) -> PathBuf {
+    OsString::from_vec(unescape(field)).into()
 }
 
 fn text(field: &[u8]) -> Option<&str> {
@@ -113,8 +148,41 @@ mod tests {
         let table = MountTable::parse(TABLE);
         assert_eq!(table.iter().map(|mount| mount.id).collect::<Vec<_>>(), [27, 40, 41, 42]);
         let fuse = table.on_top_at(Path::new("/run/plimsoll/my disk")).unwrap();
-        let expected = (40, (0, 41), "fuse", "plimsoll:a\\b");
-        assert_eq!((fuse.id, fuse.device, fuse.kind.as_str(), fuse.source.as_str()), expected);
+        let expected = (40, (0, 41), "fuse", Path::new("plimsoll:a\\b"));
+        assert_eq!((fuse.id, fuse.device, fuse.kind.as_str(), &*fuse.source), expected);
+        assert_eq!((&*fuse.root, fuse.has_option("user_id=0"), fuse.has_option("user")), (Path::new("/"), true, false));
+    }
+
+    /// Any user may mount a FUSE file system on a directory of this name. Planted break: lines are read as text.
+    #[test]
+    fn a_name_that_is_no_text_hides_no_other_mount() {
+        let table = MountTable::parse(
+            b"40 27 0:41 / /mnt/\xff rw - fuse.x \xfe rw\n41 27 7:3 / /mnt/a rw - ext4 /dev/loop3 rw\n",
+        );
+        assert_eq!(table.iter().map(|mount| mount.id).collect::<Vec<_>>(), [40, 41]);
+        let odd = PathBuf::from(OsString::from_vec(b"/mnt/\xff".to_vec()));
+        assert_eq!(table.on_top_at(&odd).map(|mount| mount.id), Some(40));
+    }
+
+    /// Planted break: every source is believed.
+    #[test]
+    fn a_source_is_believed_where_the_kernel_has_opened_it() {
+        let of = |line: &str| MountTable::parse(line.as_bytes()).mounts.remove(0);
+        let btrfs = of("1 2 0:40 /sub /a rw - btrfs /dev/sdb1 rw,space_cache=v2,subvol=/sub");
+        assert_eq!(btrfs.source_disk(), Some(Path::new("/dev/sdb1")));
+        for line in ["1 2 0:41 / /a rw - fuse.ssh /dev/sdb1 rw", "1 2 0:42 / /a rw - nfs /dev/sdb1 rw"] {
+            assert_eq!(of(line).source_disk(), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_overlay_says_where_it_writes() {
+        let of = |line: &str| MountTable::parse(line.as_bytes()).mounts.remove(0).upper_directory();
+        let overlay =
+            "1 2 0:43 / /merged rw - overlay overlay rw,lowerdir=/l1:/l2,upperdir=/var/my\\040upper,workdir=/w";
+        assert_eq!(of(overlay), Some("/var/my upper".into()));
+        assert_eq!(of("1 2 0:43 / /merged ro - overlay overlay ro,lowerdir=/l1:/l2"), None);
+        assert_eq!(of("1 2 0:43 / /merged rw - fuse.overlay x rw,upperdir=/var/upper"), None);
     }
 
     #[test]

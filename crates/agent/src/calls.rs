@@ -120,6 +120,13 @@ impl Calls {
         }
     }
 
+    /// A thread was seen at `seen` to be in no call that it was let into. One that has come to the entry of another since is in that.
+    pub fn outside(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId, seen: Time) {
+        if self.inside.get(&thread).is_some_and(|call| call.entered <= seen) {
+            self.returned(now, scheduler, thread);
+        }
+    }
+
     /// A thread is gone, or does something else: it neither waits at a gate nor is it in a call that was let in.
     pub fn thread_gone(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId) {
         self.returned(now, scheduler, thread);

@@ -179,7 +179,10 @@ impl Levels {
             }
             Event::Issued { .. } => self.issued(below, event),
             Event::Completed { time_ns, id, status, .. } => below.completed(id, below.time_of(time_ns), status == 0),
-            Event::Returned { thread, .. } => self.calls.returned(now, below.scheduler(), ThreadId(thread)),
+            Event::Returned { time_ns, thread } => {
+                let seen = below.time_of(time_ns);
+                self.calls.outside(now, below.scheduler(), ThreadId(thread), seen);
+            }
         }
     }
 

@@ -79,7 +79,8 @@ pub enum Event {
         /// `blk_status_t`: 0 went well.
         status: u8,
     },
-    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]).
+    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]). Where no program tells of
+    /// it: it was in none of those that it had come to by that time.
     ///
     /// [`Options::returns`]: crate::Options::returns
     Returned {

@@ -287,3 +287,16 @@ fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
         }
     }
 }
+
+/// A look from outside the engine's thread is heard of later. Broken on purpose and seen red: whenever it was.
+#[test]
+fn who_was_seen_outside_before_it_came_in_is_inside() {
+    let (mut calls, mut keeper) = (Calls::default(), Doorkeeper::default());
+    let (thread, entered) = (ThreadId(7), Time::from_nanos(10));
+    let call = Call { entered, ..call(calls.next_id(), thread.0, 1) };
+    assert_eq!(calls.entered(entered, &mut keeper, call), CallDecision::Admit);
+    for (seen, is_inside) in [(9, true), (10, false)] {
+        calls.outside(Time::from_nanos(20), &mut keeper, thread, Time::from_nanos(seen));
+        assert_eq!(calls.threads_inside().next().is_some(), is_inside, "seen at {seen}");
+    }
+}

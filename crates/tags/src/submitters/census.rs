@@ -22,12 +22,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const EXPECTED_LOOKS: u32 = 2;
 
 /// Who is registered as which account.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Registered {
     /// Processes, those that inherited it among them.
     pub(super) processes: BTreeMap<u32, u32>,
     pub(super) threads: BTreeMap<u32, u32>,
     pub(super) groups: Vec<(Group, u32)>,
+}
+
+impl Registered {
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.threads.is_empty() && self.groups.is_empty()
+    }
 }
 
 struct Member {

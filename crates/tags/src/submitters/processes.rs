@@ -57,6 +57,8 @@ pub(super) trait Processes {
     fn thread(&self, thread: u32) -> Option<(u32, Moved)>;
     /// The cgroups that a process is in, with those above.
     fn groups(&self, process: u32) -> Vec<Group>;
+    /// The threads of a process that are not running, each with the number of the system call that it is in, or with less than zero.
+    fn calls(&self, process: u32) -> Vec<(u32, i64)>;
 }
 
 /// `/proc`.
@@ -88,6 +90,16 @@ impl Processes for Proc {
         let directories = crate::cgroups_of(process);
         let all = directories.iter().flat_map(|directory| directory.ancestors().map_while(|path| Group::of(path).ok()));
         all.collect()
+    }
+
+    fn calls(&self, process: u32) -> Vec<(u32, i64)> {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        let call_of = |task: std::fs::DirEntry| {
+            let thread = task.file_name().to_str()?.parse().ok()?;
+            let call = std::fs::read_to_string(task.path().join("syscall")).ok()?;
+            Some((thread, call.split(' ').next()?.parse().ok()?))
+        };
+        tasks.filter_map(call_of).collect()
     }
 }
 

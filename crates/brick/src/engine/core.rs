@@ -204,7 +204,7 @@ impl Core {
         if let Some(levels) = &mut self.upper_levels {
             let is_ready = std::mem::take(&mut self.upper_levels_ready);
             let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
-            let books = Books { scheduler, meters, tap: self.tap.as_mut(), reads: &mut self.reads };
+            let books = Books { scheduler, meters, tap: self.tap.as_mut(), reads: &mut self.reads, tree: &self.tree };
             let (observed, clock) = (&mut self.observed, &self.clock);
             let mut below = Below { now: self.now, clock, observed, books };
             self.upper_levels_at = levels.turn(self.now, is_ready, &mut below);
@@ -223,7 +223,7 @@ impl Core {
                 Dispatch::Now(block) if is_observed(block.id) => {
                     let (scheduler, meters) = (&mut *self.scheduler, &mut self.meters);
                     let tap = self.tap.as_mut();
-                    let mut books = Books { scheduler, meters, tap, reads: &mut self.reads };
+                    let mut books = Books { scheduler, meters, tap, reads: &mut self.reads, tree: &self.tree };
                     self.observed.dispatched(self.now, &mut books, block.id);
                 }
                 Dispatch::Now(block) => self.dispatch(block.id.0 as u32),

@@ -12,11 +12,17 @@
 //!
 //! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without a
 //! request is ignored; and there are [`REQUESTS_MAX`] at the most, of which those that are seen beyond are left out.
+//!
+//! **Whoever passes by the gates** (a container, a static program, a mapping) reads on, whatever the scheduler keeps. So that it does
+//! not fill the book for everybody, a session that owes [`READS_OWED_MAX`] reads is not charged for more until it has paid some,
+//! as on a volume ([`super::early_reads`]). Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
 
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::recorder::Tap;
-use plimsoll_core::{AccountId, BlockRequest, CauseSet, Completion, Operation, RequestId, Scheduler, Span, Time};
+use plimsoll_core::{
+    AccountId, AccountTree, BlockRequest, CauseSet, Completion, Operation, RequestId, Scheduler, Span, Time,
+};
 use std::collections::BTreeMap;
 
 /// A disk that has not answered for so long does not any more, or its answer was not seen: the kernel's own timeout for
@@ -24,6 +30,12 @@ use std::collections::BTreeMap;
 pub const LOST_AFTER: Span = Span::from_secs(30);
 /// Requests that are remembered at the most: more than any queue of a disk holds (1023 tags), in every of 64 queues.
 pub const REQUESTS_MAX: usize = 65_536;
+/// Reads that a session may have had early before it is charged for no more. All 62 that can be told apart together take half
+/// of the book, and leave the other to what is under way.
+pub const READS_OWED_MAX: u32 = 512;
+const _: () = assert!(62 * READS_OWED_MAX as usize <= REQUESTS_MAX / 2);
+/// The log hears of the same trouble no more often.
+const WARNING_INTERVAL: Span = Span::from_secs(60);
 /// Requests that were seen have this bit in their number; pieces of ours are numbered by their place in a table.
 const SEEN: u64 = 1 << 63;
 /// A disk that is seen has one volume: itself.
@@ -40,6 +52,30 @@ pub(super) struct Books<'engine> {
     pub(super) meters: &'engine mut Meters,
     pub(super) tap: Option<&'engine mut Tap>,
     pub(super) reads: &'engine mut HeldReads,
+    /// For the names in the log.
+    pub(super) tree: &'engine AccountTree,
+}
+
+/// Whether the log knows of a trouble.
+#[derive(Default)]
+struct Warning {
+    is_known: bool,
+    last: Option<Time>,
+}
+
+impl Warning {
+    /// There is trouble: whether to say so. It is said once until it is over, and then not before some time has gone.
+    fn is_news(&mut self, now: Time) -> bool {
+        if self.is_known || self.last.is_some_and(|last| now.since(last) < WARNING_INTERVAL) {
+            return false;
+        }
+        (self.is_known, self.last) = (true, Some(now));
+        true
+    }
+
+    fn is_over(&mut self) {
+        self.is_known = false;
+    }
 }
 
 struct Observed {
@@ -83,6 +119,10 @@ pub(super) struct ObservedRequests {
     /// When the newest was seen.
     last_seen: Time,
     left_out: u64,
+    /// The book is full.
+    full: Warning,
+    /// Somebody owes too much.
+    owing: Warning,
 }
 
 impl ObservedRequests {
@@ -91,10 +131,7 @@ impl ObservedRequests {
     pub(super) fn issued(&mut self, now: Time, books: &mut Books<'_>, key: u64, mut request: BlockRequest) {
         // The one before of that name is done, though nobody saw it.
         self.completed(now, books, key, request.arrived, true);
-        if self.requests.len() >= REQUESTS_MAX {
-            if self.left_out == 0 {
-                tracing::warn!("{REQUESTS_MAX} requests are seen and not done: more of them are not accounted for");
-            }
+        if !self.has_room(now, books, &request) {
             self.left_out += 1;
             return;
         }
@@ -131,6 +168,24 @@ impl ObservedRequests {
         books.scheduler.request_added(now, request);
     }
 
+    /// Whether a request goes into the book.
+    fn has_room(&mut self, now: Time, books: &Books<'_>, request: &BlockRequest) -> bool {
+        if request.operation == Operation::Read && books.reads.of(request.session).early >= READS_OWED_MAX {
+            if self.owing.is_news(now) {
+                let path = books.tree.path(request.session);
+                tracing::warn!(
+                    "{path:?} reads past its gates and owes {READS_OWED_MAX} requests: more are not charged to it"
+                );
+            }
+            return false;
+        }
+        let has_room = self.requests.len() < REQUESTS_MAX;
+        if !has_room && self.full.is_news(now) {
+            tracing::warn!("{REQUESTS_MAX} requests are seen and not done: more of them are not accounted for");
+        }
+        has_room
+    }
+
     /// The disk has done, at `at`, the request that the kernel calls `key`.
     pub(super) fn completed(&mut self, now: Time, books: &mut Books<'_>, key: u64, at: Time, succeeded: bool) {
         let Some(id) = self.at_disk.remove(&key) else { return };
@@ -156,6 +211,9 @@ impl ObservedRequests {
         let Some(observed) = self.requests.get_mut(&id) else { return };
         if observed.is_early_read() {
             observed.owners().for_each(|owner| books.reads.is_early_no_more(owner));
+            if books.reads.of(observed.session).early == 0 {
+                self.owing.is_over();
+            }
         }
         observed.is_dispatched = true;
         books.meters.piece_dispatched(observed.session);
@@ -204,6 +262,9 @@ impl ObservedRequests {
         else {
             return;
         };
+        if self.requests.len() <= REQUESTS_MAX / 2 {
+            self.full.is_over();
+        }
         let service = at.since(seen);
         books.meters.piece_completed(session, &causes, runs, length);
         books.meters.request_completed(session, operation, service, succeeded);

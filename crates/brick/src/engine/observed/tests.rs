@@ -1,5 +1,7 @@
 //! Planted breaks that turned a test red: a request completed before the scheduler let it go; a name given again that
-//! completes the request before; a lost completion that is waited for without end; a reader that stays early for good.
+//! completes the request before; a lost completion that is waited for without end; a reader that stays early for good;
+//! a book that one session fills for all (no bound of its own); a bound that counts everybody's reads; a log that hears of a full
+//! book once, or each time.
 
 use super::*;
 use plimsoll_core::account::AccountKind;
@@ -80,13 +82,22 @@ impl World {
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut ObservedRequests, &mut Books<'_>) -> T) -> T {
-        let mut books =
-            Books { scheduler: &mut self.slow, meters: &mut self.meters, tap: None, reads: &mut self.reads };
+        let mut books = Books {
+            scheduler: &mut self.slow,
+            meters: &mut self.meters,
+            tap: None,
+            reads: &mut self.reads,
+            tree: &self.tree,
+        };
         act(&mut self.observed, &mut books)
     }
 
     fn issued(&mut self, now: Time, key: u64) {
-        let request = BlockRequest::new(RequestId(0), self.session, Operation::Read, 0, 65_536, now);
+        self.issued_of(now, key, self.session, Operation::Read);
+    }
+
+    fn issued_of(&mut self, now: Time, key: u64, session: AccountId, operation: Operation) {
+        let request = BlockRequest::new(RequestId(0), session, operation, 0, 65_536, now);
         self.with(|observed, books| observed.issued(now, books, key, request));
     }
 
@@ -181,6 +192,47 @@ fn memory_is_bounded() {
         world.issued(at(0), key);
     }
     assert_eq!((world.slow.queued.len(), world.observed.left_out), (REQUESTS_MAX, 10));
+}
+
+#[test]
+fn who_reads_past_its_gates_leaves_the_book_to_others() {
+    let mut world = World::new();
+    let other = world.tree.open(AccountId::ROOT, "other", AccountKind::Session, Allocation::default()).unwrap();
+    world.meters.opened(Time::ZERO, other);
+    // As a disk does it: each is done before the next one but some.
+    for key in 0..REQUESTS_MAX as u64 + 10 {
+        world.issued(at(key), key);
+        world.completed(at(key), key, true);
+    }
+    let beyond = REQUESTS_MAX as u64 + 10 - u64::from(READS_OWED_MAX);
+    assert_eq!((world.slow.queued.len() as u32, world.observed.left_out), (READS_OWED_MAX, beyond));
+    let now = at(100_000);
+    world.issued_of(now, 1, other, Operation::Read);
+    world.issued_of(now, 2, world.session, Operation::Write);
+    assert_eq!((world.slow.queued.len() as u32, world.observed.of(other)), (READS_OWED_MAX + 2, 1));
+    // Who has paid one is charged for the next.
+    world.slow.may_go = 1;
+    world.pump(now);
+    world.issued(now, 3);
+    assert_eq!((world.slow.queued.len() as u32, world.observed.left_out), (READS_OWED_MAX + 2, beyond));
+}
+
+#[test]
+fn a_trouble_is_told_again_when_it_was_over_and_does_not_flood_the_log() {
+    let mut warning = Warning::default();
+    assert_eq!([0, 1, 100_000].map(|now| warning.is_news(at(now))), [true, false, false]);
+    warning.is_over();
+    assert!(warning.is_news(at(100_001)));
+    warning.is_over();
+    assert_eq!([100_002, 160_000, 160_001].map(|now| warning.is_news(at(now))), [false, false, true]);
+    // What is over is known to be.
+    let mut world = World::new();
+    (world.observed.full.is_known, world.observed.owing.is_known) = (true, true);
+    world.issued(at(0), 1);
+    world.completed(at(0), 1, true);
+    world.slow.may_go = 1;
+    world.pump(at(0));
+    assert!(!world.observed.full.is_known && !world.observed.owing.is_known);
 }
 
 proptest! {

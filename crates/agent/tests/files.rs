@@ -1,6 +1,7 @@
 //! Files are found by their inode on real ext4, XFS and btrfs.
 
 use plimsoll_agent::files::{FILES_MAX, Files, KEPT_FOR};
+use plimsoll_agent::mounts::{MountedDisk, device_numbers};
 use plimsoll_core::{FileId, Span, Time};
 use rustix::thread::UnshareFlags;
 use std::io::Read;
@@ -44,6 +45,10 @@ fn mounted(mkfs: &str) -> Option<Mounted> {
     // SAFETY: the thread shares its mounts and working directory with nobody from now on, which nobody relies on.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
     run("mount", &["--make-rprivate", "/"]).unwrap();
+    mounted_here(mkfs)
+}
+
+fn mounted_here(mkfs: &str) -> Option<Mounted> {
     let directory = tempfile::Builder::new().prefix("plimsoll-agent-files-").tempdir().unwrap();
     let image = directory.path().join("image");
     std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
@@ -131,4 +136,62 @@ fn on_btrfs() {
     if let Some(mounted) = mounted("mkfs.btrfs") {
         finds_files(&mounted);
     }
+}
+
+fn mount(arguments: &[&std::ffi::OsStr]) {
+    let output = Command::new("mount").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What stands in the table of mounts beside the disk: a mount point whose name is no text, a mount that somebody says is of the disk,
+/// and an overlay that writes to it. Planted breaks: the table is read as text; every source is believed; overlays are not asked.
+#[test]
+fn a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own() {
+    const NAME: &str = "a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own";
+    const ALONE: &str = "PLIMSOLL_TEST_ALONE";
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("not run: mounting needs root");
+    }
+    // The table is the process's, so all of it goes into a namespace of its own.
+    if std::env::var_os(ALONE).is_none() {
+        let test = std::env::current_exe().unwrap();
+        let mut alone = Command::new("unshare");
+        alone.args(["--mount", "--propagation", "private"]).arg(test).args(["--exact", NAME]).env(ALONE, "1");
+        return assert!(alone.status().unwrap().success());
+    }
+    use std::os::unix::ffi::OsStrExt;
+    let Some(mounted) = mounted_here("mkfs.ext4") else { return };
+    let mount_point = mounted.mount_point();
+    let disk = MountedDisk::of(&mount_point).unwrap();
+    let beside = |name: &[u8]| {
+        let path = mounted.directory.path().join(std::ffi::OsStr::from_bytes(name));
+        std::fs::create_dir(&path).unwrap();
+        path
+    };
+    let tmpfs = |source: &std::ffi::OsStr, target: &Path| {
+        mount(&["-t".as_ref(), "tmpfs".as_ref(), source, target.as_os_str()]);
+    };
+    let (odd, claimed, merged) = (beside(b"odd\xff"), beside(b"claimed"), beside(b"merged"));
+    tmpfs("none".as_ref(), &odd);
+    tmpfs(disk.device.as_os_str(), &claimed);
+    for layer in ["lower", "upper", "work"] {
+        std::fs::create_dir(mount_point.join(layer)).unwrap();
+    }
+    let layers = mount_point.display();
+    let options = format!("lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work");
+    mount(&["-t", "overlay", "-o", &options, "overlay", merged.to_str().unwrap()].map(std::ffi::OsStr::new));
+    let looked = (MountedDisk::of(&disk.device), MountedDisk::of(&claimed), device_numbers(&disk.device).unwrap());
+    let written = merged.join("file");
+    std::fs::write(&written, "content").unwrap();
+    let number = |path: &Path| {
+        let device = std::fs::metadata(path).unwrap().dev();
+        (rustix::fs::major(device), rustix::fs::minor(device))
+    };
+    let (of_overlay, of_claimed) = (number(&written), number(&claimed));
+    for target in [&merged, &claimed, &odd] {
+        let _ = Command::new("umount").arg(target).status();
+    }
+    assert_eq!(looked.0.unwrap(), disk);
+    assert!(looked.1.is_err(), "a tmpfs has no disk, whatever its source");
+    assert!(looked.2.contains(&of_overlay) && !looked.2.contains(&of_claimed), "{:?}: {of_overlay:?}", looked.2);
 }

@@ -3,6 +3,7 @@
 //!
 //! Broken on purpose and seen red: a daemon that keeps its run directory.
 
+mod agent;
 #[path = "../up/support.rs"]
 #[allow(dead_code, reason = "made for more tests than these")]
 mod support;

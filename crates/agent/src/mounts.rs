@@ -215,8 +215,11 @@ fn on(mount: &Mount, device: PathBuf) -> MountedDisk {
     MountedDisk { device, mount_point: mount.target.clone(), file_system: mount.kind.clone() }
 }
 
-fn table() -> Result<MountTable, AgentError> {
-    MountTable::read().map_err(|source| AgentError::System { action: "read the table of mounts", source })
+/// Every mount that this process sees.
+pub(crate) fn table() -> Result<MountTable, AgentError> {
+    let text = fs::read(MOUNT_TABLE);
+    let text = text.map_err(|source| AgentError::System { action: "read the table of mounts", source })?;
+    Ok(MountTable::parse(&text))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 //! here has to be text, and a source is believed only of a file system that the kernel mounts from a disk ([`Mount::source_disk`]).
 
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -68,15 +67,7 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Asks the kernel.
-    ///
-    /// # Errors
-    /// `/proc` is not mounted.
-    pub fn read() -> io::Result<MountTable> {
-        Ok(MountTable::parse(&std::fs::read(MOUNT_TABLE)?))
-    }
-
-    /// Reads the kernel's text; a line that is not as documented is passed over.
+    /// From the bytes of [`MOUNT_TABLE`]; a line that is not as documented is passed over.
     pub fn parse(text: &[u8]) -> MountTable {
         MountTable { mounts: text.split(|byte| *byte == b'\n').filter_map(parse_line).collect() }
     }
@@ -194,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_kernel_and_we_agree_on_the_root() {
-        let table = MountTable::read().unwrap();
+        let table = MountTable::parse(&std::fs::read(MOUNT_TABLE).unwrap());
         assert!(table.on_top_at(Path::new("/")).is_some());
     }
 

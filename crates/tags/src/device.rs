@@ -1,7 +1,7 @@
 //! The device that is tagged: its numbers, its size, and the file system on it.
 
 use crate::error::TagsError;
-use plimsoll_core::{Mount, MountTable};
+use plimsoll_core::Mount;
 use rustix::fs::{FileType, fstat, major, minor};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -97,7 +97,7 @@ fn file_system(head: &[u8]) -> FileSystem {
 /// The superblock's device number where a mount of ours shows the device: by its number, or (btrfs) by its path.
 fn mounted(path: &Path, number: (u32, u32)) -> Option<u32> {
     let path = fs::canonicalize(path).ok()?;
-    let table = MountTable::read().ok()?;
+    let table = crate::group::mounts().ok()?;
     let is_on_it = |mount: &&Mount| mount.device == number || mount.source_disk() == Some(&path);
     let (major, minor) = table.iter().find(is_on_it)?.device;
     Some(major << MINOR_BITS | minor)

@@ -5,6 +5,7 @@ use crate::shared::Group;
 use plimsoll_core::MountTable;
 use plimsoll_core::mounts::MOUNT_TABLE;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ impl Group {
             CGROUP1_MAGIC => {}
             _ => return Err(nobody()),
         }
-        let mounts = MountTable::read().map_err(TagsError::file(MOUNT_TABLE))?;
+        let mounts = mounts().map_err(TagsError::file(MOUNT_TABLE))?;
         let hierarchies = fs::read_to_string("/proc/self/cgroup").map_err(TagsError::file("/proc/self/cgroup"))?;
         let path = fs::canonicalize(path).map_err(|_| nobody())?;
         let without = || TagsError::Nobody { what: format!("controller of cgroup {}", path.display()) };
@@ -36,11 +37,16 @@ impl Group {
     }
 }
 
+/// Every mount that this process sees.
+pub(crate) fn mounts() -> io::Result<MountTable> {
+    fs::read(MOUNT_TABLE).map(|text| MountTable::parse(&text))
+}
+
 /// The directories of the cgroups that a process is in and that can be registered: version 2 first, then those of version 1
 /// with controllers, as far as they are mounted. Empty if there is no such process.
 pub fn cgroups_of(process: u32) -> Vec<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    let mounts = MountTable::read().unwrap_or_default();
+    let mounts = mounts().unwrap_or_default();
     directories_of(&groups, &mounts)
 }
 

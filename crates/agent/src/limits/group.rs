@@ -54,7 +54,7 @@ pub struct Group {
 
 /// Where the controller of block I/O is mounted: version 1 if that is, since a controller is in one of them only.
 pub fn controller() -> Option<PathBuf> {
-    let mounts = MountTable::read().ok()?;
+    let mounts = crate::mounts::table().ok()?;
     controller_in(&mounts, |folder| fs::read_to_string(folder.join(CONTROLLERS)).unwrap_or_default())
 }
 

@@ -32,6 +32,7 @@ pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
 use crate::fuse::wire::PAYLOAD_BYTES_MAX;
+use plimsoll_core::mounts::MOUNT_TABLE;
 use plimsoll_core::{MountTable, Span};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
@@ -268,9 +269,14 @@ impl Drop for Attachment {
     }
 }
 
+/// Every mount that this process sees; `None` where `/proc` is not mounted.
+fn mounts() -> Option<MountTable> {
+    std::fs::read(MOUNT_TABLE).ok().map(|text| MountTable::parse(&text))
+}
+
 /// The kernel's number for the mount at `path`.
 fn mount_id(path: &Path) -> Option<u64> {
-    MountTable::read().ok()?.on_top_at(path).map(|mount| mount.id)
+    mounts()?.on_top_at(path).map(|mount| mount.id)
 }
 
 /// Waits; only for what the kernel gives no event for.

@@ -8,9 +8,9 @@
 //! for an answer then gets an error instead, even if something still holds the old descriptor open.
 
 use super::loop_device;
-use super::pause;
 use super::state::{LoopNote, MountNote, VolumeNotes};
-use plimsoll_core::{Mount, MountTable, Span};
+use super::{mounts, pause};
+use plimsoll_core::{Mount, Span};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -94,7 +94,7 @@ pub(super) fn tear_down(volume: &str, notes: &VolumeNotes, disk: &Path, server: 
 
 /// Finds the mount of the note, if it is there and on top.
 fn find(note: &MountNote) -> Option<Mount> {
-    let table = MountTable::read().ok()?;
+    let table = mounts()?;
     let mount = table.on_top_at(&note.target)?;
     let is_it = mount.kind == note.kind && mount.source == Path::new(&note.source);
     let is_ours = is_it && note.id.is_none_or(|id| id == mount.id);
@@ -162,7 +162,7 @@ fn detach_loop_device(note: &LoopNote, report: &mut Report<'_>) {
 
 /// Removes the empty file on which the FUSE file was mounted. What is still mounted there, or has a content, stays.
 fn remove_disk(disk: &Path, report: &mut Report<'_>) {
-    let is_mounted = MountTable::read().is_ok_and(|table| table.on_top_at(disk).is_some());
+    let is_mounted = mounts().is_some_and(|table| table.on_top_at(disk).is_some());
     let is_empty = || std::fs::symlink_metadata(disk).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
     if is_mounted || !is_empty() {
         return;

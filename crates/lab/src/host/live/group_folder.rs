@@ -3,6 +3,7 @@
 //! It is written down before it is made: a run that is killed leaves it, and the next one removes it.
 
 use super::{HostError, clock, failed};
+use plimsoll_core::mounts::MOUNT_TABLE;
 use plimsoll_core::{MountTable, Span};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ const REMOVE_WAIT: Span = Span::from_millis(50);
 
 /// Where the controller called `name` is mounted.
 pub(super) fn controller(name: &str) -> Option<PathBuf> {
-    controller_in(&MountTable::read().ok()?, name)
+    controller_in(&MountTable::parse(&std::fs::read(MOUNT_TABLE).ok()?), name)
 }
 
 fn controller_in(mounts: &MountTable, name: &str) -> Option<PathBuf> {

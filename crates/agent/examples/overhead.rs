@@ -143,7 +143,7 @@ impl Loaded {
         let reader = std::thread::spawn(move || {
             while !is_over_seen.load(Ordering::Relaxed) {
                 std::thread::park_timeout(pause);
-                tags.events(|_| ());
+                tags.events(usize::MAX, |_| ());
             }
         });
         Ok(Some(Loaded { is_over, reader: Some(reader) }))

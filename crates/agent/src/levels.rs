@@ -9,7 +9,8 @@
 //! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first what
 //! others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that came to
 //! the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it is asked
-//! about the next call of whoever dirtied it.
+//! about the next call of whoever dirtied it, unless so much has happened that it takes more than a turn
+//! ([`happened::EVENTS_MAX`]).
 //!
 //! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and whoever has too many
 //! waiting there finds the word of its reads closed ([`crate::readers`]).
@@ -21,8 +22,9 @@
 //! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
 //! there are some, and only the first one after a silence wakes us.
 
+mod happened;
+
 use crate::account_words::AccountWords;
-use crate::block_tags::file_of_block;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
 use crate::error::AgentError;
@@ -32,11 +34,8 @@ use crate::notified::Notified;
 use crate::readers::Readers;
 use crate::returns::Returns;
 use crate::writeback::Slices;
-use plimsoll_brick::engine::{Below, HeldReads, UpperLevels, session_of};
-use plimsoll_core::{
-    AccountId, BlockRequest, Call, CallDecision, FileId, Operation, PageEvent, RequestId, Scheduler, Span, ThreadId,
-    Time, Wish,
-};
+use plimsoll_brick::engine::{Below, HeldReads, UpperLevels};
+use plimsoll_core::{AccountId, Call, CallDecision, FileId, Scheduler, Span, Time, Wish};
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
@@ -52,8 +51,6 @@ const NOTIFICATIONS_MAX: usize = 64;
 const HELD_LOOKS_MAX: usize = 64;
 /// How often what is done now and then is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);
-const PAGE_BYTES: u64 = 4096;
-const SECTOR_BYTES: u64 = 512;
 
 /// What the levels are made of.
 pub struct Parts {
@@ -142,74 +139,6 @@ impl Levels {
     /// Who the bits of masks are, for whoever looks tags up.
     pub fn members(&self) -> &Members {
         &self.members
-    }
-
-    /// Fetches what happened, and again as soon as something more can be worth it.
-    fn fetch(&mut self, now: Time, below: &mut Below<'_>) {
-        let mut events = std::mem::take(&mut self.events);
-        self.parts.tags.events(|event| events.push(event));
-        self.fetch_at = if events.is_empty() { Time::MAX } else { now + FETCH_BUSY };
-        if events.is_empty() {
-            self.parts.tags.wake();
-            // What came before it could wake us.
-            self.parts.tags.events(|event| events.push(event));
-        }
-        for event in events.drain(..) {
-            self.happened(now, below, event);
-        }
-        self.events = events;
-    }
-
-    fn happened(&mut self, now: Time, below: &mut Below<'_>, event: Event) {
-        match event {
-            Event::Dirtied { inode, first_page, pages, causes, previous, .. } => {
-                let event = self.page_event(inode, first_page, pages, causes, previous);
-                for account in event.causes.iter() {
-                    self.wrote.insert(account, event.file);
-                }
-                below.scheduler().pages_dirtied(now, &event);
-            }
-            Event::Freed { inode, first_page, pages, causes, .. } => {
-                let event = self.page_event(inode, first_page, pages, causes, 0);
-                below.scheduler().pages_freed(now, &event);
-            }
-            Event::WrittenDirect { inode, causes, .. } => {
-                let accounts = self.members.causes(causes);
-                self.wrote.extend(accounts.iter().map(|account| (account, FileId(inode))));
-            }
-            Event::Issued { .. } => self.issued(below, event),
-            Event::Completed { time_ns, id, status, .. } => below.completed(id, below.time_of(time_ns), status == 0),
-            Event::Returned { time_ns, thread } => {
-                let seen = below.time_of(time_ns);
-                self.calls.outside(now, below.scheduler(), ThreadId(thread), seen);
-            }
-        }
-    }
-
-    /// A request went to a disk that is not ours: the scheduler hears of it.
-    fn issued(&mut self, below: &mut Below<'_>, event: Event) {
-        let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync } = event else {
-            return;
-        };
-        let Some(operation) = operation_of(operation) else { return };
-        let Some(others) = self.parts.others else { return };
-        let causes = self.members.causes(causes);
-        let session = session_of(&causes, others);
-        let (offset, arrived) = (sector * SECTOR_BYTES, below.time_of(time_ns));
-        let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, arrived);
-        (request.causes, request.class, request.file) = (causes, class, file_of_block(class, inode));
-        request.is_sync |= is_sync;
-        below.issued(id, request);
-    }
-
-    fn page_event(&self, inode: u64, first_page: u64, pages: u32, causes: u64, previous: u64) -> PageEvent {
-        PageEvent {
-            file: FileId(inode),
-            offset: first_page * PAGE_BYTES,
-            length: u64::from(pages) * PAGE_BYTES,
-            causes: self.members.causes(causes),
-            previous: self.members.causes(previous),
-        }
     }
 
     /// Hears the listeners. Says when there may be more to hear.
@@ -438,18 +367,6 @@ fn file_of(held: &HeldCall, devices: &DeviceNumbers) -> Option<FileId> {
         Some(file) if devices.contains(&file.device) => Some(FileId(file.inode)),
         Some(_) if !held.is_by_path => None,
         _ => Some(FileId::DEVICE),
-    }
-}
-
-/// What the kernel calls `REQ_OP_*`; `None` for what moves no data and makes none durable.
-fn operation_of(number: u8) -> Option<Operation> {
-    match number {
-        0 => Some(Operation::Read),
-        1 => Some(Operation::Write),
-        2 => Some(Operation::Flush),
-        3 => Some(Operation::Trim),
-        9 => Some(Operation::WriteZeroes),
-        _ => None,
     }
 }
 

@@ -160,8 +160,8 @@ impl Source for Kernel {
         taken.filter_map(Result::transpose).collect()
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Event)) {
-        self.ring.drain(&mut |record| Event::parse(record).into_iter().for_each(&mut *each));
+    fn events(&mut self, events_max: usize, each: &mut dyn FnMut(Event)) -> bool {
+        self.ring.drain(events_max, &mut |record| Event::parse(record).into_iter().for_each(&mut *each))
     }
 
     fn tell_returns(&mut self, are_told: bool) -> Result<(), TagsError> {

@@ -202,10 +202,11 @@ impl Tags {
         Survey { tables: self.source.survey(), state: Arc::clone(self.source.state()) }
     }
 
-    /// Takes all events out of the ring, in the order in which they were begun. It makes no system call, and nobody is woken
-    /// when there are some, unless that was [asked for](Self::wake): call it as often as the ring is large.
-    pub fn events(&mut self, mut each: impl FnMut(Event)) {
-        self.source.events(&mut each);
+    /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether it were as
+    /// many, so that more may be there. It makes no system call, and nobody is woken when there are some, unless that was
+    /// [asked for](Self::wake): call it as often as the ring is large.
+    pub fn events(&mut self, events_max: usize, mut each: impl FnMut(Event)) -> bool {
+        self.source.events(events_max, &mut each)
     }
 
     /// Has the next event make the descriptor of these tags readable, once. An event may have come just before: look once

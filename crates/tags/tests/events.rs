@@ -26,7 +26,7 @@ fn returned(rig: &mut Rig) -> Vec<u32> {
             threads.push(thread)
         }
     };
-    rig.tags.events(each);
+    rig.tags.events(usize::MAX, each);
     threads
 }
 
@@ -80,7 +80,7 @@ fn a_direct_write_is_told_by_its_file_and_who_writes() {
         let inode = std::fs::metadata(&path).unwrap().ino();
         Writer::run(vec![Writer::of(&mut rig.tags, account, &format!("direct {} 16", path.display()))]);
         let (mut written, mut requests) = (0, 0);
-        rig.tags.events(|event| match event {
+        rig.tags.events(usize::MAX, |event| match event {
             Event::WrittenDirect { inode: of, causes, .. } => {
                 assert_eq!((of, causes), (inode, mask(&[account])), "{file_system}");
                 written += 1;

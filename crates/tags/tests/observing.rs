@@ -120,7 +120,7 @@ fn events_tell_each_change_once() {
             &mut rig,
             |rig| rig,
             |rig| {
-                rig.tags.events(|_| {});
+                rig.tags.events(usize::MAX, |_| {});
                 for (account, step, seed) in [(a, 1, 3), (a, 1, 4), (b, 8, 5)] {
                     let job = format!("write {} 0 {step} {PAGES} 1 {seed}", f.display());
                     Writer::run(vec![Writer::of(&mut rig.tags, account, &job)]);
@@ -138,7 +138,7 @@ fn events_tell_each_change_once() {
         let (mut fresh, mut joined, mut freed, mut issued_data) = (0, 0, 0, 0);
         let mut in_flight: BTreeMap<u64, u32> = BTreeMap::new();
         let both = mask(&[a, b]);
-        rig.tags.events(|event| match event {
+        rig.tags.events(usize::MAX, |event| match event {
             Event::Dirtied { inode: of, pages, previous: 0, .. } if of == inode => fresh += u64::from(pages),
             Event::Dirtied { inode: of, pages, previous, causes, .. } if of == inode => {
                 assert_eq!((previous, causes), (mask(&[a]), mask(&[b])));
@@ -174,7 +174,7 @@ fn events_tell_each_change_once() {
         assert_eq!(issued_data, (PAGES + 10 - freed) * PAGE_BYTES, "{file_system}");
         assert_eq!((in_flight.len(), rig.tags.losses().events), (0, 0), "{file_system}");
         let mut again = 0;
-        rig.tags.events(|_| again += 1);
+        rig.tags.events(usize::MAX, |_| again += 1);
         assert_eq!(again, 0, "the ring is empty now");
     }
 }

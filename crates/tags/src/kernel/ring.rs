@@ -34,13 +34,15 @@ impl Ring {
         Ok(Ring { reader, writers, page, bytes })
     }
 
-    /// Takes out every record that is complete, in the order in which they were begun.
-    pub(super) fn drain(&self, each: &mut dyn FnMut(&[u8])) {
+    /// Takes out what is complete, in the order in which it was begun, but no more than `records_max` records; says whether there
+    /// were as many, so that more may be there.
+    pub(super) fn drain(&self, records_max: usize, each: &mut dyn FnMut(&[u8])) -> bool {
         // Only we write it.
         let mut position = self.reader.word(0).load(Ordering::Relaxed);
         // Acquire: with a position comes what was written before it.
         let end = self.writers.word(0).load(Ordering::Acquire);
-        while position < end {
+        let mut left = records_max;
+        while position < end && left > 0 {
             let at = self.page + (position as usize & (self.bytes - 1));
             let header = self.writers.half_word(at).load(Ordering::Acquire);
             if header & BEING_WRITTEN != 0 {
@@ -59,6 +61,43 @@ impl Ring {
             position += (HEADER + length).next_multiple_of(8) as u64;
             // Release: what was read is read before its place is given back.
             self.reader.word(0).store(position, Ordering::Release);
+            left -= 1;
         }
+        left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    /// A ring in a file, as the kernel lays it out, with `count` records of eight bytes that have their number.
+    fn ring(count: u64) -> (Ring, File) {
+        let file = File::from(memfd_create("ring", MemfdFlags::CLOEXEC).unwrap());
+        let (page, bytes) = (rustix::param::page_size(), 1 << 16);
+        ftruncate(&file, (2 * page + 2 * bytes) as u64).unwrap();
+        for number in 0..count {
+            let record = [&8u32.to_ne_bytes()[..], &[0; 4], &number.to_ne_bytes()].concat();
+            file.write_all_at(&record, 2 * page as u64 + number * record.len() as u64).unwrap();
+        }
+        file.write_all_at(&(count * 16).to_ne_bytes(), page as u64).unwrap();
+        (Ring::new(&file, bytes).unwrap(), file)
+    }
+
+    /// Planted breaks: everything is taken out at once; whoever has taken all is told that there is more.
+    #[test]
+    fn no_more_is_taken_out_than_was_asked_for_and_the_rest_stays() {
+        let (ring, _file) = ring(10);
+        let mut taken = Vec::new();
+        let mut more = Vec::new();
+        for records_max in [4, 4, 4, 4] {
+            more.push(
+                ring.drain(records_max, &mut |record| taken.push(u64::from_ne_bytes(record.try_into().unwrap()))),
+            );
+        }
+        assert_eq!((taken, more), ((0..10).collect(), vec![true, true, false, false]));
     }
 }

@@ -130,11 +130,12 @@ impl Source for Submitters {
         Ok(Vec::new())
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Event)) {
+    fn events(&mut self, events_max: usize, each: &mut dyn FnMut(Event)) -> bool {
         if self.events.is_empty() {
             self.shared.take(&mut self.events, &mut self.counters);
         }
-        self.events.drain(..).for_each(each);
+        self.events.drain(..events_max.min(self.events.len())).for_each(each);
+        !self.events.is_empty()
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

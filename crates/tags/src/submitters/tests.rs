@@ -90,7 +90,7 @@ fn a_look_that_is_never_done_keeps_nobody() {
     has_begun.recv_timeout(WAIT_MAX).unwrap();
     let (answer, answered) = channel();
     std::thread::spawn(move || {
-        submitters.events(&mut |event| panic!("{event:?} though nobody has been looked at"));
+        submitters.events(usize::MAX, &mut |event| panic!("{event:?} though nobody has been looked at"));
         submitters.wake();
         submitters.update(Table::Processes, &CHILD.bytes(), &registration()).unwrap();
         assert_eq!(keys(&submitters), [PROCESS.bytes(), CHILD.bytes()]);
@@ -118,7 +118,7 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     let mut bytes_by_id = BTreeMap::new();
     wait_until("three MiB", || {
         submitters.wake();
-        submitters.events(&mut |event| {
+        submitters.events(usize::MAX, &mut |event| {
             if let Event::Issued { id, bytes, causes, .. } = event {
                 assert_eq!(causes, 1 << ACCOUNT);
                 assert_eq!(bytes_by_id.insert(id, u64::from(bytes)), None, "told twice");

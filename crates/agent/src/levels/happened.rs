@@ -1,0 +1,99 @@
+//! What happened below since the last turn: pages that were dirtied and freed, requests of a disk that is not ours, returns from calls.
+
+use super::{FETCH_BUSY, Levels};
+use crate::block_tags::file_of_block;
+use plimsoll_brick::engine::{Below, session_of};
+use plimsoll_core::{BlockRequest, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
+use plimsoll_tags::Event;
+
+/// Events in one turn, whoever makes them: at some 150 ns each a scheduler has them for less than a millisecond, of which others'
+/// requests wait for no more. The ring holds what comes meanwhile.
+pub(super) const EVENTS_MAX: usize = 4096;
+const PAGE_BYTES: u64 = 4096;
+const SECTOR_BYTES: u64 = 512;
+
+impl Levels {
+    /// Fetches what happened, and again as soon as something more can be worth it. O([`EVENTS_MAX`]).
+    pub(super) fn fetch(&mut self, now: Time, below: &mut Below<'_>) {
+        let mut events = std::mem::take(&mut self.events);
+        let mut may_be_more = self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
+        self.fetch_at = if events.is_empty() { Time::MAX } else { now + FETCH_BUSY };
+        if events.is_empty() {
+            self.parts.tags.wake();
+            // What came before it could wake us.
+            may_be_more |= self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
+        }
+        if may_be_more {
+            // Others' requests first.
+            self.fetch_at = now;
+        }
+        for event in events.drain(..) {
+            self.happened(now, below, event);
+        }
+        self.events = events;
+    }
+
+    fn happened(&mut self, now: Time, below: &mut Below<'_>, event: Event) {
+        match event {
+            Event::Dirtied { inode, first_page, pages, causes, previous, .. } => {
+                let event = self.page_event(inode, first_page, pages, causes, previous);
+                for account in event.causes.iter() {
+                    self.wrote.insert(account, event.file);
+                }
+                below.scheduler().pages_dirtied(now, &event);
+            }
+            Event::Freed { inode, first_page, pages, causes, .. } => {
+                let event = self.page_event(inode, first_page, pages, causes, 0);
+                below.scheduler().pages_freed(now, &event);
+            }
+            Event::WrittenDirect { inode, causes, .. } => {
+                let accounts = self.members.causes(causes);
+                self.wrote.extend(accounts.iter().map(|account| (account, FileId(inode))));
+            }
+            Event::Issued { .. } => self.issued(below, event),
+            Event::Completed { time_ns, id, status, .. } => below.completed(id, below.time_of(time_ns), status == 0),
+            Event::Returned { time_ns, thread } => {
+                let seen = below.time_of(time_ns);
+                self.calls.outside(now, below.scheduler(), ThreadId(thread), seen);
+            }
+        }
+    }
+
+    /// A request went to a disk that is not ours: the scheduler hears of it.
+    fn issued(&mut self, below: &mut Below<'_>, event: Event) {
+        let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync } = event else {
+            return;
+        };
+        let Some(operation) = operation_of(operation) else { return };
+        let Some(others) = self.parts.others else { return };
+        let causes = self.members.causes(causes);
+        let session = session_of(&causes, others);
+        let (offset, arrived) = (sector * SECTOR_BYTES, below.time_of(time_ns));
+        let mut request = BlockRequest::new(RequestId(0), session, operation, offset, bytes, arrived);
+        (request.causes, request.class, request.file) = (causes, class, file_of_block(class, inode));
+        request.is_sync |= is_sync;
+        below.issued(id, request);
+    }
+
+    fn page_event(&self, inode: u64, first_page: u64, pages: u32, causes: u64, previous: u64) -> PageEvent {
+        PageEvent {
+            file: FileId(inode),
+            offset: first_page * PAGE_BYTES,
+            length: u64::from(pages) * PAGE_BYTES,
+            causes: self.members.causes(causes),
+            previous: self.members.causes(previous),
+        }
+    }
+}
+
+/// What the kernel calls `REQ_OP_*`; `None` for what moves no data and makes none durable.
+fn operation_of(number: u8) -> Option<Operation> {
+    match number {
+        0 => Some(Operation::Read),
+        1 => Some(Operation::Write),
+        2 => Some(Operation::Flush),
+        3 => Some(Operation::Trim),
+        9 => Some(Operation::WriteZeroes),
+        _ => None,
+    }
+}

@@ -203,3 +203,17 @@ fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Val
         "rows": rows,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    /// Planted break: the path as it is, at which `json!` panics.
+    #[test]
+    fn a_name_that_is_no_text_is_shown_as_near_as_text_can_be() {
+        let path = Path::new(OsStr::from_bytes(b"/data/\xff"));
+        assert_eq!(json!({ "path": text(path) })["path"], "/data/\u{fffd}");
+    }
+}

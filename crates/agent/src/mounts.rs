@@ -58,7 +58,7 @@ impl MountedDisk {
         let table = table()?;
         if found.file_type().is_block_device() {
             let number = (major(found.rdev()), minor(found.rdev()));
-            let is_on_it = |mount: &&Mount| mount.device == number || mount.source_disk() == Some(&real);
+            let is_on_it = |mount: &&Mount| mount.device == number || names(mount, &real);
             let mount = table.iter().filter(is_on_it).min_by_key(|mount| is_a_part(mount));
             let mount = mount.ok_or_else(|| problem("no file system on it is mounted here".to_owned()))?;
             return Ok(on(mount, real));
@@ -103,8 +103,8 @@ pub fn device_numbers(device: &Path) -> Result<DeviceNumbers, AgentError> {
     let found = fs::metadata(&real).map_err(system)?;
     let own = (major(found.rdev()), minor(found.rdev()));
     let table = table()?;
-    let is_on_it = |mount: &&Mount| mount.source_disk() == Some(&real);
-    let mut numbers: DeviceNumbers = table.iter().filter(is_on_it).filter_map(number_of_root).chain([own]).collect();
+    let of_disk = table.iter().filter(|mount| names(mount, &real));
+    let mut numbers: DeviceNumbers = of_disk.filter_map(number_of_root).chain([own]).collect();
     let is_written_to = |directory: PathBuf| {
         statx(CWD, &directory, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
             .is_ok_and(|found| numbers.contains(&(found.stx_dev_major, found.stx_dev_minor)))
@@ -189,6 +189,11 @@ impl Disk {
 /// Whether a part of the file system is mounted there, and not all of it.
 fn is_a_part(mount: &Mount) -> bool {
     mount.root != Path::new("/")
+}
+
+/// Whether a mount's source is this disk, by whatever link to it.
+fn names(mount: &Mount, disk: &Path) -> bool {
+    mount.source_disk().is_some() && disk_of(mount).as_deref() == Some(disk)
 }
 
 /// The block device of a mount, if there is one.

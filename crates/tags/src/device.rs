@@ -98,7 +98,9 @@ fn file_system(head: &[u8]) -> FileSystem {
 fn mounted(path: &Path, number: (u32, u32)) -> Option<u32> {
     let path = fs::canonicalize(path).ok()?;
     let table = crate::group::mounts().ok()?;
-    let is_on_it = |mount: &&Mount| mount.device == number || mount.source_disk() == Some(&path);
+    let names =
+        |mount: &Mount| mount.source_disk().and_then(|source| fs::canonicalize(source).ok()).as_ref() == Some(&path);
+    let is_on_it = |mount: &&Mount| mount.device == number || names(mount);
     let (major, minor) = table.iter().find(is_on_it)?.device;
     Some(major << MINOR_BITS | minor)
 }

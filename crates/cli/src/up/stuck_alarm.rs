@@ -104,7 +104,7 @@ mod tests {
             "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, so nothing of \
              compressed and encrypted volumes is read or written"
         );
-        let ends = |all, stuck_ones, end: &str| text(stuck, Threads { all, stuck: stuck_ones }, 8).ends_with(end);
+        let ends = |all, count, end: &str| text(stuck, Threads { all, stuck: count }, 8).ends_with(end);
         assert!(ends(3, 1, "; 2 of 3 go on"));
         assert!(ends(2, 2, "; so are all 2, so nothing of compressed and encrypted volumes is read or written"));
         let goes_on = Watched::GoesOn { thread: 2, ran: Span::from_secs(13) };

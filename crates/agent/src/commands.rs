@@ -8,12 +8,15 @@ use crate::members::{BITS, Members};
 use crate::mounts::DeviceNumbers;
 use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
-use plimsoll_tags::{Losses, Survey};
+use plimsoll_tags::{EndedRegistration, Losses, Survey, TagsError};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+/// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests wait for no more.
+const UNREGISTERED_MAX: usize = 64;
 
 /// Whose I/O an account's is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,7 @@ pub(crate) enum Command {
     Listen { guarded: Box<Guarded>, answer: SyncSender<()> },
     Listeners { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
     Ended { answer: SyncSender<u64> },
+    Unregister { registrations: Vec<EndedRegistration>, answer: SyncSender<Result<usize, TagsError>> },
     Free { accounts: u64 },
     Inside { answer: SyncSender<Vec<ThreadId>> },
     Returned { threads: Vec<ThreadId> },
@@ -155,8 +159,8 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages), and the levels are only
-    /// asked who has left.
+    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and registrations), and
+    /// the levels are only asked who has left, and to take a few registrations out in a turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.
@@ -165,8 +169,24 @@ impl LevelsHandle {
         if ended == 0 {
             return Ok(());
         }
+        self.unregister(ended)?;
         let carried = self.survey.carried(ended)?;
         self.send(Command::Free { accounts: ended & !carried })
+    }
+
+    /// Nothing is registered any more as accounts that have left.
+    fn unregister(&self, ended: u64) -> Result<(), AgentError> {
+        loop {
+            let mut count = 0;
+            for registrations in self.survey.registrations(ended)?.chunks(UNREGISTERED_MAX) {
+                let registrations = registrations.to_vec();
+                count += self.ask(|answer| Command::Unregister { registrations, answer })??;
+            }
+            // Where the census finds out who inherits, it may have found somebody meanwhile.
+            if count == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// The threads that are inside a call whose return is waited for.
@@ -185,12 +205,18 @@ impl LevelsHandle {
         self.send(Command::Returned { threads })
     }
 
-    /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed.
+    /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed. O(tasks
+    /// of all accounts), and the levels take a few out in a turn.
     ///
     /// # Errors
     /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.
     pub fn leave(&self, account: AccountId) -> Result<(), AgentError> {
-        self.ask(|answer| Command::Leave { account, answer })?
+        let bit = self.members.bit(account);
+        let outcome = self.ask(|answer| Command::Leave { account, answer })?;
+        if let Some(bit) = bit {
+            self.unregister(1 << bit)?;
+        }
+        outcome
     }
 
     /// File systems were mounted from the disk, or unmounted: calls that work on these devices are the scheduler's from now on.

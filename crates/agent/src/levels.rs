@@ -306,6 +306,9 @@ impl Levels {
                 }
                 Command::Listeners { account, answer } => drop(answer.send(self.listeners(account))),
                 Command::Ended { answer } => drop(answer.send(self.parts.tags.accounts().ended())),
+                Command::Unregister { registrations, answer } => {
+                    let _ = answer.send(self.parts.tags.accounts().unregister(&registrations));
+                }
                 Command::Free { accounts } => {
                     if let Err(error) = self.parts.tags.accounts().free(accounts) {
                         tracing::warn!(%error, "numbers of accounts that have ended are not used again");
@@ -353,6 +356,8 @@ impl Levels {
             self.words().open(account, GateClass::Write);
             self.readers.leave(account, &AccountWords { words: &self.parts.words, members: &self.members });
             self.members.set(bit, None);
+            // Whoever is left behind them is nobody's, also when the bit is another's.
+            self.parts.listeners.hand_over(AccountId(bit), AccountsOf::OTHERS);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }
         self.calls.writes_no_more(now, scheduler, account);

@@ -45,6 +45,31 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
     }
 }
 
+/// Broken on purpose and seen red: the tasks of who has left stay registered until its bit is used again.
+#[test]
+fn who_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
+    const TASKS_MAX: u32 = 4;
+    let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
+    rig.close_station();
+    rig.open_station_for(TASKS_MAX);
+    let tenants = ["a", "b"].map(|name| rig.join(name, Allocation::default()));
+    let mut children = tenants.map(|tenant| {
+        // They end when their input does.
+        let mut child = rig.start(&tenant, "cat | cat");
+        go(&mut child);
+        let is_mine = |tasks: &[(String, Vec<u32>)]| tasks.iter().any(|(_, tasks)| tasks.len() == 3);
+        rig.station().leave_when_gone(tenant.clone());
+        rig.wait_until("a shell and what it started", || is_mine(&rig.station().tenants().unwrap()));
+        rig.station().leave(&tenant).unwrap();
+        child
+    });
+    assert_eq!(rig.station().losses().registrations, 0);
+    for child in &mut children {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}
+
 #[test]
 fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
     unless_a_lease_runs_out(|| {

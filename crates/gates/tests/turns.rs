@@ -110,6 +110,26 @@ fn a_call_says_who_does_what_to_which_file() {
     assert_eq!(of(GateClass::Sync).call.kind, CallKind::Fsync);
 }
 
+/// Broken on purpose and seen red: all listeners are handed over; none is.
+#[test]
+fn what_one_account_had_is_anothers_once_it_is_handed_over() {
+    let rig = Rig::new();
+    let mut hand = Hand::new(&rig);
+    let _tenant = hand.start(&rig, 9, Filter::new(GateClasses::ALL), "fsync", 1);
+    for (from, to, whose) in [(8, 7, 9), (9, 7, 7)] {
+        hand.listeners.hand_over(AccountId(from), AccountId(to));
+        let mut accounts = Vec::new();
+        wait_until("a call is seen", || {
+            hand.turn(monotonic_now(), |_, call| {
+                accounts.push(call.call.account);
+                CallDecision::Admit
+            });
+            !accounts.is_empty()
+        });
+        assert!(accounts.iter().all(|account| *account == AccountId(whose)), "{accounts:?}, not {whose}");
+    }
+}
+
 #[test]
 fn what_is_no_listener_is_refused() {
     let folder = tempfile::tempdir().unwrap();

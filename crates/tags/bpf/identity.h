@@ -15,6 +15,16 @@
 #define CGROUP_DEPTH_MAX 16
 #define HIERARCHIES_MAX 16
 
+/*
+ * What a key is registered as. The registration of an account that has ended means nobody, from that moment on: whoever
+ * has it is what else it is registered as, and what it creates does not inherit it. User space takes it out later.
+ */
+static __always_inline struct registration *registration_of(void *map, const void *key)
+{
+	struct registration *found = bpf_map_lookup_elem(map, key);
+	return found && !(state.ended_accounts & 1ULL << (found->account & 63)) ? found : 0;
+}
+
 static __always_inline bool is_kernel_thread(struct task_struct *task)
 {
 	return task->flags & PF_KTHREAD;
@@ -45,7 +55,7 @@ static long search_level(__u32 level, struct group_search *search)
 		.id = BPF_CORE_READ(cgroup, kn, id),
 		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
 	};
-	struct registration *found = bpf_map_lookup_elem(&cgroups, &group);
+	struct registration *found = registration_of(&cgroups, &group);
 	if (found) {
 		search->account = found->account;
 		return 1;
@@ -95,10 +105,9 @@ static __noinline __u32 open_account(__u32 process)
 		__u32 key = account;
 		if (bpf_map_update_elem(&processes, &process, &registration, BPF_NOEXIST)) {
 			__sync_fetch_and_or(&state.free_accounts, bit);
-			struct registration *winner = bpf_map_lookup_elem(&processes, &process);
-			if (winner)
-				return winner->account;
-			break;
+			/* Where an account that has ended is in the way, it gets one once that is taken out. */
+			struct registration *winner = registration_of(&processes, &process);
+			return winner ? winner->account : ACCOUNT_OTHERS;
 		}
 		state.since_ns[account & 63] = bpf_ktime_get_ns();
 		struct owner owner = { .process = process };
@@ -124,13 +133,13 @@ static __always_inline __u32 io_worker_owner(struct task_struct *task)
 static __noinline __u64 resolve(struct task_struct *task)
 {
 	__u32 thread = task->pid, process = task->tgid;
-	struct registration *found = bpf_map_lookup_elem(&threads, &thread);
+	struct registration *found = registration_of(&threads, &thread);
 	if (!found && task->flags & PF_IO_WORKER) {
 		thread = io_worker_owner(task);
-		found = bpf_map_lookup_elem(&threads, &thread);
+		found = registration_of(&threads, &thread);
 	}
 	if (!found)
-		found = bpf_map_lookup_elem(&processes, &process);
+		found = registration_of(&processes, &process);
 	if ((!found || found->is_automatic) && state.cgroups) {
 		__s64 group = by_cgroups(task);
 		if (group >= 0)
@@ -193,7 +202,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	__u32 thread = parent->pid, process = parent->tgid, born = child->pid;
 	bool is_thread = child->tgid == parent->tgid;
-	struct registration *inherited = bpf_map_lookup_elem(&threads, &thread);
+	struct registration *inherited = registration_of(&threads, &thread);
 	if (inherited) {
 		if (is_thread)
 			inherit(&threads, born, inherited);
@@ -203,7 +212,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	}
 	if (is_thread)
 		return 0;
-	inherited = bpf_map_lookup_elem(&processes, &process);
+	inherited = registration_of(&processes, &process);
 	if (inherited && !inherited->is_automatic)
 		inherit(&processes, born, inherited);
 	return 0;
@@ -224,7 +233,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_thread, struc
 	}
 	if (old == new)
 		return 0;
-	struct registration *moved = bpf_map_lookup_elem(&threads, &old);
+	struct registration *moved = registration_of(&threads, &old);
 	if (!moved)
 		return 0;
 	struct registration copy = *moved;

@@ -5,14 +5,15 @@
 //! what their creator was registered as, and keep it over exec and setuid. What a process is registered as holds for it and
 //! for what it forks from then on, not for the children that it has.
 //!
-//! When an account has ended, pages that it dirtied may still wait to be written. Its number is used again when a
-//! **sweep** finds that nothing carries it any more, at the earliest [`Options::recycle_after`](crate::Options) later.
-//! Until then it is nobody else's; a tag older than an account never means that account.
+//! When an account has ended, what is registered as it means nobody from that moment on, and is taken out of the tables by
+//! whoever has the time ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
+//! again when both are gone, which a **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options) later. Until then it is nobody else's; a tag older than an account never means that account.
 
 use crate::Counters;
 use crate::error::TagsError;
 use crate::shared::{ACCOUNT_OTHERS, ACCOUNTS, COUNTERS_UNKNOWN, Group, Owner, Plain, Registration, State};
 use crate::source::{Source, Table};
+use crate::survey::{EndedRegistration, Survey};
 use plimsoll_core::{AccountId, Span, Time};
 use std::collections::BTreeMap;
 use std::fs;
@@ -152,39 +153,58 @@ impl AccountsOf<'_> {
         self.word(offset_of!(State, generation)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends `account`: who was registered as it belongs to the others, or to what else it is registered as. The number
-    /// comes free in a later [`recycle`](Self::recycle).
+    /// Ends `account`: who was registered as it belongs to the others, or to what else it is registered as (without the
+    /// programs, once it is [taken out](Self::unregister)). The number comes free in a later [`recycle`](Self::recycle). O(1).
     ///
     /// # Errors
     /// [`TagsError::NotOpen`] if there is no such account.
     pub fn close(&mut self, account: AccountId) -> Result<(), TagsError> {
-        if !self.accounts.names.contains_key(&account.0) || self.accounts.ended.contains_key(&account.0) {
+        let is_open = self.accounts.names.contains_key(&account.0);
+        if !is_open || self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst) >> account.0 & 1 == 1 {
             return Err(TagsError::NotOpen { account: account.0 });
         }
-        for table in [Table::Threads, Table::Processes, Table::Cgroups] {
-            for (key, value) in self.source.survey().entries(table)? {
-                if Registration::take(&mut &value[..]).is_some_and(|it| it.account == account.0) {
-                    let is_gone = self.source.delete(table, &key)?;
-                    if is_gone && table == Table::Cgroups {
-                        self.word(offset_of!(State, cgroups)).fetch_sub(1, Ordering::SeqCst);
-                    }
-                }
-            }
-        }
-        self.forget();
         self.word(offset_of!(State, ended_accounts)).fetch_or(1 << account.0, Ordering::SeqCst);
+        self.forget();
         Ok(())
     }
 
-    /// Looks which accounts that have ended are carried by nothing any more, [frees](Self::free) their numbers, and gives back who
-    /// they were. To be called every few seconds. O(dirty pages and blocks of metadata), if one has ended.
+    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is registered as
+    /// somebody else by now stays. Says how many were taken out. O(registrations that are given).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel refuses it.
+    pub fn unregister(&mut self, registrations: &[EndedRegistration]) -> Result<usize, TagsError> {
+        let ended = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
+        let mut count = 0;
+        for EndedRegistration { table, key } in registrations {
+            let found = self.source.lookup(*table, key)?.and_then(|value| Registration::take(&mut &value[..]));
+            let has_ended = found.is_some_and(|it| ended >> it.account & 1 == 1);
+            if has_ended && self.source.delete(*table, key)? {
+                count += 1;
+                if *table == Table::Cgroups {
+                    self.word(offset_of!(State, cgroups)).fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+        }
+        // Where every process has an account, whoever had one that ended gets one of its own now.
+        self.forget();
+        Ok(count)
+    }
+
+    /// Takes out what is registered as accounts that have ended, looks which of them are carried by nothing any more,
+    /// [frees](Self::free) their numbers, and gives back who they were. To be called every few seconds. O(registrations,
+    /// dirty pages and blocks of metadata), if one has ended.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.
     pub fn recycle(&mut self) -> Result<Vec<Ended>, TagsError> {
         let ended = self.ended();
-        let carried = if ended == 0 { 0 } else { self.source.survey().sweep(ended)? };
-        self.free(ended & !carried)
+        if ended == 0 {
+            return Ok(Vec::new());
+        }
+        let survey = Survey::of(self.source);
+        while self.unregister(&survey.registrations(ended)?)? > 0 {}
+        self.free(ended & !survey.carried(ended)?)
     }
 
     /// The accounts that ended long enough ago for their numbers to be used again, as a mask.
@@ -198,8 +218,8 @@ impl AccountsOf<'_> {
         bits(ended).filter(is_due).fold(0, |due, account| due | 1 << account)
     }
 
-    /// Frees the numbers of accounts that have ended and that, since then, a [survey](crate::Survey::carried) has found nowhere; gives
-    /// back who they were.
+    /// Frees the numbers of accounts that have ended and that, since then, a survey has found neither
+    /// [registered](Survey::registrations) nor [carried](Survey::carried); gives back who they were.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to forget one.

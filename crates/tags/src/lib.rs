@@ -54,7 +54,7 @@ pub use error::TagsError;
 pub use event::Event;
 pub use flow::{Flow, Flows};
 pub use group::cgroups_of;
-pub use survey::Survey;
+pub use survey::{EndedRegistration, Survey};
 pub use table::TagTable;
 pub use tag::{BLOCK_BYTES, Tag};
 
@@ -199,7 +199,7 @@ impl Tags {
 
     /// Who is registered and what is dirty, for other threads.
     pub fn survey(&self) -> Survey {
-        Survey { tables: self.source.survey(), state: Arc::clone(self.source.state()) }
+        Survey::of(&*self.source)
     }
 
     /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether it were as

@@ -5,9 +5,17 @@ use crate::Losses;
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
 use crate::shared::{ACCOUNTS, Plain, Registration};
-use crate::source::{Surveyed, Table};
+use crate::source::{Source, Surveyed, Table};
 use plimsoll_core::AccountId;
 use std::sync::Arc;
+
+/// A registration that means nobody any more, since its account has ended: [`AccountsOf::unregister`](crate::AccountsOf) takes
+/// it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRegistration {
+    pub(crate) table: Table,
+    pub(crate) key: Vec<u8>,
+}
 
 /// Looks through everybody who is registered, and all that is dirty: [`Tags::survey`](crate::Tags::survey). Clones are the same.
 #[derive(Clone)]
@@ -17,6 +25,10 @@ pub struct Survey {
 }
 
 impl Survey {
+    pub(crate) fn of(source: &dyn Source) -> Survey {
+        Survey { tables: source.survey(), state: Arc::clone(source.state()) }
+    }
+
     /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
     /// that are registered).
     ///
@@ -61,6 +73,23 @@ impl Survey {
             }
         }
         Ok(())
+    }
+
+    /// What is registered as one of the accounts of the mask `ended`, which have [ended](crate::AccountsOf::close). O(all
+    /// that is registered).
+    ///
+    /// # Errors
+    /// [`TagsError::Kernel`] if the kernel does not tell.
+    pub fn registrations(&self, ended: u64) -> Result<Vec<EndedRegistration>, TagsError> {
+        let mut registrations = Vec::new();
+        for table in [Table::Threads, Table::Processes, Table::Cgroups] {
+            let entries = self.tables.entries(table)?.into_iter();
+            let of_ended = entries.filter(|(_, value)| {
+                Registration::take(&mut &value[..]).is_some_and(|it| ended >> it.account & 1 == 1)
+            });
+            registrations.extend(of_ended.map(|(key, _)| EndedRegistration { table, key }));
+        }
+        Ok(registrations)
     }
 
     /// Which accounts, of a mask of those that have [ended](crate::AccountsOf::ended), are still carried by something that is

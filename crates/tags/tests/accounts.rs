@@ -101,6 +101,8 @@ fn cgroups_of_both_versions() {
             inner.add(writer.process());
             tags.accounts().register_process(c, writer.process()).unwrap();
         });
+        rig.tags.accounts().close(b).unwrap();
+        check(&mut rig, "", &name("inner-ended"), a, |_, writer| inner.add(writer.process()));
         // It is moved after it has done some I/O as another.
         let path = rig.path(&name("moved"));
         let twice = format!("twice write {} 0 1 {PAGES} 1 3", path.display());
@@ -185,6 +187,39 @@ fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_n
     check(&mut rig, "", "g", again, |tags, writer| {
         tags.accounts().register_process(again, writer.process()).unwrap();
     });
+}
+
+/// Broken on purpose and seen red: what a key is registered as holds though its account has ended; children inherit it; it is not taken out.
+#[test]
+fn what_is_registered_as_an_account_that_ended_means_nobody_and_never_the_numbers_next_owner() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let mut rig = rig(&Options { recycle_after: Span::ZERO, ..Options::default() });
+    let (a, b, names) = (rig.account("a"), rig.account("b"), ["nobody", "b"]);
+    let mut writers = names.map(|name| Writer::new(&job(&rig, "twice", name)));
+    rig.tags.accounts().register_process(a, writers[0].process()).unwrap();
+    rig.tags.accounts().register_thread(a, writers[1].test_thread()).unwrap();
+    rig.tags.accounts().register_process(b, writers[1].process()).unwrap();
+    let own_thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    rig.tags.accounts().register_thread(a, own_thread).unwrap();
+    rig.tags.accounts().close(a).unwrap();
+    assert!(rig.tags.accounts().close(a).is_err(), "it has ended already");
+    let child = Writer::new("nothing");
+    let left = rig.tags.survey().registrations(1 << a.0).unwrap();
+    assert_eq!(left.len(), 3, "a process and two threads, and no child of theirs: {left:?}");
+    for (writer, (name, account)) in writers.iter_mut().zip(names.into_iter().zip([OTHERS, b])) {
+        writer.begin();
+        writer.pause();
+        expect(&mut rig, name, account);
+    }
+    assert_eq!(rig.tags.accounts().recycle().unwrap().len(), 1);
+    assert_eq!(rig.tags.survey().registrations(1 << a.0).unwrap(), []);
+    assert_eq!(rig.account("c"), a, "its number");
+    assert_eq!(rig.tags.accounts().unregister(&left).unwrap(), 0, "nothing of it is left");
+    Writer::run(writers.into_iter().chain([child]).collect());
+    expect(&mut rig, names[0], OTHERS);
+    expect(&mut rig, names[1], b);
 }
 
 /// Broken on purpose and seen red: a child that finds no room is counted nowhere.

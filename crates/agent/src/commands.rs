@@ -67,10 +67,20 @@ impl Commands {
         self.received.try_recv().ok()
     }
 
+    /// Wakes whoever takes the turns once more, for those that are left.
+    pub(crate) fn wake_again(&self) {
+        wake(&self.wake);
+    }
+
     /// Is readable no more, until something new comes.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
+}
+
+fn wake(eventfd: &OwnedFd) {
+    // One that is full needs no more waking.
+    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
 }
 
 impl AsFd for Commands {
@@ -91,8 +101,7 @@ pub struct LevelsHandle {
 impl LevelsHandle {
     fn send(&self, command: Command) -> Result<(), AgentError> {
         self.commands.send(command).map_err(|_| AgentError::Gone)?;
-        // An eventfd that is full needs no more waking.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        wake(&self.wake);
         Ok(())
     }
 
@@ -177,15 +186,15 @@ impl LevelsHandle {
     /// Nothing is registered any more as accounts that have left.
     fn unregister(&self, ended: u64) -> Result<(), AgentError> {
         loop {
-            let mut count = 0;
-            for registrations in self.survey.registrations(ended)?.chunks(UNREGISTERED_MAX) {
-                let registrations = registrations.to_vec();
-                count += self.ask(|answer| Command::Unregister { registrations, answer })??;
-            }
-            // Where the census finds out who inherits, it may have found somebody meanwhile.
-            if count == 0 {
+            let registrations = self.survey.registrations(ended)?;
+            if registrations.is_empty() {
                 return Ok(());
             }
+            for registrations in registrations.chunks(UNREGISTERED_MAX) {
+                let registrations = registrations.to_vec();
+                self.ask(|answer| Command::Unregister { registrations, answer })??;
+            }
+            // Where a census finds out who inherits, it may have found somebody meanwhile.
         }
     }
 
@@ -206,15 +215,16 @@ impl LevelsHandle {
     }
 
     /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed. O(tasks
-    /// of all accounts), and the levels take a few out in a turn.
+    /// of all accounts), and the levels take a few out in a turn. Processes that live on keep looking at the word of their
+    /// shim, which is somebody else's once the bit is used again: so this is for accounts whose processes have ended, or soon will.
     ///
     /// # Errors
     /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.
     pub fn leave(&self, account: AccountId) -> Result<(), AgentError> {
         let bit = self.members.bit(account);
         let outcome = self.ask(|answer| Command::Leave { account, answer })?;
-        if let Some(bit) = bit {
-            self.unregister(1 << bit)?;
+        if let Some(Err(error)) = bit.map(|bit| self.unregister(1 << bit)) {
+            tracing::warn!(%error, "tasks of an account that has left keep their places until its bit is used again");
         }
         outcome
     }

@@ -301,6 +301,11 @@ impl Levels {
                 Command::Listen { guarded, answer } => {
                     let now = plimsoll_gates::clock::monotonic_now();
                     let id = self.parts.listeners.add(now, *guarded);
+                    let listener = self.parts.listeners.get_mut(id);
+                    // Its account may have left while a keeper was started for it.
+                    if let Some(listener) = listener.filter(|it| self.members.account(it.account().0).is_none()) {
+                        listener.assign(AccountsOf::OTHERS);
+                    }
                     self.watch(id);
                     let _ = answer.send(());
                 }
@@ -308,6 +313,8 @@ impl Levels {
                 Command::Ended { answer } => drop(answer.send(self.parts.tags.accounts().ended())),
                 Command::Unregister { registrations, answer } => {
                     let _ = answer.send(self.parts.tags.accounts().unregister(&registrations));
+                    // So many in a turn, whoever asks.
+                    return self.commands.wake_again();
                 }
                 Command::Free { accounts } => {
                     if let Err(error) = self.parts.tags.accounts().free(accounts) {

@@ -301,7 +301,8 @@ impl Station {
         Ok(tenants)
     }
 
-    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on.
+    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on; they should end within a
+    /// minute, since somebody else gets the words that their shims look at then.
     ///
     /// # Errors
     /// [`AgentError::Busy`] if calls or requests of it are still under way after ten seconds.

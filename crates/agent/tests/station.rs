@@ -48,16 +48,19 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
 /// Broken on purpose and seen red: the tasks of who has left stay registered until its bit is used again.
 #[test]
 fn who_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
-    const TASKS_MAX: u32 = 4;
+    // More than are taken out in one turn, and twice that is more than there is room for.
+    const TASKS: usize = 81;
+    const TASKS_MAX: u32 = 120;
     let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     rig.close_station();
     rig.open_station_for(TASKS_MAX);
     let tenants = ["a", "b"].map(|name| rig.join(name, Allocation::default()));
     let mut children = tenants.map(|tenant| {
         // They end when their input does.
-        let mut child = rig.start(&tenant, "cat | cat");
+        let script = format!("exec 3<&0; for i in $(seq {}); do cat <&3 & done; wait", TASKS - 1);
+        let mut child = rig.start(&tenant, &script);
         go(&mut child);
-        let is_mine = |tasks: &[(String, Vec<u32>)]| tasks.iter().any(|(_, tasks)| tasks.len() == 3);
+        let is_mine = |tasks: &[(String, Vec<u32>)]| tasks.iter().any(|(_, tasks)| tasks.len() == TASKS);
         rig.station().leave_when_gone(tenant.clone());
         rig.wait_until("a shell and what it started", || is_mine(&rig.station().tenants().unwrap()));
         rig.station().leave(&tenant).unwrap();

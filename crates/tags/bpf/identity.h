@@ -16,13 +16,19 @@
 #define HIERARCHIES_MAX 16
 
 /*
- * What a key is registered as. The registration of an account that has ended means nobody, from that moment on: whoever
- * has it is what else it is registered as, and what it creates does not inherit it. User space takes it out later.
+ * The registration of an account that has ended means nobody, from that moment on: whoever has it is what else it is
+ * registered as, and what it creates does not inherit it. User space takes it out later.
  */
+static __always_inline bool has_ended(const struct registration *registration)
+{
+	return state.ended_accounts & 1ULL << (registration->account & 63);
+}
+
+/* What a key is registered as. */
 static __always_inline struct registration *registration_of(void *map, const void *key)
 {
 	struct registration *found = bpf_map_lookup_elem(map, key);
-	return found && !(state.ended_accounts & 1ULL << (found->account & 63)) ? found : 0;
+	return found && !has_ended(found) ? found : 0;
 }
 
 static __always_inline bool is_kernel_thread(struct task_struct *task)
@@ -105,9 +111,11 @@ static __noinline __u32 open_account(__u32 process)
 		__u32 key = account;
 		if (bpf_map_update_elem(&processes, &process, &registration, BPF_NOEXIST)) {
 			__sync_fetch_and_or(&state.free_accounts, bit);
-			/* Where an account that has ended is in the way, it gets one once that is taken out. */
-			struct registration *winner = registration_of(&processes, &process);
-			return winner ? winner->account : ACCOUNT_OTHERS;
+			struct registration *winner = bpf_map_lookup_elem(&processes, &process);
+			if (!winner)
+				break;
+			/* Where one that has ended is in the way, it gets an account once that is taken out. */
+			return has_ended(winner) ? ACCOUNT_OTHERS : winner->account;
 		}
 		state.since_ns[account & 63] = bpf_ktime_get_ns();
 		struct owner owner = { .process = process };

@@ -63,7 +63,7 @@ struct settings {
 struct state {
 	__u64 generation;           /* counts changes of who is registered: what a task remembers of itself is then stale */
 	__u64 free_accounts;        /* bits that nobody has */
-	__u64 ended_accounts;       /* bits whose process has ended and that something may still carry */
+	__u64 ended_accounts;       /* bits that mean nobody any more, and that something may still carry or be registered as */
 	__u64 cgroups;              /* registered cgroups */
 	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
 	__u64 sweeps;               /* counts sweeps: on whose behalf a kernel thread worked before is forgotten */

@@ -101,7 +101,7 @@ impl AccountsOf<'_> {
         if !Path::new(&format!("/proc/{thread}")).exists() {
             return Err(TagsError::Nobody { what: format!("thread {thread}") });
         }
-        self.register(Table::Threads, account, &thread.bytes())
+        self.register(Table::Threads, account, &thread.bytes()).map(drop)
     }
 
     /// Makes process `process` part of `account`, with all its threads that are not registered themselves.
@@ -113,12 +113,8 @@ impl AccountsOf<'_> {
         if !status.lines().any(|line| line.strip_prefix("Tgid:").is_some_and(|id| id.trim() == process.to_string())) {
             return Err(TagsError::Nobody { what: format!("process {process}") });
         }
-        let key = process.bytes();
-        let before = self.source.lookup(Table::Processes, &key)?;
-        self.register(Table::Processes, account, &key)?;
-        if let Some(before) =
-            before.and_then(|bytes| Registration::take(&mut &bytes[..])).filter(|it| it.is_automatic != 0)
-        {
+        let before = self.register(Table::Processes, account, &process.bytes())?;
+        if let Some(before) = before.filter(|it| it.is_automatic != 0) {
             self.word(offset_of!(State, ended_accounts)).fetch_or(1 << before.account, Ordering::SeqCst);
         }
         Ok(())
@@ -131,21 +127,27 @@ impl AccountsOf<'_> {
     /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such account.
     pub fn register_cgroup(&mut self, account: AccountId, path: &Path) -> Result<(), TagsError> {
         let key = Group::of(path)?.bytes();
-        let is_new = self.source.lookup(Table::Cgroups, &key)?.is_none();
-        if is_new {
-            self.word(offset_of!(State, cgroups)).fetch_add(1, Ordering::SeqCst);
-        }
-        self.register(Table::Cgroups, account, &key)
+        self.register(Table::Cgroups, account, &key).map(drop)
     }
 
-    fn register(&mut self, table: Table, account: AccountId, key: &[u8]) -> Result<(), TagsError> {
-        if account != Self::OTHERS && !self.accounts.names.contains_key(&account.0) {
+    /// Gives back what was registered under the key.
+    fn register(&mut self, table: Table, account: AccountId, key: &[u8]) -> Result<Option<Registration>, TagsError> {
+        if account != Self::OTHERS && !self.is_open(account) {
             return Err(TagsError::NotOpen { account: account.0 });
         }
+        let before = self.source.lookup(table, key)?;
         let registration = Registration { account: account.0, is_automatic: 0 };
         self.source.update(table, key, &registration.bytes())?;
+        if table == Table::Cgroups && before.is_none() {
+            self.word(offset_of!(State, cgroups)).fetch_add(1, Ordering::SeqCst);
+        }
         self.forget();
-        Ok(())
+        Ok(before.and_then(|bytes| Registration::take(&mut &bytes[..])))
+    }
+
+    fn is_open(&self, account: AccountId) -> bool {
+        let ended = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
+        self.accounts.names.contains_key(&account.0) && ended >> account.0 & 1 == 0
     }
 
     /// What tasks remember of themselves is looked up again.
@@ -159,8 +161,7 @@ impl AccountsOf<'_> {
     /// # Errors
     /// [`TagsError::NotOpen`] if there is no such account.
     pub fn close(&mut self, account: AccountId) -> Result<(), TagsError> {
-        let is_open = self.accounts.names.contains_key(&account.0);
-        if !is_open || self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst) >> account.0 & 1 == 1 {
+        if !self.is_open(account) {
             return Err(TagsError::NotOpen { account: account.0 });
         }
         self.word(offset_of!(State, ended_accounts)).fetch_or(1 << account.0, Ordering::SeqCst);
@@ -186,12 +187,14 @@ impl AccountsOf<'_> {
                 }
             }
         }
-        // Where every process has an account, whoever had one that ended gets one of its own now.
-        self.forget();
+        if count > 0 {
+            // Where every process has an account, whoever had one that ended gets one of its own now.
+            self.forget();
+        }
         Ok(count)
     }
 
-    /// Takes out what is registered as accounts that have ended, looks which of them are carried by nothing any more,
+    /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing any more,
     /// [frees](Self::free) their numbers, and gives back who they were. To be called every few seconds. O(registrations,
     /// dirty pages and blocks of metadata), if one has ended.
     ///
@@ -203,7 +206,13 @@ impl AccountsOf<'_> {
             return Ok(Vec::new());
         }
         let survey = Survey::of(self.source);
-        while self.unregister(&survey.registrations(ended)?)? > 0 {}
+        loop {
+            let registrations = survey.registrations(ended)?;
+            if registrations.is_empty() {
+                break;
+            }
+            self.unregister(&registrations)?;
+        }
         self.free(ended & !survey.carried(ended)?)
     }
 

@@ -3,6 +3,7 @@
 //! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no such
 //! tracepoint (XFS not built in, a name that came later) is left out.
 
+mod batch;
 mod programs;
 mod ring;
 mod settings;

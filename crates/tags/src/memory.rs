@@ -1,4 +1,4 @@
-//! Memory that BPF programs and we share: the only unsafe code of this crate.
+//! Memory that BPF programs and we share. Unsafe code of this crate is here and in `kernel::batch`.
 //!
 //! The kernel's side may write at any time, so nothing in it is ever borrowed as a plain value: every access is an atomic
 //! one to an aligned word, checked against the end.

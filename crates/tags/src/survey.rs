@@ -4,10 +4,12 @@
 use crate::Losses;
 use crate::error::TagsError;
 use crate::memory::SharedMemory;
-use crate::shared::{ACCOUNTS, Plain, Registration};
+use crate::shared::{ACCOUNTS, Plain, Registration, State};
 use crate::source::{Source, Surveyed, Table};
 use plimsoll_core::AccountId;
+use std::mem::offset_of;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A registration that means nobody any more, since its account has ended: [`AccountsOf::unregister`](crate::AccountsOf) takes
 /// it out.
@@ -75,12 +77,13 @@ impl Survey {
         Ok(())
     }
 
-    /// What is registered as one of the accounts of the mask `ended`, which have [ended](crate::AccountsOf::close). O(all
+    /// What is registered as one of the accounts of the mask `accounts` that have [ended](crate::AccountsOf::close). O(all
     /// that is registered).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
-    pub fn registrations(&self, ended: u64) -> Result<Vec<EndedRegistration>, TagsError> {
+    pub fn registrations(&self, accounts: u64) -> Result<Vec<EndedRegistration>, TagsError> {
+        let ended = accounts & self.state.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
         let mut registrations = Vec::new();
         for table in [Table::Threads, Table::Processes, Table::Cgroups] {
             let entries = self.tables.entries(table)?.into_iter();

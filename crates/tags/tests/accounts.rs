@@ -222,6 +222,31 @@ fn what_is_registered_as_an_account_that_ended_means_nobody_and_never_the_number
     expect(&mut rig, names[1], b);
 }
 
+/// Broken on purpose and seen red: it takes the ended one's number; it stays one of the others.
+#[test]
+fn a_process_whose_account_has_ended_gets_one_of_its_own_where_every_process_has_one() {
+    if !can_run(&PROGRAMS) {
+        return;
+    }
+    let options = Options { has_account_per_process: true, recycle_after: Span::ZERO, ..Options::default() };
+    let mut rig = rig(&options);
+    let mut writer = Writer::new(&job(&rig, "twice", "f"));
+    let a = rig.account("a");
+    rig.tags.accounts().register_process(a, writer.process()).unwrap();
+    rig.tags.accounts().close(a).unwrap();
+    let refusal = rig.tags.accounts().register_process(a, writer.process()).unwrap_err();
+    assert_eq!(refusal.to_string(), format!("account {} is not open", a.0));
+    writer.begin();
+    writer.pause();
+    expect(&mut rig, "f", OTHERS);
+    rig.tags.accounts().recycle().unwrap();
+    let process = writer.process();
+    Writer::run(vec![writer]);
+    let list = rig.tags.accounts().list().unwrap();
+    let own = list.iter().find(|info| info.process == Some(process)).expect("an account of its own").account;
+    expect(&mut rig, "f", own);
+}
+
 /// Broken on purpose and seen red: a child that finds no room is counted nowhere.
 #[test]
 fn who_is_born_when_there_is_no_room_is_one_of_the_others_and_counted() {

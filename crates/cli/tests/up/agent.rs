@@ -84,12 +84,12 @@ fn ask(site: &Site, arguments: &[&str]) -> Output {
 
 /// A tenant with a limit far below what it wants, held at its gate.
 fn held_writer(site: &Site, disk: &Disk<'_>) -> std::process::Child {
-    held_writer_of(site, disk, 64)
+    held_writer_of(site, disk, 64, "64kB/s")
 }
 
-/// The same, who wants so many MiB.
-fn held_writer_of(site: &Site, disk: &Disk<'_>, mib: u64) -> std::process::Child {
-    ask(site, &["pool", "add", "backup", "--limit", "64kB/s"]);
+/// The same, who wants so many MiB and may have so much a second.
+pub fn held_writer_of(site: &Site, disk: &Disk<'_>, mib: u64, limit: &str) -> std::process::Child {
+    ask(site, &["pool", "add", "backup", "--limit", limit]);
     let of = format!("of={}", disk.path("b").display());
     let count = format!("count={}", mib * 16);
     let mut writer = run(site, &["--pool", "backup"], &["dd", "if=/dev/zero", &of, "bs=64k", &count]);
@@ -203,7 +203,7 @@ fn where_bpf_is_not_permitted_tenants_are_charged_for_what_they_submit_and_the_a
         assert!(said.contains("BPF is not permitted here"), "{said}");
         // So much that it is looked at before it is through.
         let lease = watch_lease(&site);
-        let mut writer = held_writer_of(&site, &disk, 384);
+        let mut writer = held_writer_of(&site, &disk, 384, "64kB/s");
         disk.use_it();
         assert!(writer.try_wait().unwrap().is_none(), "at its limit it would take a quarter of an hour");
         drop(lease);

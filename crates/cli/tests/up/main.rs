@@ -4,6 +4,7 @@ mod agent;
 mod cache;
 mod classes;
 mod compressed;
+mod crowds;
 mod encrypted;
 mod iscsi;
 mod layouts;

@@ -2,7 +2,7 @@
 //! whoever surveys.
 //!
 //! The census keeps a copy for itself. It is told what was changed since it last asked, and says what it has found: the lock is held for as
-//! long as the differences take, and never while a process is looked at. What was changed during a look goes before what the look found.
+//! long as the differences take, or a survey's copy, and never while a process is looked at. What was changed during a look goes before what the look found.
 
 use super::census::Registered;
 use crate::shared::{Group, Plain, Registration};

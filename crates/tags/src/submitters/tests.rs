@@ -2,7 +2,11 @@
 
 use super::processes::{Identity, Moved};
 use super::*;
+use crate::FileSystem;
+use crate::account::{Accounts, AccountsOf};
 use crate::shared::{Group, Plain, Registration};
+use crate::survey::Survey;
+use plimsoll_core::Span;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -128,6 +132,29 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     });
     assert_eq!(bytes_by_id.keys().copied().collect::<Vec<_>>(), (0..bytes_by_id.len() as u64).collect::<Vec<_>>());
     assert_eq!(submitters.counters(ACCOUNT).unwrap().data_bytes, bytes_by_id.values().sum::<u64>());
+}
+
+/// As it is where the programs tell. Broken on purpose and seen red: a number comes free while somebody is registered as it.
+#[test]
+fn a_number_is_used_again_when_nobody_is_registered_as_it() {
+    let made = Made { has_child: true, ..Made::default() };
+    let mut submitters = Submitters::start(Box::new(made), CAPACITY_SECTORS, &[]).unwrap();
+    let device =
+        Device { number: 0, start_sector: 0, sectors: CAPACITY_SECTORS, file_system: FileSystem::Other, mounted: None };
+    source::initialize(&submitters.state, &device);
+    let mut accounts = Accounts::new(Span::ZERO);
+    let mut accounts = AccountsOf { accounts: &mut accounts, source: &mut submitters };
+    let a = accounts.open("a").unwrap();
+    let registration = Registration { account: a.0, is_automatic: 0 }.bytes();
+    accounts.source.update(Table::Processes, &PROCESS.bytes(), &registration).unwrap();
+    let survey = Survey::of(accounts.source);
+    wait_until("its child", || survey.tasks(a).unwrap().len() == 2);
+    assert_eq!(survey.registrations(u64::MAX).unwrap(), [], "of an account that lives");
+    accounts.close(a).unwrap();
+    assert_eq!(survey.registrations(u64::MAX).unwrap().len(), 2);
+    assert_eq!(accounts.recycle().unwrap().len(), 1);
+    assert_eq!(accounts.open("b").unwrap(), a);
+    assert_eq!(survey.tasks(a).unwrap(), []);
 }
 
 /// Broken on purpose and seen red: who inherits from an account that has ended meanwhile is registered.

@@ -1,8 +1,9 @@
 //! Who is registered, for the engine's thread, which says so, for the census, which finds out who inherits and who has ended, and for
 //! whoever surveys.
 //!
-//! The census keeps a copy for itself. It is told what was changed since it last asked, and says what it has found: the lock is held for as
-//! long as the differences take, or a survey's copy, and never while a process is looked at. What was changed during a look goes before what the look found.
+//! The census keeps a copy for itself. It is told what was changed since it last asked, and says what it has found: the lock
+//! is held for as long as the differences take, or a survey's copy, and never while a process is looked at. What was changed
+//! during a look goes before what the look found.
 
 use super::census::Registered;
 use crate::shared::{Group, Plain, Registration};

@@ -111,6 +111,11 @@ impl Files {
         !self.kept.is_empty()
     }
 
+    /// Closes all.
+    pub fn close(&mut self) {
+        self.kept.clear();
+    }
+
     /// Closes what was not asked for lately. O(files kept).
     pub fn close_old(&mut self, now: Time) {
         self.kept.retain(|_, (_, asked)| now.since(*asked) < KEPT_FOR);

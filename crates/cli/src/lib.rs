@@ -8,6 +8,7 @@
 //! | [`control`] | the control socket: protocol, daemon's end, commands' end |
 //! | [`demo`] | the demonstration: two tenants, one slow disk |
 //! | [`outcome`] | how a command ends: exit codes |
+//! | [`signals`] | what ends a command that has something to put away |
 //! | [`table`] | how tables are printed |
 //! | [`up`] | the daemon |
 //! | [`why`] | who caused the I/O of disks |
@@ -20,6 +21,7 @@ pub mod config;
 pub mod control;
 pub mod demo;
 pub mod outcome;
+pub mod signals;
 pub mod table;
 pub mod up;
 pub mod why;

@@ -7,11 +7,15 @@
 use crate::error::GateError;
 use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
 use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Everybody may enter, the agent alone may write.
 const MODE: u32 = 0o755;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_ALL: u32 = 0o002;
+const ENTERED_BY_OTHERS: u32 = 0o001;
 const PERMISSIONS: u32 = 0o7777;
 
 /// Makes the directory `path`, which everybody may enter and nobody but this user may write to, or takes over one that is so: a
@@ -21,6 +25,38 @@ const PERMISSIONS: u32 = 0o7777;
 /// What is there is no directory, somebody else's, or somebody else may write to it; nothing of it is changed then. The
 /// system refuses.
 pub fn make_own(path: &Path) -> Result<(), GateError> {
+    let (directory, _) = open_own(path, WRITABLE_BY_OTHERS)?;
+    set_mode(&directory, path)
+}
+
+/// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode that it has:
+/// who may enter it, and which group may write to it, is this user's to say. A new one can be entered by everybody, as tenants
+/// find their gates below it.
+///
+/// # Errors
+/// As of [`make_own`]; of those who may write to it, only everybody is refused.
+pub fn make_state(path: &Path) -> Result<(), GateError> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(GateError::file("make", parent))?;
+    }
+    let (directory, is_new) = open_own(path, WRITABLE_BY_ALL)?;
+    if is_new { set_mode(&directory, path) } else { Ok(()) }
+}
+
+/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is one: what lies
+/// below it is not there for them.
+pub fn closed_to_others(path: &Path) -> Option<&Path> {
+    let is_closed = |part: &&Path| std::fs::metadata(part).is_ok_and(|found| found.mode() & ENTERED_BY_OTHERS == 0);
+    path.ancestors().filter(|part| !part.as_os_str().is_empty()).find(is_closed)
+}
+
+/// Whatever the mask of this process is.
+fn set_mode(directory: &OwnedFd, path: &Path) -> Result<(), GateError> {
+    fchmod(directory, Mode::from_raw_mode(MODE)).map_err(|errno| GateError::file("set the mode of", path)(errno.into()))
+}
+
+/// Opens the directory, made if it is missing, and says whether it was.
+fn open_own(path: &Path, refused: u32) -> Result<(OwnedFd, bool), GateError> {
     let at = |action| move |errno: Errno| GateError::file(action, path)(errno.into());
     let foreign = |problem| GateError::Foreign { path: path.to_owned(), problem };
     let is_new = match mkdir(path, Mode::from_raw_mode(MODE)) {
@@ -41,23 +77,22 @@ pub fn make_own(path: &Path) -> Result<(), GateError> {
     if found.st_uid != user {
         return Err(foreign(format!("it belongs to user {}, and this is user {user}", found.st_uid)));
     }
-    if !is_new && mode & WRITABLE_BY_OTHERS != 0 {
+    if !is_new && mode & refused != 0 {
         return Err(foreign(format!("others may write to it (mode {mode:04o})")));
     }
-    // Whatever the mask of this process is.
-    fchmod(&directory, Mode::from_raw_mode(MODE)).map_err(at("set the mode of"))
+    Ok((directory, is_new))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().mode() & PERMISSIONS
     }
 
-    fn set_mode(path: &Path, mode: u32) {
+    fn change_mode(path: &Path, mode: u32) {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
@@ -73,7 +108,7 @@ mod tests {
         make_own(&path).unwrap();
         assert_eq!(mode(&path), MODE);
         std::fs::write(path.join("left"), "").unwrap();
-        set_mode(&path, 0o700);
+        change_mode(&path, 0o700);
         make_own(&path).unwrap();
         assert!(mode(&path) == MODE && path.join("left").exists());
         let link = folder.path().join("link");
@@ -90,13 +125,13 @@ mod tests {
         let [path, link, file] = ["prepared", "link", "file"].map(|name| folder.path().join(name));
         std::fs::create_dir(&path).unwrap();
         for (prepared, shown) in [(0o777, "0777"), (0o1777, "1777"), (0o775, "0775")] {
-            set_mode(&path, prepared);
+            change_mode(&path, prepared);
             let expected = format!("others may write to it (mode {shown}); delete it if nothing needs it");
             assert_eq!((problem(&path), mode(&path)), (expected, prepared));
         }
         symlink(&path, &link).unwrap();
         assert!(problem(&link).starts_with("others may write to it "));
-        set_mode(&path, 0o700);
+        change_mode(&path, 0o700);
         std::fs::write(&file, "").unwrap();
         assert_eq!(problem(&file), "it is no directory; delete it if nothing needs it");
         if !rustix::process::geteuid().is_root() {
@@ -110,5 +145,38 @@ mod tests {
         chown(&path, Some(65534), None).unwrap();
         let expected = "it belongs to user 65534, and this is user 0; delete it if nothing needs it";
         assert_eq!((problem(&path).as_str(), mode(&path)), (expected, 0o700));
+    }
+
+    /// Broken on purpose and seen red: any mode does; the mode is set always; anybody's directory does.
+    #[test]
+    fn a_directory_for_state_keeps_its_mode_and_is_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/state");
+        make_state(&path).unwrap();
+        assert_eq!(mode(&path), MODE);
+        for own in [0o700, 0o775] {
+            change_mode(&path, own);
+            make_state(&path).unwrap();
+            assert_eq!(mode(&path), own);
+        }
+        change_mode(&path, 0o777);
+        let problem = |path: &Path| make_state(path).unwrap_err().to_string();
+        assert!(problem(&path).contains("others may write to it (mode 0777)"));
+        if rustix::process::geteuid().is_root() {
+            change_mode(&path, 0o755);
+            chown(&path, Some(65534), None).unwrap();
+            assert!(problem(&path).contains("it belongs to user 65534, and this is user 0"));
+        }
+    }
+
+    #[test]
+    fn what_others_cannot_enter_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own");
+        make_own(&path).unwrap();
+        change_mode(folder.path(), 0o750);
+        assert_eq!(closed_to_others(&path), Some(folder.path()));
+        change_mode(folder.path(), 0o711);
+        assert_eq!(closed_to_others(&path), None);
     }
 }

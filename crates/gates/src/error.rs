@@ -77,6 +77,18 @@ pub enum GateError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// A command's own process cannot be put behind a filter.
+    #[error("cannot put the command behind a filter: {source}{}", because(source))]
+    Filter {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A command's filter has nobody who listens to it.
+    #[error("the agent did not take the command's filter over: {source}")]
+    HandOver {
+        /// What happened at its socket.
+        source: io::Error,
+    },
     /// A socket's path is too long for the kernel.
     #[error("{path} is too long for a socket: allowed are {max} bytes", path = path.display())]
     SocketPath {
@@ -97,6 +109,15 @@ pub enum GateError {
         /// Its exit status.
         outcome: String,
     },
+}
+
+/// What the kernel means, where it says little.
+fn because(filter: &io::Error) -> &'static str {
+    match filter.raw_os_error() {
+        Some(libc::EBUSY) => "; it is behind one that somebody listens to already, and may be behind one only",
+        Some(libc::EINVAL) => "; Linux has what this takes from 6.1 on",
+        _ => "",
+    }
 }
 
 impl GateError {

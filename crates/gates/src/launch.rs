@@ -26,6 +26,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// What the loader loads before anything else (ld.so(8)).
@@ -111,6 +113,24 @@ impl Launch {
     /// # Errors
     /// The agent does not listen.
     pub fn prepare(&self, command: &mut Command) -> Result<(), GateError> {
+        self.prepare_and_note(command, Arc::default())
+    }
+
+    /// This process becomes the command, behind the gates. Answers with what prevents it.
+    pub fn execute(&self, command: &mut Command) -> GateError {
+        let reached = Arc::<AtomicU8>::default();
+        if let Err(error) = self.prepare_and_note(command, Arc::clone(&reached)) {
+            return error;
+        }
+        let source = command.exec();
+        match (&self.filter, reached.load(Ordering::Relaxed)) {
+            (Some(_), NOTHING) => GateError::Filter { source },
+            (Some(_), FILTERED) => GateError::HandOver { source },
+            _ => GateError::File { action: "run", path: command.get_program().into(), source },
+        }
+    }
+
+    fn prepare_and_note(&self, command: &mut Command, reached: Arc<AtomicU8>) -> Result<(), GateError> {
         if let Some((shim, words, account)) = &self.preload {
             command.env(PRELOAD, preloaded(command, shim)).env(WORDS, words).env(ACCOUNT, account.0.to_string());
         }
@@ -119,7 +139,7 @@ impl Launch {
         }
         if let Some((filter, path, state)) = &self.filter {
             let socket = UnixStream::connect(path).map_err(GateError::file("connect to", path))?;
-            let mut handover = Handover::new(*filter, socket.into(), state)?;
+            let mut handover = Handover::new(*filter, socket.into(), state, reached)?;
             // SAFETY: what runs between fork and exec was made before; it takes no lock and no memory.
             unsafe { command.pre_exec(move || handover.run()) };
         }
@@ -142,8 +162,15 @@ fn preloaded(command: &Command, shim: &Path) -> OsString {
     libraries
 }
 
+/// How far a process got on its way behind a filter: it has none yet; it has, and nobody listens; the agent does.
+const NOTHING: u8 = 0;
+const FILTERED: u8 = 1;
+const LISTENED_TO: u8 = 2;
+
 /// Installs a filter and hands its listener over; made before the fork.
 struct Handover {
+    /// Seen by who executes without a fork.
+    reached: Arc<AtomicU8>,
     socket: OwnedFd,
     program: Vec<libc::sock_filter>,
     /// For who has a file as stdin, stdout or stderr.
@@ -154,7 +181,12 @@ struct Handover {
 }
 
 impl Handover {
-    fn new(filter: Filter, socket: OwnedFd, state: &SeccompState) -> Result<Handover, GateError> {
+    fn new(
+        filter: Filter,
+        socket: OwnedFd,
+        state: &SeccompState,
+        reached: Arc<AtomicU8>,
+    ) -> Result<Handover, GateError> {
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(GateError::step("set a timeout"))?;
         let text = serde_json::to_string(state).expect("texts and numbers");
         // In a text the quotes would be escaped.
@@ -162,6 +194,7 @@ impl Handover {
         let digits = pattern.len() - UNKNOWN_PROCESS.to_string().len();
         let places = text.match_indices(&pattern).map(|(place, _)| place + digits).collect();
         Ok(Handover {
+            reached,
             socket,
             program: filter.program(),
             program_with_standard_descriptors: filter.with_standard_descriptors().program(),
@@ -174,6 +207,7 @@ impl Handover {
         self.name_process(rustix::process::getpid().as_raw_nonzero().get() as u32);
         let listener =
             kernel::install(if has_standard_file() { &self.program_with_standard_descriptors } else { &self.program })?;
+        self.reached.store(FILTERED, Ordering::Relaxed);
         passing::send(self.socket.as_fd(), &self.text, &[listener.as_fd()])?;
         let mut answer = [0; TAKEN_OVER.len()];
         let mut filled = 0;
@@ -185,8 +219,12 @@ impl Handover {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        // By number: an error with a text would need memory.
-        if answer == TAKEN_OVER { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)) }
+        if answer != TAKEN_OVER {
+            // By number: an error with a text would need memory.
+            return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+        }
+        self.reached.store(LISTENED_TO, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes the number over its place in the text, filled up with spaces, which JSON passes over.
@@ -223,7 +261,7 @@ mod tests {
         let launch = Launch::new().with_filter(Filter::default(), Path::new("/x"), "backup", name);
         let (filter, _, state) = launch.filter.unwrap();
         let (socket, _other) = UnixStream::pair().unwrap();
-        let mut handover = Handover::new(filter, socket.into(), &state).unwrap();
+        let mut handover = Handover::new(filter, socket.into(), &state, Arc::default()).unwrap();
         for process in [1, 32768, u32::MAX - 1] {
             handover.name_process(process);
             let (read, _) = SeccompState::parse(&handover.text, 1).unwrap();

@@ -55,9 +55,11 @@ pub(crate) struct Kernel {
     slot_shift: u32,
 }
 
+pub(crate) use settings::check_machine;
+
 /// Loads and attaches the programs for the block device at `path`.
 pub(crate) fn load(path: &Path, options: &Options) -> Result<(Box<dyn Source>, Coverage), TagsError> {
-    settings::check_machine()?;
+    check_machine()?;
     let device = Device::open(path)?;
     let plan = Plan::new(path, &device, options)?;
     let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("open the programs"))?;

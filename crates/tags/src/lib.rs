@@ -159,6 +159,14 @@ pub struct Tags {
     coverage: Coverage,
 }
 
+/// Whether this user on this machine may have tags, as far as that can be told without loading anything.
+///
+/// # Errors
+/// [`TagsError::NotRun`], which says what is missing.
+pub fn check_machine() -> Result<(), TagsError> {
+    kernel::check_machine()
+}
+
 impl Tags {
     /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: what is dirty by
     /// then is unknown, and [`coverage`](Self::coverage) says so.

@@ -6,19 +6,19 @@
 //! lower one holds. What is changed is noted first, and put back at the end, or by the next start after a kill -9.
 
 mod group;
+mod lock;
 mod note;
 
 use group::Group;
 pub use group::{Limit, controller};
+use lock::{DiskLock, LOCKS};
 use note::Note;
 use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use plimsoll_core::{Span, Time};
+use plimsoll_gates::GateError;
 use plimsoll_schedulers::wdt::steward::{Caps, Steward, Used};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use thiserror::Error;
@@ -46,6 +46,9 @@ pub enum LimitsError {
         /// The disk's number.
         device: String,
     },
+    /// There is no place for its lock.
+    #[error(transparent)]
+    Directory(#[from] GateError),
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -87,17 +90,7 @@ pub struct Limits {
     members: BTreeMap<String, Member>,
     note: Note,
     until_search: u32,
-    /// An abstract socket, whose name nobody else can have and which leaves nothing behind.
-    _lock: UnixListener,
-}
-
-fn lock(device: &str) -> Result<UnixListener, LimitsError> {
-    let name = format!("plimsoll-limits-{device}");
-    let bound = SocketAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name));
-    bound.map_err(|source| match source.kind() {
-        ErrorKind::AddrInUse => LimitsError::Held { device: device.to_owned() },
-        _ => LimitsError::File { path: name.into(), source },
-    })
+    _lock: DiskLock,
 }
 
 impl Limits {
@@ -117,7 +110,7 @@ impl Limits {
         {
             return Err(LimitsError::Group { group: parent.clone(), problem: "there is no such cgroup".to_owned() });
         }
-        let lock = lock(&config.device)?;
+        let lock = DiskLock::take(Path::new(LOCKS), &config.device)?;
         let (note, mut said) = Note::open(config.note.clone(), &config.device)
             .map_err(|source| LimitsError::File { path: config.note.clone(), source })?;
         let (steward, members) = (Steward::default(), BTreeMap::new());

@@ -170,7 +170,8 @@ impl StateDirectory {
 
 fn lock(directory: &Path) -> Result<File, AttachError> {
     let path = directory.join("lock");
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    // No link: it is written to.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
     let mut file = File::from(open.map_err(io::Error::from).map_err(AttachError::file("open", &path))?);
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {

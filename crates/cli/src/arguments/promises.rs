@@ -4,6 +4,7 @@ use super::{DaemonArguments, DaemonOutputArguments};
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Subcommand};
 use plimsoll_core::{Priority, Rate, Span};
+use std::ffi::OsString;
 
 /// `plimsoll pool ...`.
 #[derive(Debug, Subcommand)]
@@ -87,7 +88,7 @@ pub struct SessionOpenArguments {
     pub daemon: DaemonArguments,
     /// The command that the session is for, and its arguments: it ends with it
     #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
 }
 
 /// Arguments of `plimsoll session close`.
@@ -120,7 +121,7 @@ pub struct RunArguments {
     pub daemon: DaemonArguments,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
 }
 
 /// Arguments of `plimsoll pool add`.

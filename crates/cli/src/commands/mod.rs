@@ -77,10 +77,12 @@ fn start_log(level: &str) -> Outcome {
     Ok(())
 }
 
-/// Connects to the running daemon.
+/// Connects to the running daemon: the one that was named, or this user's own.
 fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
-    let default = || Defaults::of_this_user().control_socket();
-    Client::connect(&daemon.socket.clone().unwrap_or_else(default))
+    match &daemon.socket {
+        Some(socket) => Client::connect(socket),
+        None => Client::connect_own(&Defaults::of_this_user().control_socket()),
+    }
 }
 
 /// Refuses a name that somebody chose as the daemon would, whatever its length.

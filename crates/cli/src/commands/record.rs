@@ -7,6 +7,7 @@ use crate::arguments::RecordArguments;
 use crate::control::client::Client;
 use crate::control::protocol::{Record, RecordingEnd, RecordingStart, Request, Response};
 use crate::outcome::{Failure, Outcome};
+use crate::signals;
 use plimsoll_core::{Operation, Span, Time};
 use plimsoll_traces::{Format, TraceRecord, WriteError, Writer};
 use std::fs::File;
@@ -76,11 +77,10 @@ fn end_when_told(client: &Client, seconds: Option<u64>) -> Outcome {
     let ending = client.ending().map_err(|error| failed(&error))?;
     let (stop, stopped) = channel::<()>();
     // The handler keeps the sender, so a wait without a limit ends with a signal only.
-    ctrlc::set_handler(move || {
+    signals::listen(move |_| {
         // The wait may be over already.
         let _ = stop.send(());
-    })
-    .map_err(|error| failed(&error))?;
+    })?;
     let wait = move || {
         let _ = match seconds {
             Some(seconds) => stopped.recv_timeout(Duration::from_secs(seconds)).map_err(drop),

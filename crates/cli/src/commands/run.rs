@@ -9,13 +9,12 @@ use crate::config::name_like;
 use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
 use plimsoll_gates::Filter;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 pub(super) fn run(arguments: &RunArguments) -> Outcome {
     let (program, rest) = arguments.command.split_first().expect("clap asks for one");
-    let base = Path::new(program).file_name().unwrap_or(program.as_ref()).to_string_lossy();
+    let base = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let name = arguments.name.clone().unwrap_or_else(|| name_like(&base));
     check_name(&name)?;
     let request = Request::Join {
@@ -28,9 +27,5 @@ pub(super) fn run(arguments: &RunArguments) -> Outcome {
     let Response::Joined(entrance) = connect(&arguments.daemon)?.ask(&request)? else { return Err(unexpected()) };
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let launch = entrance.launch(Filter::default()).map_err(|error| failed(&error))?;
-    let mut command = Command::new(program);
-    command.args(rest);
-    launch.prepare(&mut command).map_err(|error| failed(&error))?;
-    let error = command.exec();
-    Err(Failure::Failed(format!("cannot run {program}: {error}")))
+    Err(failed(&launch.execute(Command::new(program).args(rest))))
 }

@@ -3,6 +3,7 @@
 use super::{print, print_json};
 use crate::arguments::{LIVE_PROCESS, ScenarioCommand, ScenarioRunArguments};
 use crate::outcome::{Failure, Outcome};
+use crate::signals;
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{Allocation, ByteCount, Rate, Span};
@@ -329,8 +330,7 @@ fn stop_on_signals(arguments: &ScenarioRunArguments) -> Result<Arc<AtomicBool>, 
     let stop = Arc::new(AtomicBool::new(false));
     if arguments.host != SimHost.name() {
         let set = stop.clone();
-        ctrlc::set_handler(move || set.store(true, Ordering::Relaxed))
-            .map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
+        signals::listen(move |_| set.store(true, Ordering::Relaxed))?;
     }
     Ok(stop)
 }

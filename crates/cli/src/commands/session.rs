@@ -9,6 +9,7 @@ use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
 use rustix::io::FdFlags;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 pub(super) fn run(command: &SessionCommand) -> Outcome {
@@ -34,7 +35,8 @@ fn open(arguments: &SessionOpenArguments) -> Outcome {
     let Some((program, rest)) = command else {
         return if arguments.json { print_json(&session) } else { print(session.export) };
     };
-    let failed = |error: std::io::Error| Failure::Failed(format!("cannot run {program}: {error}"));
+    let failed =
+        |error: std::io::Error| Failure::Failed(format!("cannot run {}: {error}", Path::new(program).display()));
     let connection = client.ending().map_err(failed)?;
     rustix::io::fcntl_setfd(&connection, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
     let mut command = Command::new(program);

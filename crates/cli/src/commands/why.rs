@@ -49,6 +49,7 @@ pub(super) fn run(arguments: &WhyArguments) -> Outcome {
             let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
             show(format!("{clear}{}", texts.collect::<Vec<_>>().join("\n")))?
         };
+        watched.iter_mut().for_each(Watched::close_files);
         if !is_read {
             break;
         }

@@ -4,6 +4,8 @@ use super::protocol::{ErrorKind, Request, Response};
 use super::read_line;
 use super::server::REQUEST_BYTES_MAX;
 use crate::outcome::Failure;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,23 @@ impl Client {
             Failure::Failed(format!("no daemon answers at {} ({error}): is `plimsoll up` running?", path.display()))
         })?;
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
+    }
+
+    /// Connects to the daemon at a place that nobody named: another user may have been there first, and whoever answers says what a
+    /// command is started with.
+    ///
+    /// # Errors
+    /// Nobody answers there, or somebody else than this user or root does.
+    pub fn connect_own(path: &Path) -> Result<Client, Failure> {
+        let client = Client::connect(path)?;
+        let (served_by, user) = (socket_peercred(client.stream.get_ref()).map_err(io::Error::from)?.uid, geteuid());
+        if served_by.is_root() || served_by == user {
+            return Ok(client);
+        }
+        let (path, served_by, user) = (path.display(), served_by.as_raw(), user.as_raw());
+        Err(Failure::Failed(format!(
+            "{path} is served by user {served_by}, allowed are root and user {user}; --socket {path} asks it all the same"
+        )))
     }
 
     /// Asks, and waits for the answer.

@@ -25,6 +25,7 @@ mod tenant;
 pub use report::{Claim, Report, StageReport};
 
 use crate::outcome::Failure;
+use crate::signals;
 use disk::Disk;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{ByteCount, Span};
@@ -84,7 +85,7 @@ impl Stage {
 pub fn run(options: &DemoOptions) -> Result<Report, Failure> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&is_stopped);
-    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+    signals::listen(move |_| handler.store(true, Ordering::Relaxed))?;
 
     let progress = progress_bar(options);
     progress.set_message("preparing two volumes on an emulated 7200 rpm drive");

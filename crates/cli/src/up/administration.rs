@@ -11,9 +11,10 @@ use crate::control::protocol::{
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
+use plimsoll_agent::AgentError;
 use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
 use plimsoll_core::account::{AccountError, AccountKind};
-use plimsoll_core::{Allocation, DeviceProfile, Rate};
+use plimsoll_core::{Allocation, DeviceProfile};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +66,15 @@ impl std::fmt::Display for Refusal {
 impl From<EngineError> for Refusal {
     fn from(error: EngineError) -> Refusal {
         Refusal::Engine(error)
+    }
+}
+
+impl From<AgentError> for Refusal {
+    fn from(error: AgentError) -> Refusal {
+        match error {
+            AgentError::Engine(error) => Refusal::Engine(error),
+            error => Refusal::Failed(error.to_string()),
+        }
     }
 }
 
@@ -155,7 +165,7 @@ impl Administration {
             Request::Join { volume, pool, name, change, process } => check_name(&name).and_then(|()| {
                 let allocation = change.apply(Allocation::default());
                 let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
-                joined.map(|entrance| Response::Joined(Box::new(entrance))).map_err(Refusal::Failed)
+                joined.map(|entrance| Response::Joined(Box::new(entrance)))
             }),
             Request::CacheList
             | Request::CacheFlush { .. }
@@ -277,7 +287,6 @@ impl Administration {
             return Err(Refusal::Failed("a volume holds sessions, not pools".into()));
         }
         let allocation = change.apply(Allocation::default());
-        check_percentages(owner, &allocation)?;
         owner.engine.open_pool(path, allocation)?;
         Ok(Response::Done(format!("pool {path} added on {}", owner.profile.name)))
     }
@@ -300,7 +309,6 @@ impl Administration {
         }
         let (device, before) = self.find(path)?;
         let allocation = change.apply(before);
-        check_percentages(device, &allocation)?;
         device.engine.change_account(path, allocation)?;
         Ok(Response::Done(format!("pool {path} changed")))
     }
@@ -316,7 +324,6 @@ impl Administration {
                 "volume {volume} has no NBD export for a session, allowed are volumes with nbd; plimsoll run is for processes"
             ))
         })?;
-        check_percentages(self.device(Some(&section.device))?, &change.apply(Allocation::default()))?;
         let (path, export) = self.exports.open_session(&export.name, name, &change)?;
         Ok(SessionEntry { path, export })
     }
@@ -354,14 +361,4 @@ impl Administration {
 /// Names stand in tables, paths and messages.
 fn check_name(name: &str) -> Result<(), Refusal> {
     crate::config::name_refusal(name).map_or(Ok(()), |refusal| Err(Refusal::Invalid(refusal)))
-}
-
-/// Percentages and reserves mean nothing where nobody knows what the device can do.
-fn check_percentages(device: &ServedDevice, allocation: &Allocation) -> Result<(), Refusal> {
-    let is_percentage = matches!(allocation.limit, Some(Rate::DevicePercent(_)));
-    if device.profile.worst_case_runs_per_second > 0.0 || (allocation.reserve == Rate::ZERO && !is_percentage) {
-        return Ok(());
-    }
-    let name = &device.profile.name;
-    Err(Refusal::Invalid(format!("got a reserve or a percentage, allowed only with device.{name}.worst_case")))
 }

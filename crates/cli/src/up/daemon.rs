@@ -14,13 +14,13 @@ use super::exports::{Exports, Target};
 use super::iscsi;
 use super::layouts::Layouts;
 use super::stuck_alarm::StuckAlarm;
-use super::tenants::{Tenants, mount_with_station};
+use super::tenants::{Tenants, mount_with_station, no_station};
 use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
+use plimsoll_agent::ClassServer;
 use plimsoll_agent::mounts;
-use plimsoll_agent::{AgentError, ClassServer, TagsError};
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
 use plimsoll_brick::backend::{Volume, VolumeInfo};
 use plimsoll_brick::cache::FoundCache;
@@ -30,6 +30,7 @@ use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{ExportInfo, Listener};
 use plimsoll_core::Span;
+use plimsoll_gates::directory::make_state;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{error, info, warn};
@@ -65,7 +66,9 @@ impl Daemon {
     /// # Errors
     /// Whatever failed first; what had been done is undone.
     pub(super) fn start(configuration: Configuration, stop: Sender<()>) -> Result<Daemon, Failure> {
-        let (state, recovered) = attach::recover(&configuration.daemon.state_directory).map_err(failed)?;
+        let state_directory = &configuration.daemon.state_directory;
+        make_state(state_directory).map_err(failed)?;
+        let (state, recovered) = attach::recover(state_directory).map_err(failed)?;
         for step in &recovered {
             match step.is_left_over {
                 true => warn!("left by a predecessor: {step}"),
@@ -216,10 +219,8 @@ impl Daemon {
             let Some(path) = &device.observe else { continue };
             let disk = mounts::Disk::of(path).map_err(failed)?;
             let station = observed::observe(self.engine(&device.name), &self.configuration, device, &disk);
-            let (station, said) = station.map_err(|error| match error {
-                AgentError::Tags(TagsError::NotRun(why)) => Failure::NotRun(why),
-                error => failed(format!("{}: {error}", path.display())),
-            })?;
+            let (station, said) =
+                station.map_err(|error| no_station(error, |error| format!("{}: {error}", path.display())))?;
             self.served.extend(said);
             self.tenants.add(station);
         }
@@ -242,7 +243,10 @@ impl Daemon {
         let attachment = self.attachments.last_mut().expect("pushed above");
         let mut listeners = None;
         let built = match file_system.filter(|_| mount.takes_tenants) {
-            None => attachment.build().map_err(|error| error.to_string()),
+            None => {
+                let built = attachment.build();
+                built.map_err(|error| failed(plan::at(&self.configuration, section, "mount", error)))
+            }
             Some(FileSystemPlan { target, .. }) => {
                 let station = mount_with_station(attachment, &engine, &self.configuration, section, target);
                 station.map(|station| {
@@ -252,7 +256,7 @@ impl Daemon {
             }
         };
         let block_device = attachment.device_path();
-        built.map_err(|error| failed(plan::at(&self.configuration, section, "mount", error)))?;
+        built?;
         let device = block_device.as_ref().map_or(String::new(), |device| device.display().to_string());
         self.served.push(match file_system {
             Some(FileSystemPlan { kind, target, .. }) => {
@@ -309,6 +313,10 @@ impl Daemon {
     /// be undone or made durable; the log says what.
     pub(super) fn stop(&mut self, grace: impl Fn() -> Span) -> bool {
         let mut is_clean = true;
+        // The control socket ends when its clients have their answers.
+        for device in &self.devices {
+            let _ = device.engine.keep_caches();
+        }
         self.control = None;
         self.classes = None;
         self.layouts = None;

@@ -20,6 +20,7 @@ mod tenants;
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{Failure, Outcome};
+use crate::signals::{self, Told};
 pub(crate) use caches::{forget as forget_cache, make as make_cache};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
@@ -171,11 +172,11 @@ impl Hurry {
 
 fn listen_for_signals(hurry: &Hurry, stop: Sender<()>) -> Outcome {
     let hurry = hurry.clone();
-    let handler = move || {
-        if hurry.signalled() > 1 {
-            warn!("cutting connections off");
+    signals::listen(move |told| {
+        match told {
+            Told::ToEnd if hurry.signalled() > 1 => warn!("cutting connections off"),
+            Told::ToEnd | Told::ByTerminal => {}
         }
         let _ = stop.send(());
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+    })
 }

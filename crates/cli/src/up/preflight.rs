@@ -1,6 +1,7 @@
 //! Whether this user on this machine can do what the configuration asks, before anything is touched.
 
 use crate::config::{Configuration, Place};
+use plimsoll_tags::TagsError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use tracing::warn;
@@ -23,7 +24,23 @@ pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
         return Some(format!("observing {} takes root, and this is user {}", path.display(), user.as_raw()));
     }
     let mount = configuration.volumes.iter().find_map(|volume| volume.mount.as_ref())?;
-    why_no_mounts().map(|reason| message(configuration, &mount.place, &reason))
+    if let Some(reason) = why_no_mounts() {
+        return Some(message(configuration, &mount.place, &reason));
+    }
+    let mounts = configuration.volumes.iter().filter_map(|volume| volume.mount.as_ref());
+    let with_tenants = mounts.into_iter().find(|mount| mount.takes_tenants)?;
+    why_no_tenants().map(|reason| {
+        let (file, line, key) = (configuration.file.display(), with_tenants.place.line, &with_tenants.place.path);
+        format!("{file}:{line}: {key}: {reason}; without tenants, the volume can be mounted")
+    })
+}
+
+/// A volume is told by its blocks who caused them, or takes no tenants.
+fn why_no_tenants() -> Option<String> {
+    match plimsoll_tags::check_machine() {
+        Err(TagsError::NotRun(why)) => Some(why),
+        _ => None,
+    }
 }
 
 fn message(configuration: &Configuration, place: &Place, reason: &str) -> String {

@@ -7,26 +7,29 @@ use super::observed;
 use crate::arguments::AgentArguments;
 use crate::config::Defaults;
 use crate::outcome::{Failure, Outcome};
+use crate::signals;
 use plimsoll_agent::limits::{Limits, LimitsConfig, LimitsError, controller};
 use plimsoll_agent::mounts;
+use plimsoll_gates::directory::make_state;
 use std::io::Write;
 use std::sync::mpsc::channel;
 
-/// Steers until SIGTERM or SIGINT.
+/// Steers until SIGTERM, SIGINT or SIGHUP.
 ///
 /// # Errors
 /// The disk or a cgroup is unknown; this user or this machine cannot limit cgroups; another agent does.
 pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     let (config, place) = config(arguments)?;
     let (stop, stopped) = channel();
-    let told = ctrlc::set_handler(move || {
+    signals::listen(move |_| {
         let _ = stop.send(());
-    });
-    told.map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
+    })?;
     let device = config.device.clone();
     let (limits, said) = Limits::begin(config).map_err(|error| match error {
         LimitsError::Group { .. } => Failure::BadInput(error.to_string()),
-        LimitsError::Held { .. } | LimitsError::File { .. } => Failure::Failed(error.to_string()),
+        LimitsError::Held { .. } | LimitsError::Directory(_) | LimitsError::File { .. } => {
+            Failure::Failed(error.to_string())
+        }
     })?;
     let mut out = std::io::stdout().lock();
     // A reader that went away does not end the agent.
@@ -60,7 +63,7 @@ fn config(arguments: &AgentArguments) -> Result<(LimitsConfig, String), Failure>
         Some(path) => Defaults::in_directory(std::path::absolute(path)?),
         None => Defaults::of_this_user(),
     };
-    std::fs::create_dir_all(&defaults.state_directory)?;
+    make_state(&defaults.state_directory).map_err(|error| Failure::Failed(error.to_string()))?;
     let note = defaults.state_directory.join(format!("limits-{}", device.replace(':', "-")));
     let parent = arguments.containers.as_ref().map(|parent| parent.trim_matches('/').to_owned());
     let name = observed::name_of(place);

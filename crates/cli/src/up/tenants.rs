@@ -4,17 +4,21 @@
 //! who joins starts behind gates. A device's scheduler hears of one station, so there is one such volume a device. A disk
 //! that is not ours has one too.
 
+use super::administration::Refusal;
+use super::plan;
 use crate::config::{Configuration, Volume};
 use crate::control::protocol::{LossEntry, TenantEntry};
+use crate::outcome::Failure;
 use plimsoll_agent::{
-    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Losses, Station, StationConfig, Who, memory,
+    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Losses, Station, StationConfig, TagsError, Who,
+    memory,
 };
-use plimsoll_brick::attach::Attachment;
+use plimsoll_brick::attach::{AttachError, Attachment};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
-use plimsoll_gates::Filter;
-use plimsoll_gates::directory::make_own;
+use plimsoll_gates::directory::{closed_to_others, make_own};
 use plimsoll_gates::words::is_in_memory;
+use plimsoll_gates::{Filter, GateError};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,7 +67,14 @@ impl StationedVolume {
             tasks_max: None,
             classes: is_volume.then(|| state.join(CLASSES_SOCKET)),
         };
-        let station = Station::open(engine, config)?;
+        let station = match Station::open(engine, config) {
+            Err(error @ AgentError::Gates(GateError::Held { .. })) => {
+                // It is another agent's, which needs it.
+                std::mem::forget(run_directory);
+                return Err(error);
+            }
+            opened => opened?,
+        };
         let (name, account) = (name.to_owned(), account.to_owned());
         Ok(StationedVolume { name, account, station, mount_point: None, _run_directory: run_directory })
     }
@@ -158,23 +169,34 @@ impl Tenants {
         name: &str,
         allocation: Allocation,
         process: u32,
-    ) -> Result<Entrance, String> {
+    ) -> Result<Entrance, Refusal> {
         let names = || self.stations.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ");
         let StationedVolume { account, station, .. } = match (volume, &self.stations[..]) {
-            (_, []) => return Err("nothing takes tenants: set volume.NAME.mount.tenants = true".to_owned()),
+            (_, []) => {
+                return Err(Refusal::Failed("nothing takes tenants: set volume.NAME.mount.tenants = true".to_owned()));
+            }
             (None, [only]) => only,
-            (None, _) => return Err(format!("got no volume, allowed {}", names())),
+            (None, _) => return Err(Refusal::Invalid(format!("got no volume, allowed {}", names()))),
             (Some(wanted), stations) => stations
                 .iter()
                 .find(|volume| volume.name == wanted)
-                .ok_or_else(|| format!("volume {wanted:?} takes no tenants, allowed {}", names()))?,
+                .ok_or_else(|| Refusal::NotFound(format!("volume {wanted:?} takes no tenants, allowed {}", names())))?,
         };
-        let tenant = station.join(pool.unwrap_or(account), name, allocation).map_err(|error| error.to_string())?;
+        let tenant = station.join(pool.unwrap_or(account), name, allocation)?;
         let enrolled = station.enroll(&tenant, Who::Process(process));
         let entrance = station.entrance(&tenant);
         // Who has never been there has gone, too.
         station.leave_when_gone(tenant);
-        enrolled.map(|()| entrance).map_err(|error| error.to_string())
+        enrolled?;
+        Ok(entrance)
+    }
+}
+
+/// A station that cannot be had; `told` says where and why.
+pub(super) fn no_station(error: AgentError, told: impl FnOnce(AgentError) -> String) -> Failure {
+    match error {
+        AgentError::Tags(TagsError::NotRun(why)) => Failure::NotRun(why),
+        error => Failure::Failed(told(error)),
     }
 }
 
@@ -188,16 +210,17 @@ pub(super) fn mount_with_station(
     configuration: &Configuration,
     volume: &Volume,
     mount_point: &Path,
-) -> Result<StationedVolume, String> {
-    let failed = |error: AgentError| error.to_string();
-    attachment.make_device().map_err(|error| error.to_string())?;
+) -> Result<StationedVolume, Failure> {
+    let no_disk = |error: AttachError| Failure::Failed(plan::at(configuration, volume, "mount", error));
+    let no_station = |error: AgentError| no_station(error, |error| plan::at(configuration, volume, "mount", error));
+    attachment.make_device().map_err(no_disk)?;
     let device = attachment.device_path().expect("it was made");
     let disk = Disk::Volume(volume.name.clone());
     let account = configuration.volume_path(volume);
     let station = StationedVolume::open(engine, configuration, &volume.name, &account, disk, &device);
-    let mut station = station.map_err(failed)?;
-    attachment.mount().map_err(|error| error.to_string())?;
-    station.mounted(mount_point).map_err(failed)?;
+    let mut station = station.map_err(no_station)?;
+    attachment.mount().map_err(no_disk)?;
+    station.mounted(mount_point).map_err(no_station)?;
     Ok(station)
 }
 
@@ -211,6 +234,10 @@ fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError>
     };
     let is_left = path.exists();
     make_own(&path)?;
+    if let Some(closed) = closed_to_others(&path) {
+        let closed = closed.display();
+        tracing::warn!("other users cannot enter {closed}, so calls of theirs are not held: chmod o+x {closed}");
+    }
     if is_left {
         tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());
     }

@@ -88,7 +88,11 @@ impl Watched {
     /// Where a file is now, below the mount point, if that can be found out.
     pub fn path(&mut self, now: Time, inode: u64) -> Option<PathBuf> {
         let files = self.files.as_mut().filter(|_| inode != 0)?;
-        files.close_old(now);
         files.path(now, FileId(inode))
+    }
+
+    /// Closes what was opened to find out where it is: a file that is deleted takes its space until then.
+    pub fn close_files(&mut self) {
+        self.files.iter_mut().for_each(Files::close);
     }
 }

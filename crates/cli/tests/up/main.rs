@@ -12,6 +12,7 @@ mod layouts;
 mod lease;
 mod levels;
 mod load;
+mod manners;
 mod mount;
 mod nbd;
 mod postgresql;

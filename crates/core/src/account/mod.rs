@@ -244,6 +244,11 @@ impl Allocation {
         if let Priority::Level(level @ 8..) | Priority::RealTime(level @ 8..) = self.priority {
             return Some(format!("priority {level} is out of range, allowed are 0 (highest) to 7 and \"idle\""));
         }
+        let is_percentage = matches!(self.limit, Some(Rate::DevicePercent(_)));
+        if worst_case <= 0.0 && (self.reserve != Rate::ZERO || is_percentage) {
+            let name = &device.name;
+            return Some(format!("got a reserve or a percentage, allowed only with device.{name}.worst_case"));
+        }
         let limit = self.limit?;
         let limit_runs_per_second = limit.runs_per_second(worst_case);
         if limit_runs_per_second <= 0.0 {

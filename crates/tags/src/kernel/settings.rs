@@ -33,7 +33,7 @@ const PAGE_LINES_MAX: u32 = 1 << 26;
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Whether programs can be loaded here at all.
-pub(super) fn check_machine() -> Result<(), TagsError> {
+pub(crate) fn check_machine() -> Result<(), TagsError> {
     let not_run = |why: &str| Err(TagsError::NotRun(why.to_owned()));
     if !rustix::process::geteuid().is_root() {
         return not_run("tags need root: they load BPF programs");

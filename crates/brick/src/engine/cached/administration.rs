@@ -267,6 +267,9 @@ impl Core {
         answer: Option<Sender<Result<(), EngineError>>>,
     ) -> Result<u64, EngineError> {
         let (index, cache) = self.cache_of(volume)?;
+        if cache.stays && answer.is_some() {
+            return Err(EngineError::Stopped);
+        }
         // A pass that is under way may have gone past what was written a moment ago.
         let more = if cache.machine.is_cleaning_all() { 2 } else { 1 };
         // Where nothing is dirty, this is over at once.
@@ -283,6 +286,9 @@ impl Core {
         let (index, cache) = self.cache_of(volume)?;
         if cache.phase != Phase::Working {
             return Err(cache.failed("it is beginning or ending"));
+        }
+        if cache.stays {
+            return Err(EngineError::Stopped);
         }
         cache.phase = Phase::Emptying;
         cache.is_last_cleaning = false;
@@ -322,6 +328,21 @@ impl Core {
         cache.settings = CacheSettings { path, ..settings };
         self.cache_has_work(index);
         Ok(())
+    }
+
+    /// Has every cache stay before its volume: whoever has one emptied or flushed hears that the engine is to end.
+    fn keep_caches(&mut self) {
+        for volume in 0..self.volumes.places() as u32 {
+            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
+            cache.stays = true;
+            cache.flush_waiters.clear();
+            if cache.phase == Phase::Emptying {
+                cache.machine.clean_no_more();
+                cache.phase = Phase::Working;
+                cache.answer_phase(Err(EngineError::Stopped));
+                self.cache_has_work(volume);
+            }
+        }
     }
 
     /// Closes every cache, now that nobody asks for anything any more. Says whether that is done.
@@ -381,6 +402,15 @@ impl EngineHandle {
         let (volume, (answer, answered)) = (volume.to_owned(), channel());
         self.call(move |engine| engine.core.flush_cache(&volume, Some(answer)))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))
+    }
+
+    /// Has every cache stay before its volume, for the engine is to end. Whoever waits until one is flushed or detached, which takes as long
+    /// as its volume is slow, hears so at once; requests go on.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn keep_caches(&self) -> Result<(), EngineError> {
+        self.call(|engine| engine.core.keep_caches())
     }
 
     /// Begins to do so, and does not wait: it is done when [`CacheStatus::clean_passes`] is as much as what is answered, or nothing is

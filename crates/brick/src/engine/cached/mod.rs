@@ -42,6 +42,7 @@ use request::{CachedRequest, Places};
 use rustix::io::Errno;
 use shares::Shares;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::Sender;
 use waiting::Waiting;
 
@@ -107,6 +108,8 @@ pub(super) struct VolumeCache {
     clean_until: u64,
     /// All that is dirty is being cleaned, and nobody writes any more.
     is_last_cleaning: bool,
+    /// It is not emptied any more, and nobody waits until it is clean: the engine is to end.
+    stays: bool,
     /// Who waits for the phase that is under way to be over.
     phase_waiter: Option<Sender<Result<(), EngineError>>>,
 }
@@ -138,6 +141,7 @@ impl VolumeCache {
             flush_waiters: Vec::new(),
             clean_until: 0,
             is_last_cleaning: false,
+            stays: false,
             phase_waiter: Some(begun),
             machine,
         }
@@ -183,13 +187,23 @@ impl Core {
     /// Lets every cache go on that can.
     pub(super) fn drive_caches(&mut self) {
         while let Some(volume) = self.caches_with_work.pop() {
-            // Out of its seat, so that it can make requests of its volume.
-            let Some(mut cache) = self.volumes[volume].cache.take() else { continue };
-            cache.is_listed = false;
-            while self.drive_cache(volume, &mut cache) {}
-            self.volumes[volume].cache = Some(cache);
-            self.look_at_phase(volume);
+            let driven = self.with_cache(volume, |core, cache| {
+                cache.is_listed = false;
+                while core.drive_cache(volume, cache) {}
+            });
+            if driven.is_some() {
+                self.look_at_phase(volume);
+            }
         }
+    }
+
+    /// Calls with a volume's cache, if it has one, out of its seat, so that it can make requests of its volume.
+    fn with_cache<T>(&mut self, volume: u32, call: impl FnOnce(&mut Core, &mut VolumeCache) -> T) -> Option<T> {
+        // Whatever panics, its buffers are not freed: the kernel may still write to them (`Engine::run`).
+        let mut cache = ManuallyDrop::new(self.volumes[volume].cache.take()?);
+        let answer = call(self, &mut cache);
+        self.volumes[volume].cache = Some(ManuallyDrop::into_inner(cache));
+        Some(answer)
     }
 
     /// One round; says whether another may bear fruit.
@@ -249,9 +263,7 @@ impl Core {
         let operation = cache.operations[id as usize].expect("what ends was begun");
         let is_transfer = matches!(operation.action, Action::Read | Action::Write);
         if matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
-            let Some(mut cache) = self.volumes[volume].cache.take() else { return };
-            self.begin_on_cache(volume, &mut cache, &operation);
-            self.volumes[volume].cache = Some(cache);
+            self.with_cache(volume, |core, cache| core.begin_on_cache(volume, cache, &operation));
             return;
         }
         let result = match result {

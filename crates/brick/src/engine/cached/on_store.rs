@@ -127,20 +127,20 @@ impl Core {
         length: u32,
         error: Option<Errno>,
     ) {
-        let Some(mut cache) = self.volumes[volume].cache.take() else { return };
-        let ids = cache.operations_of(first, length);
-        let is_run = ids.len() > 1;
-        for id in ids {
-            match (error, cache.operations[id as usize]) {
-                (Some(_), Some(operation)) if is_run => {
-                    let purpose = Purpose::of(&cache, &operation);
-                    let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
-                    self.begin_on_store(volume, &mut cache, &alone);
+        self.with_cache(volume, |core, cache| {
+            let ids = cache.operations_of(first, length);
+            let is_run = ids.len() > 1;
+            for id in ids {
+                match (error, cache.operations[id as usize]) {
+                    (Some(_), Some(operation)) if is_run => {
+                        let purpose = Purpose::of(cache, &operation);
+                        let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
+                        core.begin_on_store(volume, cache, &alone);
+                    }
+                    _ => cache.ended.push((id, error.map_or(Ok(()), Err))),
                 }
-                _ => cache.ended.push((id, error.map_or(Ok(()), Err))),
             }
-        }
-        self.volumes[volume].cache = Some(cache);
+        });
         self.cache_has_work(volume);
     }
 

@@ -16,6 +16,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     mount_points(&sections.volumes, problems);
     front_ends(&sections.volumes, problems);
     tenants(&sections.volumes, problems);
+    gates(sections, problems);
     sockets(sections, problems);
 }
 
@@ -70,6 +71,19 @@ fn tenants(volumes: &[Volume], problems: &mut Vec<Problem>) {
             problems.push(mount.place.problem("tenants", got, "one a device"));
         } else {
             users.insert(&volume.device, &volume.name);
+        }
+    }
+}
+
+/// Gates are found by the name of what takes tenants: a volume, or a device that is observed.
+fn gates(sections: &Sections, problems: &mut Vec<Problem>) {
+    let is_observed =
+        |name: &str| sections.devices.iter().any(|device| device.name == name && device.observe.is_some());
+    for volume in &sections.volumes {
+        let Some(mount) = volume.mount.as_ref().filter(|mount| mount.takes_tenants) else { continue };
+        if is_observed(&volume.name) {
+            let got = format!("a volume with tenants that is called as device {0:?}, which is observed", volume.name);
+            problems.push(mount.place.problem("tenants", got, "a name of its own"));
         }
     }
 }

@@ -66,6 +66,32 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     engine.shutdown(Span::from_secs(5)).unwrap();
 }
 
+/// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is slow.
+///
+/// Planted breaks that were seen red: who waits goes on waiting; the next one waits, too; requests are held.
+#[test]
+fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cached = Cached::new(directory.path());
+    assert!(cached.write(&[7; BLOCK_BYTES]));
+    let ((emptied, is_emptied), (flushed, is_flushed)) = (channel(), channel());
+    let asked = cached.engine.call(move |engine| {
+        engine.core.flush_cache("v", Some(flushed)).unwrap();
+        engine.core.empty_cache("v", emptied).unwrap();
+        engine.core.keep_caches();
+    });
+    asked.unwrap();
+    assert!(matches!(is_emptied.recv().unwrap(), Err(EngineError::Stopped)));
+    assert!(is_flushed.recv().is_err());
+    // Who begins to, and who has flushed it first, too.
+    assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
+    let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", channel().0)).unwrap();
+    assert!(matches!(emptied, Err(EngineError::Stopped)));
+    assert!(cached.write(&[8; BLOCK_BYTES]) && cached.read(BLOCK_BYTES) == [8; BLOCK_BYTES]);
+    assert!(cached.is_noted());
+    cached.found_by_the_next_start().unwrap();
+}
+
 /// A device that does so many operations and fails then.
 struct Failing<'device> {
     device: &'device mut CacheDevice,

@@ -1,0 +1,61 @@
+//! The signals that end a command that has something to put away.
+
+use crate::outcome::Failure;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What told a command to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// SIGTERM or SIGINT: somebody wants it to end.
+    ToEnd,
+    /// SIGHUP: its terminal has gone. One that closes may say so twice, through the shell and by itself.
+    ByTerminal,
+}
+
+/// Calls `told`, on a thread of its own, each time that this process is told to end: by SIGTERM, SIGINT or SIGHUP. A signal that
+/// was ignored when the process began stays so: `nohup` ignores SIGHUP for it, and a script SIGINT for what it starts in the
+/// background.
+///
+/// # Errors
+/// The system refuses.
+pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure> {
+    let failed = |error| Failure::Failed(format!("cannot listen for signals: {error}"));
+    let ignored = ignored();
+    let mut signals = Signals::new(heard(ignored)).map_err(failed)?;
+    let hear = move || {
+        for signal in signals.forever() {
+            told(if signal == SIGHUP { Told::ByTerminal } else { Told::ToEnd });
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(hear).map_err(failed)?;
+    Ok(())
+}
+
+/// Those that are listened for where those in the mask are ignored.
+fn heard(ignored: u64) -> impl Iterator<Item = i32> {
+    let is_ignored = move |signal: i32| ignored & 1 << (signal - 1) != 0;
+    [SIGTERM, SIGINT, SIGHUP].into_iter().filter(move |&signal| signal == SIGTERM || !is_ignored(signal))
+}
+
+/// The signals that this process ignores, a bit each; none if the kernel does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_stays_so_but_for_the_signal_that_ends_services() {
+        let heard = |ignored| heard(ignored).collect::<Vec<_>>();
+        assert_eq!(heard(0), [SIGTERM, SIGINT, SIGHUP]);
+        // As nohup leaves it; as a script does; everything.
+        assert_eq!(heard(0b1), [SIGTERM, SIGINT]);
+        assert_eq!(heard(0b10), [SIGTERM, SIGHUP]);
+        assert_eq!(heard(u64::MAX), [SIGTERM]);
+    }
+}

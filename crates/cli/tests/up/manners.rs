@@ -1,0 +1,205 @@
+//! How a daemon begins and ends beside others: signals that were ignored, other users who were there first, machines that cannot.
+
+use crate::agent::{Disk, site as agent_site, start};
+use crate::support::{Site, text, why_no_mounts};
+use crate::tenants::run;
+use rustix::process::Signal;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const MEMORY: &str = r#"
+[device.d]
+[pool.p]
+device = "d"
+[volume.v]
+pool = "p"
+size = "1MiB"
+memory = true
+nbd = {}
+"#;
+/// Two users who are nobody's.
+const STRANGER: u32 = 65533;
+const USER: u32 = 65532;
+
+fn sh(site: &Site, script: &str) -> Command {
+    let mut command = site.command(&[]);
+    let program = command.get_program().to_owned();
+    command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(program).current_dir(site.folder.path());
+    command
+}
+
+/// Broken on purpose and seen red: SIGHUP is listened for whatever it was before.
+#[test]
+fn a_daemon_that_nohup_starts_outlives_its_terminal() {
+    let site = Site::new(MEMORY);
+    let daemon = site.start_command(sh(&site, "trap '' HUP; exec \"$1\" up plimsoll.toml"));
+    daemon.signal(Signal::HUP);
+    // Whoever is told to end does so before it would answer.
+    assert!(site.ask(&["status"]).status.success());
+    daemon.stop();
+    let daemon = site.up();
+    daemon.signal(Signal::HUP);
+    let (status, log) = daemon.wait();
+    assert!(status.success(), "{status}: {log}");
+}
+
+/// Broken on purpose and seen red: whoever has made the directory may have it.
+#[test]
+fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() {
+    let site = Site::new(MEMORY);
+    let state = site.path("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(site.path("precious"), "precious").unwrap();
+    symlink(site.path("precious"), state.join("lock")).unwrap();
+    let said = |output: Output| text(&output.stderr);
+    let open_to_all = said(site.up_fails());
+    assert!(open_to_all.contains("state is not ours: others may write to it (mode 0777)"), "{open_to_all}");
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
+    let linked = said(site.up_fails());
+    assert!(linked.contains("state/lock: Too many levels of symbolic links"), "{linked}");
+    assert_eq!(std::fs::read_to_string(site.path("precious")).unwrap(), "precious");
+    if !rustix::process::geteuid().is_root() {
+        return println!("not run: what is another user's needs root");
+    }
+    chown(&state, Some(STRANGER), None).unwrap();
+    let foreign = said(site.up_fails());
+    assert!(foreign.contains(&format!("it belongs to user {STRANGER}, and this is user 0")), "{foreign}");
+}
+
+/// Tenants of other users find their gates there.
+#[test]
+fn a_state_directory_can_be_entered_whatever_the_mask() {
+    let site = Site::new(MEMORY);
+    let daemon = site.start_command(sh(&site, "umask 077; exec \"$1\" up plimsoll.toml"));
+    let mode = std::fs::metadata(site.path("state")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    daemon.stop();
+}
+
+/// Whoever answers says what commands are started with. Broken on purpose and seen red: anybody is asked.
+#[test]
+fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("not run: other users need root");
+    }
+    let site = Site::of_normal_user(MEMORY);
+    // Where user 65532 would have its daemon, the stranger has his.
+    std::fs::set_permissions(site.folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let place = format!("plimsoll-{USER}");
+    let configuration = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    let moved = configuration.replace("\"state\"", &format!("{place:?}"));
+    std::fs::write(site.path("plimsoll.toml"), moved).unwrap();
+    let mut command = site.command(&["up", "plimsoll.toml"]);
+    let _daemon = site.start_command({
+        command.uid(STRANGER).gid(STRANGER);
+        command
+    });
+    // He wants to be asked.
+    std::fs::set_permissions(site.path(&place).join("control.sock"), PermissionsExt::from_mode(0o777)).unwrap();
+    let ask = |arguments: &[&str]| {
+        let mut command = site.command(arguments);
+        command.uid(USER).gid(USER).env_remove("XDG_RUNTIME_DIR").env("TMPDIR", site.folder.path());
+        command.output().unwrap()
+    };
+    let refused = ask(&["status"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let expected = format!("is served by user {STRANGER}, allowed are root and user {USER}");
+    assert!(text(&refused.stderr).contains(&expected), "{refused:?}");
+}
+
+/// Broken on purpose and seen red: the volume is formatted first.
+#[test]
+fn where_causes_cannot_be_known_a_volume_with_tenants_is_not_run_and_not_formatted() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let mount = r#"mount = { path = "mnt", filesystem = "ext4", format = "if-empty", tenants = true }"#;
+    let file = MEMORY.replace("memory = true", "file = \"v\"").replace("1MiB", "64MiB").replace("nbd = {}", mount);
+    let site = Site::new(&file);
+    std::fs::write(site.path("v"), vec![0; 64 << 20]).unwrap();
+    std::fs::create_dir(site.path("mnt")).unwrap();
+    let configuration = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    let configuration = configuration.replace("\"mnt\"", &format!("{:?}", site.path("mnt")));
+    std::fs::write(site.path("plimsoll.toml"), configuration).unwrap();
+    // A container has process numbers of its own.
+    let output = sh(&site, "exec unshare --pid --fork --mount-proc \"$1\" up plimsoll.toml").output().unwrap();
+    if text(&output.stderr).contains("unshare") {
+        return println!("not run: {}", text(&output.stderr));
+    }
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("not run: ") && said.contains("plimsoll.toml:") && said.contains("volume.v.mount: "),
+        "{said}"
+    );
+    assert!(std::fs::read(site.path("v")).unwrap().iter().all(|&byte| byte == 0));
+}
+
+/// Broken on purpose and seen red: every refusal ends with 1.
+#[test]
+fn what_a_tenant_cannot_be_promised_is_bad_input_and_its_command_does_not_start() {
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    for (arguments, expected) in [
+        (["--reserve", "30%"], "allowed only with device.disk.worst_case"),
+        (["--limit", "30%"], "allowed only with device.disk.worst_case"),
+        (["--pool", "nosuch"], "nosuch"),
+        (["--volume", "nosuch"], "volume \"nosuch\" takes no tenants, allowed disk"),
+    ] {
+        let output = run(&site, &arguments, &["touch", "started"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(text(&output.stderr).contains(expected), "{arguments:?}: {output:?}");
+        assert!(!site.path("started").exists());
+    }
+    daemon.stop();
+}
+
+/// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.
+#[test]
+fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anything() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let mut inner = run(&site, &[], &["true"]);
+    let (program, arguments) = (inner.get_program().to_owned(), inner.get_args().map(ToOwned::to_owned));
+    let arguments: Vec<_> = arguments.collect();
+    inner = run(&site, &[], &[]);
+    let nested = inner.arg(&program).args(arguments).output().unwrap();
+    assert_eq!(nested.status.code(), Some(1), "{nested:?}");
+    let said = text(&nested.stderr);
+    assert!(said.starts_with("cannot put the command behind a filter: ") && said.contains("one only"), "{said}");
+    let odd = std::ffi::OsStr::from_bytes(b"disk/caf\xe9");
+    let output = run(&site, &[], &["touch"]).arg(odd).output().unwrap();
+    assert!(output.status.success() && site.folder.path().join(odd).exists(), "{output:?}");
+    daemon.stop();
+}
+
+/// Directories in memory are named after state directories, and two may have one name. Broken on purpose and seen red: whoever comes
+/// second takes it away.
+#[test]
+fn an_agents_gates_are_left_to_it_by_who_comes_second() {
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    std::fs::create_dir(site.path("state")).unwrap();
+    let start_in = |directory| ["agent", "--mount", "disk", "--run-directory", directory];
+    let daemon = site.start(&start_in("state/b"));
+    let gates = PathBuf::from(format!(
+        "/dev/shm/plimsoll-gates{}-disk",
+        site.path("state/b").canonicalize().unwrap().to_string_lossy().replace('/', "-")
+    ));
+    if !gates.exists() {
+        return println!("not run: temporary files are in memory, so gates are in the state directory");
+    }
+    let second = site.start_fails(&start_in("state-b"));
+    assert!(text(&second.stderr).contains("gate-words belongs to an agent that is running"), "{second:?}");
+    assert!(gates.join("gate-words").exists());
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.wait();
+    assert!(status.success() && !gates.exists(), "{log}");
+}

@@ -2,6 +2,9 @@
 //!
 //! Commands wait in a queue; an eventfd wakes whoever takes the levels' turns, which carries them out between two of them
 //! and answers. So the tables that every turn looks at are nobody else's.
+//!
+//! The queue has a lock that whoever takes the turns only tries: that may be an engine's real-time thread, which would wait for somebody
+//! whom it has preempted itself. Who has the lock wakes it afterwards, so what it does not get now it is told of once more.
 
 use crate::error::AgentError;
 use crate::members::{BITS, Members};
@@ -10,10 +13,11 @@ use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
 use plimsoll_tags::{EndedRegistration, Losses, Survey, TagsError};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests wait for no more.
 const UNREGISTERED_MAX: usize = 64;
@@ -50,21 +54,41 @@ pub(crate) enum Command {
     Mounted { devices: DeviceNumbers },
 }
 
+/// `None`: the levels are gone.
+#[derive(Clone)]
+struct Waiting(Arc<Mutex<Option<VecDeque<Command>>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Command>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The levels' end.
 pub(crate) struct Commands {
-    received: Receiver<Command>,
+    waiting: Waiting,
     wake: Arc<OwnedFd>,
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        let waiting = self.waiting.lock().take();
+        // Behind the lock: whoever waits for an answer hears that none comes.
+        drop(waiting);
+    }
 }
 
 impl Commands {
     pub(crate) fn new(members: Members, survey: Survey) -> std::io::Result<(Commands, LevelsHandle)> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (commands, received) = channel();
-        Ok((Commands { received, wake: wake.clone() }, LevelsHandle { commands, wake, members, survey }))
+        let waiting = Waiting(Arc::new(Mutex::new(Some(VecDeque::new()))));
+        let commands = Commands { waiting: waiting.clone(), wake: wake.clone() };
+        Ok((commands, LevelsHandle { waiting, wake, members, survey }))
     }
 
+    /// The next one, if there is one and nobody puts one in just now.
     pub(crate) fn next(&self) -> Option<Command> {
-        self.received.try_recv().ok()
+        self.waiting.0.try_lock().ok()?.as_mut()?.pop_front()
     }
 
     /// Wakes whoever takes the turns once more, for those that are left.
@@ -92,7 +116,7 @@ impl AsFd for Commands {
 /// How other threads talk to the levels. Clones are cheap.
 #[derive(Clone)]
 pub struct LevelsHandle {
-    commands: Sender<Command>,
+    waiting: Waiting,
     wake: Arc<OwnedFd>,
     members: Members,
     survey: Survey,
@@ -100,7 +124,7 @@ pub struct LevelsHandle {
 
 impl LevelsHandle {
     fn send(&self, command: Command) -> Result<(), AgentError> {
-        self.commands.send(command).map_err(|_| AgentError::Gone)?;
+        self.waiting.lock().as_mut().ok_or(AgentError::Gone)?.push_back(command);
         wake(&self.wake);
         Ok(())
     }
@@ -235,5 +259,32 @@ impl LevelsHandle {
     /// The levels are gone.
     pub fn mounted(&self, devices: DeviceNumbers) -> Result<(), AgentError> {
         self.send(Command::Mounted { devices })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broken on purpose and seen red: the lock is waited for (a test that hangs); commands stay where they are when the levels go.
+    #[test]
+    fn whoever_takes_the_turns_waits_for_nobody_and_who_asks_the_gone_hears_so() {
+        let commands = Commands {
+            waiting: Waiting(Arc::new(Mutex::new(Some(VecDeque::new())))),
+            wake: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()),
+        };
+        let waiting = commands.waiting.clone();
+        let put = |command| waiting.lock().as_mut().map(|commands| commands.push_back(command));
+        let (answer, answered) = sync_channel(1);
+        put(Command::Ended { answer }).unwrap();
+        let putting = waiting.lock();
+        assert!(commands.next().is_none());
+        drop(putting);
+        assert!(matches!(commands.next(), Some(Command::Ended { .. })) && commands.next().is_none());
+        assert!(answered.recv().is_err());
+        let (answer, answered) = sync_channel(1);
+        put(Command::Ended { answer }).unwrap();
+        drop(commands);
+        assert!(answered.recv().is_err() && put(Command::Free { accounts: 1 }).is_none());
     }
 }

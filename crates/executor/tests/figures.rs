@@ -9,7 +9,7 @@ use plimsoll_executor::{Figures, Kind, Policy, Queue, QueueFigures, Rules, Slici
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
-use threads_support::{Go, Request, all_done, blocker, executor, pause, ruled, wait_until};
+use threads_support::{Go, KINDS, Request, all_done, blocker, executor, pause, ruled, wait_until};
 
 /// CLOCK_MONOTONIC, as the threads have it.
 fn now() -> Time {
@@ -203,6 +203,44 @@ fn one_who_comes_wakes_one_thread_at_the_most() {
         woken += after - before;
     }
     assert!(woken > 0, "somebody was asleep");
+}
+
+/// Nobody else waits: the thread that has run it takes it again. Broken on purpose and seen red: it wakes another one each time.
+#[test]
+fn one_who_gives_way_and_waits_alone_wakes_nobody() {
+    let executor = executor(MANY, 16);
+    for kind in [Kind::Maintenance, Kind::Write] {
+        let before = wait_until(&executor, "their sleep", |figures| figures.asleep == MANY).woken;
+        let request = async {
+            for _ in 0..1000 {
+                give_way().await;
+            }
+        };
+        executor.spawn(kind, None, Box::pin(request)).unwrap();
+        let woken = all_done(&executor).woken - before;
+        assert!(woken <= 1, "{woken}, for its first run at the most");
+    }
+}
+
+/// Two who give way again and again, on two threads that both sleep at the begin and now and then between: nobody is forgotten.
+#[test]
+fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
+    let executor = executor(2, 16);
+    for round in 0..300_u64 {
+        for number in 0..2 + round % 2 {
+            let request = async move {
+                for _ in 0..20 + number {
+                    give_way().await;
+                }
+            };
+            executor.spawn(KINDS[(round + number) as usize % KINDS.len()], None, Box::pin(request)).unwrap();
+        }
+        if round % 3 == 0 {
+            all_done(&executor);
+        }
+        wait_until(&executor, "room", |figures| figures.alive < 10);
+    }
+    all_done(&executor);
 }
 
 /// As many as there are threads come at once, and each keeps his: all of them are served at the same time, and no more are woken than come and

@@ -157,31 +157,6 @@ fn a_spent_slice_lets_others_go_first() {
     assert!(figures.threads[0].preempted > 0, "{figures:?}");
 }
 
-/// Planted breaks: deadlines are not looked at; who has none waits until nobody is left who has one.
-#[test]
-fn among_writes_deadlines_go_first_and_the_rest_in_order() {
-    let executor = executor(1, 64);
-    let (go, order) = (Go(Arc::default()), Arc::new(Mutex::new(Vec::new())));
-    let (begun, has_begun) = channel();
-    executor.spawn(Kind::Write, None, blocker(&go, begun)).unwrap();
-    has_begun.recv().unwrap();
-    for number in 0..30_u64 {
-        // 17 and 30 have no common divisor: a deadline for each, in no order; every third has none.
-        let deadline = (!number.is_multiple_of(3)).then(|| Time::from_nanos(number * 17 % 30));
-        let order = order.clone();
-        let request = async move { order.lock().unwrap().push((deadline.unwrap_or(Time::MAX), number)) };
-        executor.spawn(Kind::Write, deadline, Box::pin(request)).unwrap();
-    }
-    drop(go);
-    all_done(&executor);
-    let order = order.lock().unwrap().clone();
-    let mut expected = order.clone();
-    expected.sort_unstable();
-    // Twenty have a deadline; after sixteen of them the first goes that has none.
-    expected[16..21].rotate_right(1);
-    assert_eq!(order, expected);
-}
-
 /// Outcome: what is beyond the bound is given back, nothing of what was taken is lost. Planted break: no bound.
 #[test]
 fn a_hundred_thousand_wait_and_one_more_is_given_back() {

@@ -9,7 +9,7 @@ mod file;
 mod memory;
 
 pub use compressed::COMPRESSION_LEVELS;
-pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, PAGE_BYTES};
+pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, NotCompressed, PAGE_BYTES};
 pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher};
 pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
 pub(crate) use memory::MemoryBackend;

@@ -1,9 +1,10 @@
 //! How other threads talk to an engine.
 //!
-//! A handle sends closures through a queue and wakes the engine's ring; the engine runs them between two turns and sends
-//! back what they return. Nothing is shared, so nothing is locked.
+//! A handle sends closures through a list and wakes the engine's ring; the engine runs them between two turns and sends
+//! back what they return.
 
 use super::buffer_memory::BufferMemory;
+use super::commands::{Command, Sender, commands};
 use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::status::EngineStatus;
@@ -16,8 +17,7 @@ use crate::read_ahead::ReadAhead;
 use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use plimsoll_executor::Executor;
-use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -80,26 +80,10 @@ pub struct SessionConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttachmentId(pub(super) u32);
 
-/// What the engine's thread is to do between two turns.
-pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
-
 struct Shared {
-    commands: Option<Sender<Command>>,
-    wake: Arc<OwnedFd>,
+    /// The engine stops when it is gone.
+    commands: Sender,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Drop for Shared {
-    /// The engine stops when its last handle is gone.
-    fn drop(&mut self) {
-        self.commands = None;
-        wake(&self.wake);
-    }
-}
-
-fn wake(eventfd: &OwnedFd) {
-    // An eventfd that is full or whose reader is gone needs no more waking.
-    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
 }
 
 /// A running engine. Clones are cheap; when the last one is gone, the engine stops by itself.
@@ -114,18 +98,14 @@ pub struct EngineHandle {
 /// There is no such scheduler, or the system has no ring, thread or processor for it.
 pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
     let system = |action| move |source| EngineError::System { action, source };
-    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-    let eventfd = rustix::event::eventfd(0, flags).map_err(|errno| system("make an eventfd")(errno.into()))?;
-    let eventfd = Arc::new(eventfd);
-    let (commands, received) = channel();
+    let (commands, received) = commands().map_err(system("make an eventfd"))?;
     let (started, has_started) = sync_channel(1);
-    let eventfd_of_thread = eventfd.clone();
     let thread = std::thread::Builder::new().name(format!("engine-{}", config.profile.name));
     let thread = thread.spawn(move || {
         if config.model.is_some() {
             urgency::before_normal_threads();
         }
-        match Engine::new(config, received, eventfd_of_thread) {
+        match Engine::new(config, received) {
             Ok(engine) => {
                 let _ = started.send(Ok(()));
                 engine.run();
@@ -134,9 +114,7 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
         }
     });
     let thread = thread.map_err(system("start a thread"))?;
-    let handle = EngineHandle {
-        shared: Arc::new(Shared { commands: Some(commands), wake: eventfd, thread: Mutex::new(Some(thread)) }),
-    };
+    let handle = EngineHandle { shared: Arc::new(Shared { commands, thread: Mutex::new(Some(thread)) }) };
     has_started.recv().unwrap_or(Err(EngineError::Stopped))?;
     Ok(handle)
 }
@@ -149,9 +127,9 @@ impl EngineHandle {
     ) -> Result<T, EngineError> {
         let (answer, answered) = sync_channel(1);
         let command: Command = Box::new(move |engine| drop(answer.send(work(engine))));
-        let commands = self.shared.commands.as_ref().expect("only dropping takes it");
-        commands.send(command).map_err(|_| EngineError::Stopped)?;
-        wake(&self.shared.wake);
+        if !self.shared.commands.send(command) {
+            return Err(EngineError::Stopped);
+        }
         answered.recv().map_err(|_| EngineError::Stopped)
     }
 

@@ -30,16 +30,19 @@
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
 //! | `work` | service threads, for steps that take a processor's time |
+//! | `basket` | what they tell, taken without waiting for any of them |
 //! | `recorder` | what a device is asked to do, for traces |
-//! | `handle` | how other threads talk to it |
+//! | `handle`, `commands` | how other threads talk to it; what they send, taken without waiting for them |
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
 
 mod administration;
 mod alarm;
+mod basket;
 mod buffer;
 mod buffer_memory;
 mod cached;
 pub(crate) mod clock;
+mod commands;
 mod core;
 pub mod early_reads;
 pub(crate) mod emulation;

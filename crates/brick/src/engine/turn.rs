@@ -4,12 +4,13 @@ use super::administration::build_scheduler;
 use super::alarm::Alarm;
 use super::buffer::Arena;
 use super::clock::Clock;
+use super::commands::Receiver;
 use super::core::{Core, TURN_BYTES_MAX, VolumeSeat};
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
 use super::error::EngineError;
 use super::front_end::FrontEnd;
-use super::handle::{AttachmentId, Command, EngineConfig, GRACE_DEFAULT, SessionConfig};
+use super::handle::{AttachmentId, EngineConfig, GRACE_DEFAULT, SessionConfig};
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::ObservedRequests;
@@ -23,9 +24,8 @@ use crate::connection::LOOK_EVERY;
 use plimsoll_core::{AccountTree, Span, Time};
 use rustix::io::Errno;
 use std::num::NonZeroU64;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::Sender;
 
 /// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
@@ -60,8 +60,7 @@ pub(super) struct Engine {
     /// When it is looked again whether front ends' other ends are still there.
     next_look: Time,
     completed: Vec<Completed>,
-    commands: Receiver<Command>,
-    wake: Arc<OwnedFd>,
+    commands: Receiver,
     /// The turn was over before all was done: the next one follows at once.
     goes_on: bool,
     is_ending: bool,
@@ -70,11 +69,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Makes an engine for this thread.
-    pub(super) fn new(
-        config: EngineConfig,
-        commands: Receiver<Command>,
-        wake: Arc<OwnedFd>,
-    ) -> Result<Engine, EngineError> {
+    pub(super) fn new(config: EngineConfig, commands: Receiver) -> Result<Engine, EngineError> {
         let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor, buffers } = config;
         let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
         if let Some(processor) = processor {
@@ -130,7 +125,6 @@ impl Engine {
             next_look: now + LOOK_EVERY,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
-            wake,
             goes_on: false,
             is_ending: false,
             ended: Vec::new(),
@@ -138,37 +132,54 @@ impl Engine {
     }
 
     /// Runs until it was told to end and everybody is gone.
+    ///
+    /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of buffers: nothing that
+    /// they could write to is freed then. Whoever calls it later hears that it has stopped.
     pub(super) fn run(mut self) {
-        self.core.ring.watch(self.wake.as_raw_fd(), Owner::Wake);
-        let failure = loop {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
+        let Engine { core, front_ends, ended, .. } = self;
+        let mut result = match outcome {
+            Ok(result) => result,
+            Err(panic) => {
+                tracing::error!("the engine's thread has panicked");
+                std::mem::forget((core, front_ends));
+                resume_unwind(panic);
+            }
+        };
+        match result {
+            Err(EngineError::Ring { .. }) => std::mem::forget((core, front_ends)),
+            _ => drop(core),
+        }
+        for answer in ended {
+            let _ = answer.send(std::mem::replace(&mut result, Ok(())));
+        }
+    }
+
+    /// Turn after turn; then makes its volumes durable.
+    fn run_to_the_end(&mut self) -> Result<(), EngineError> {
+        self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
+        let mut result = loop {
             self.turn();
             if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
-                break None;
+                break Ok(());
             }
             let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
             if let Err(source) = self.core.ring.submit_and_wait(timeout) {
-                break Some(EngineError::Ring { source });
+                break Err(EngineError::Ring { source });
             }
         };
-        let mut result = failure.map_or(Ok(()), Err);
         if let Err(error) = &result {
-            // The kernel may still hold addresses of buffers: nothing that it could write to may be freed.
             tracing::error!(%error, "the engine's ring has failed");
         }
         let volumes: Vec<u32> = self.core.volumes.iter().map(|(index, _)| index).collect();
         for volume in volumes {
             if let Err(error) = self.core.sync_volume(volume) {
                 tracing::error!(%error, "at the end");
-                result = Err(error);
+                // The first failure stays: a ring's decides what may be freed.
+                result = result.and(Err(error));
             }
         }
-        match result {
-            Err(EngineError::Ring { .. }) => std::mem::forget((self.core, self.front_ends)),
-            _ => drop(self.core),
-        }
-        for answer in self.ended {
-            let _ = answer.send(std::mem::replace(&mut result, Ok(())));
-        }
+        result
     }
 
     /// Whether every cache is closed; if not, those that were not asked to are now.
@@ -455,22 +466,13 @@ impl Engine {
 
     /// Other threads want something.
     fn woken(&mut self, is_still_watched: bool) {
-        // The count says nothing that the queue does not.
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        let (commands, is_over) = self.commands.take();
         if !is_still_watched {
-            self.core.ring.watch(self.wake.as_raw_fd(), Owner::Wake);
+            self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
         }
-        loop {
-            match self.commands.try_recv() {
-                Ok(command) => command(self),
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => {
-                    if !self.is_ending {
-                        self.shut_down(GRACE_DEFAULT, None);
-                    }
-                    return;
-                }
-            }
+        commands.into_iter().for_each(|command| command(self));
+        if is_over && !self.is_ending {
+            self.shut_down(GRACE_DEFAULT, None);
         }
     }
 

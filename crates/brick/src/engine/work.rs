@@ -16,7 +16,7 @@
 //! kept as it is and answered; a request of the maintenance queue compresses it afterwards, which the engine begins when it hears of the piece.
 //!
 //! **Complication.** The engine hears of a burst once: who tells it
-//! first writes to the eventfd, the others find that said. What a cache's syncer copies is the maintenance queue's already, and is compressed at
+//! first writes to the eventfd, the others find that said. It waits for none of those who tell it ([`basket`](super::basket)). What a cache's syncer copies is the maintenance queue's already, and is compressed at
 //! once; it gives way after each page, so that no client waits for more than one. A piece whose work panics, or that the executor drops, ends with an
 //! error and is not waited for. What the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which serves
 //! others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses at once, too. What is written
@@ -26,15 +26,15 @@
 #[path = "work_tests.rs"]
 mod tests;
 
+use super::basket::{Basket, Note};
 use super::buffer::Buffer;
 use super::core::Core;
 use super::error::EngineError;
 use super::ring::Owner;
 use super::scratch::Scratch;
 use crate::backend::{
-    Backend, CompressedMemory, Compressing, Damaged, FileStep, PAGE_BYTES, SECTOR_BYTES, SectorCipher,
+    Backend, CompressedMemory, Compressing, Damaged, FileStep, NotCompressed, PAGE_BYTES, SECTOR_BYTES, SectorCipher,
 };
-use crossbeam_queue::SegQueue;
 use plimsoll_core::{Operation, Span, Time};
 use plimsoll_executor::{Arrival, Executor, Kind, checkpoint, give_way};
 use rustix::event::{EventfdFlags, eventfd};
@@ -44,32 +44,37 @@ use std::future::Future;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::AcqRel;
 use std::task::{Context, Poll, Waker};
 
 /// When the engine tries again what the executor had no room for: places may be others', who do not tell it when they leave them.
 const TRY_AGAIN: Span = Span::from_millis(10);
 
+/// A piece, and what came of it.
+type Outcome = (u32, Result<(), Errno>);
+
 /// What service threads have done, for the engine.
 pub(super) struct Told {
-    done: SegQueue<(u32, Result<(), Errno>)>,
-    /// The engine was woken and has not looked since.
-    is_said: AtomicBool,
+    done: Basket<Outcome>,
     wake: OwnedFd,
 }
 
 /// Says what came of a piece, once: at the latest when it is dropped.
 struct Answer {
-    piece: u32,
-    result: Result<(), Errno>,
+    /// Until it is said.
+    note: Option<Box<Note<Outcome>>>,
     told: Arc<Told>,
+}
+
+impl Answer {
+    fn is(&mut self, result: Result<(), Errno>) {
+        self.note.as_mut().expect("it is said at the end").content.1 = result;
+    }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.told.done.push((self.piece, self.result));
-        if !self.told.is_said.swap(true, AcqRel) {
+        // Whoever finds others there leaves it to the first of them to wake the engine.
+        if self.note.take().is_some_and(|note| self.told.done.put(note)) {
             // An eventfd that is full needs no more waking.
             let _ = rustix::io::write(&self.told.wake, &1u64.to_ne_bytes());
         }
@@ -154,8 +159,12 @@ impl PieceWork {
                         Errno::IO
                     })?;
                 }
-                (PageStep::Pack(memory), Some(bytes)) => memory.write(page, bytes.next_page()),
-                (PageStep::PackBehind(memory), Some(bytes)) => memory.write_behind(page, bytes.next_page()),
+                (PageStep::Pack(memory), Some(bytes)) => {
+                    memory.write(page, bytes.next_page()).map_err(|NotCompressed| Errno::IO)?;
+                }
+                (PageStep::PackBehind(memory), Some(bytes)) => {
+                    memory.write_behind(page, bytes.next_page()).map_err(|NotCompressed| Errno::IO)?;
+                }
                 (PageStep::Encrypt(cipher, target), source) => {
                     let target = target.next(length);
                     match source {
@@ -176,7 +185,7 @@ impl PieceWork {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.bytes_left > 0 {
             if let Err(errno) = self.one_page() {
-                self.answer.result = Err(errno);
+                self.answer.is(Err(errno));
                 return Poll::Ready(());
             }
             let mut stop = if self.gives_way { give_way() } else { checkpoint() };
@@ -184,7 +193,7 @@ impl PieceWork {
                 return Poll::Pending;
             }
         }
-        self.answer.result = Ok(());
+        self.answer.is(Ok(()));
         Poll::Ready(())
     }
 
@@ -217,9 +226,13 @@ impl Future for ServiceRequest {
 }
 
 /// An engine's side of it.
+#[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
 pub(super) struct Work {
     executor: Option<Arc<Executor<ServiceRequest>>>,
     told: Arc<Told>,
+    /// What was told last, while the engine hears it; and notes for what comes.
+    heard: Vec<Box<Note<Outcome>>>,
+    notes: Vec<Box<Note<Outcome>>>,
     /// The ring watches the eventfd, since the first work.
     is_watched: bool,
     /// What is written to encrypted volumes is encrypted into it; since the first of them.
@@ -234,9 +247,22 @@ impl Work {
     pub(super) fn new(executor: Option<Arc<Executor<ServiceRequest>>>) -> Result<Work, EngineError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| EngineError::System { action: "make an eventfd", source: errno.into() })?;
-        let told = Told { done: SegQueue::new(), is_said: AtomicBool::new(false), wake };
-        let (told, line) = (Arc::new(told), VecDeque::new());
-        Ok(Work { executor, told, is_watched: false, scratch: None, line, try_again: None })
+        let (told, line) = (Arc::new(Told { done: Basket::default(), wake }), VecDeque::new());
+        let [heard, notes] = [Vec::new(), Vec::new()];
+        Ok(Work { executor, told, heard, notes, is_watched: false, scratch: None, line, try_again: None })
+    }
+
+    /// For a piece: unless it is done it has failed.
+    fn answer(&mut self, piece: u32) -> Answer {
+        let outcome = (piece, Err(Errno::IO));
+        let note = match self.notes.pop() {
+            Some(mut note) => {
+                note.content = outcome;
+                note
+            }
+            None => Note::new(outcome),
+        };
+        Answer { note: Some(note), told: self.told.clone() }
     }
 
     /// Prepares for volumes that are encrypted.
@@ -307,8 +333,7 @@ impl Core {
             offset: request.offset + u64::from(start),
             bytes_left: length,
             gives_way: kind == Kind::Maintenance,
-            // Unless it is done it failed.
-            answer: Answer { piece: index, result: Err(Errno::IO), told: self.work.told.clone() },
+            answer: self.work.answer(index),
         };
         self.work.begin(self.now, kind, came, work);
     }
@@ -378,15 +403,19 @@ impl Core {
         if !is_still_watched {
             self.ring.watch(self.work.told.wake.as_raw_fd(), Owner::Work);
         }
-        // Before looking: who tells something from now on says so again.
-        self.work.told.is_said.swap(false, AcqRel);
-        while let Some((index, result)) = self.work.told.done.pop() {
+        // After that: who tells something from now on finds nothing there, and says so again.
+        let mut heard = std::mem::take(&mut self.work.heard);
+        self.work.told.done.take_into(&mut heard);
+        for note in heard.drain(..) {
+            let (index, result) = note.content;
+            self.work.notes.push(note);
             let request = &self.requests[self.pieces[index].request];
             if request.operation == Operation::Write {
                 self.compress_backlog(request.volume);
             }
             self.step_completed(index, result.map(|()| 0));
         }
+        self.work.heard = heard;
         self.work.hand_over(self.now);
     }
 

@@ -47,13 +47,14 @@ impl Pieces {
 
     /// Begins a piece of as many pages as `bytes` has.
     fn begin(&mut self, kind: Kind, piece: u32, first_page: u64, step: PageStep, bytes: &mut [u8]) {
+        let answer = self.work.answer(piece);
         let work = PieceWork {
             step,
             bytes: Some(Bytes(bytes.as_mut_ptr())),
             offset: first_page * PAGE_BYTES as u64,
             bytes_left: bytes.len(),
             gives_way: kind == Kind::Maintenance,
-            answer: Answer { piece, result: Err(Errno::IO), told: self.work.told.clone() },
+            answer,
         };
         self.work.begin(Time::ZERO, kind, Arrival::New, work);
     }
@@ -77,7 +78,7 @@ impl Pieces {
     fn told(&mut self, count: usize) -> Vec<(u32, Result<(), Errno>)> {
         let mut told = Vec::new();
         for _ in 0..60_000 {
-            told.extend(std::iter::from_fn(|| self.work.told.done.pop()));
+            told.extend(self.work.told.done.take().into_iter().map(|note| note.content));
             if told.len() >= count {
                 return told;
             }
@@ -176,7 +177,7 @@ fn whoever_finds_no_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
     for (number, page) in pages.iter_mut().enumerate() {
         let first_page = if number == 0 { HELD } else { number as u64 };
         pieces.begin(Kind::Read, number as u32, first_page, PageStep::Unpack(memory.clone()), page);
-        assert_eq!((pieces.work.line.len(), pieces.work.told.done.len()), (number, 0));
+        assert_eq!((pieces.work.line.len(), pieces.work.told.done.take().len()), (number, 0));
     }
     assert_eq!(pieces.work.try_again, Some(Time::ZERO + TRY_AGAIN), "places may be others'");
     drop(held);
@@ -217,6 +218,29 @@ impl Site {
     fn wait_until_busy(&self) {
         self.served.wait_until("the one that is stuck", |_| self.executor.figures().threads[0].running_since.is_some());
     }
+}
+
+/// A service thread is at a page for it, and comes back when the engine has gone. Whoever asks anything of the engine is told that it has. Broken on
+/// purpose and seen red: what the engine has is dropped with its thread.
+#[test]
+fn an_engine_whose_thread_panics_frees_nothing_that_others_may_write_to() {
+    let site = Site::new(16);
+    let [mut reads, _other] = site.clients();
+    let held = site.pages.hold(HELD);
+    send(&mut reads, Command::Read, HELD);
+    site.wait_until_busy();
+    assert!(matches!(site.engine().call(|_| panic!("on purpose")), Err::<(), _>(EngineError::Stopped)));
+    // The first answer may come before the thread has ended, the second one comes afterwards.
+    assert!(matches!(site.engine().status(), Err(EngineError::Stopped)));
+    let of_request = 1;
+    assert_eq!(Arc::strong_count(&site.pages), 2 + of_request, "the test's, and still the engine's");
+    drop(held);
+    let is_done = (0..60_000).any(|_| {
+        pause();
+        site.executor.figures().alive == 0
+    });
+    assert!(is_done, "{:?}", site.executor.figures());
+    assert_eq!(Arc::strong_count(&site.pages), 2);
 }
 
 fn send(client: &mut UnixStream, command: Command, page: u64) {

@@ -2,6 +2,9 @@
 //!
 //! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a deadline have a
 //! lock: they alone are ordered, and few.
+//!
+//! By the rule of [`Queues`], except that threads which take at the same moment do not see each other: with N of them up to N - 1 more that
+//! have a deadline may go one after the other.
 
 use crate::queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
 use crate::{QUEUES, Queue};
@@ -49,21 +52,33 @@ impl<T> Lines<T> {
 
     /// Like [`put`](Self::put).
     pub(super) fn take(&self, queue: Queue) -> Option<Waiting<T>> {
-        let is_some_urgent = queue == Queue::High && self.urgent_count.load(Relaxed) > 0;
-        let taken = if is_some_urgent { self.take_among_urgent() } else { self.lines[queue.index()].pop() }?;
+        let taken = match queue {
+            Queue::High if self.urgent_count.load(Relaxed) > 0 => self.take_among_urgent(),
+            Queue::High => self.take_in_order(),
+            _ => self.lines[queue.index()].pop(),
+        }?;
         self.depths[queue.index()].fetch_sub(1, SeqCst);
         Some(taken)
     }
 
     /// Out of the high queue, by the rule of [`Queues`].
     fn take_among_urgent(&self) -> Option<Waiting<T>> {
-        let in_order = || {
-            let taken = self.lines[Queue::High.index()].pop();
-            taken.inspect(|_| self.urgent_in_a_row.store(0, Relaxed))
-        };
         let is_others_turn = self.urgent_in_a_row.load(Relaxed) >= URGENT_IN_A_ROW_MAX;
-        let other = if is_others_turn { in_order() } else { None };
-        other.or_else(|| self.take_urgent()).or_else(in_order)
+        let other = if is_others_turn { self.lines[Queue::High.index()].pop() } else { None };
+        if other.is_some() {
+            self.urgent_in_a_row.store(0, Relaxed);
+            return other;
+        }
+        self.take_urgent().or_else(|| self.take_in_order())
+    }
+
+    /// Out of the high queue where nobody has a deadline: the row of those who have one ends, also if nobody is there at all.
+    fn take_in_order(&self) -> Option<Waiting<T>> {
+        // Mostly nobody ever has one: then threads only read it.
+        if self.urgent_in_a_row.load(Relaxed) != 0 {
+            self.urgent_in_a_row.store(0, Relaxed);
+        }
+        self.lines[Queue::High.index()].pop()
     }
 
     fn take_urgent(&self) -> Option<Waiting<T>> {

@@ -5,6 +5,11 @@
 //! slice is spent. **Rule.** Each thread draws and serves on its own; they share the queues, which have no lock for requests without
 //! a deadline, and counters of how deep these are. **Complication.** Sleeping and waking: [`idle`].
 //!
+//! **Who hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and have preempted on its own
+//! processor the very thread that it would wait for: then it would spin until the kernel throttles it. So memory of requests that have
+//! ended lies behind a lock that both sides only try: where it is held, a request takes new memory, or gives its own back to the system. The
+//! lock of those who sleep is waited for, but asleep: then whoever holds it goes on.
+//!
 //! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
 //! thread, and [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
 
@@ -13,6 +18,8 @@ mod figures;
 mod idle;
 mod lately;
 mod lines;
+#[cfg(test)]
+mod lines_tests;
 mod service;
 mod slice;
 mod task;
@@ -23,7 +30,6 @@ pub use slice::{Checkpoint, checkpoint, give_way, is_slice_spent};
 pub use watch::{Watch, Watched};
 
 use crate::{Arrival, Kind, LowSorts, Policy, QUEUES, Queue, Rules};
-use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use figures::Books;
 use idle::Idle;
@@ -31,9 +37,9 @@ use lines::Lines;
 use plimsoll_core::Time;
 use service::Service;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 use task::{About, Task};
@@ -86,20 +92,34 @@ struct Shared<F> {
     books: Box<[CachePadded<Books>]>,
     alive: CachePadded<AtomicUsize>,
     requests_max: usize,
-    /// Tasks that have ended, for requests to come.
-    spare: ArrayQueue<Arc<Task<F>>>,
+    /// Tasks that have ended, for requests to come. Its lock is tried and never waited for.
+    spare: Mutex<Vec<Arc<Task<F>>>>,
     is_over: AtomicBool,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
+    /// Puts a request where it is to wait, and wakes a thread for it.
     fn queue(&self, task: Arc<Task<F>>, arrival: Arrival) {
+        self.put(task, arrival);
+        self.idle.wake_one();
+    }
+
+    /// The same for the thread that has run it and now looks for what is next: where nobody else waits it needs no help, and whoever comes
+    /// later wakes somebody himself.
+    fn queue_again(&self, task: Arc<Task<F>>, arrival: Arrival) {
+        self.put(task, arrival);
+        if self.lines.depths().iter().sum::<u32>() > 1 {
+            self.idle.wake_one();
+        }
+    }
+
+    fn put(&self, task: Arc<Task<F>>, arrival: Arrival) {
         let About { kind, deadline } = task.about;
         let queue = match &self.rules {
             Rules::Fixed(policy) => policy.queue(kind, arrival),
             Rules::Adaptive => LowSorts::from_bits(self.low.load(Relaxed)).queue(kind, arrival),
         };
         self.lines.put(queue, Queued { task, came: arrival }, deadline, clock::now());
-        self.idle.wake_one();
     }
 
     fn has_work(&self) -> bool {
@@ -107,8 +127,10 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
     }
 
     fn end(&self, task: Arc<Task<F>>) {
-        // If there is no room it is dropped.
-        let _ = self.spare.push(task);
+        // If somebody else is at them it is dropped.
+        if let Ok(mut spare) = self.spare.try_lock() {
+            spare.push(task);
+        }
         self.alive.fetch_sub(1, Release);
     }
 }
@@ -140,7 +162,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             books: (0..threads).map(|_| CachePadded::default()).collect(),
             alive: CachePadded::default(),
             requests_max,
-            spare: ArrayQueue::new(requests_max),
+            spare: Mutex::new(Vec::with_capacity(requests_max)),
             is_over: AtomicBool::new(false),
         });
         let mut executor = Executor { shared, threads: Vec::new() };
@@ -174,11 +196,12 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             return Err(Full { request, requests_max });
         }
         let about = About { kind, deadline };
-        let renewed = match shared.spare.pop() {
+        let spare = shared.spare.try_lock().ok().and_then(|mut spare| spare.pop());
+        let renewed = match spare {
             Some(mut task) => task.renew(request, about).map(|()| task),
             None => Err(request),
         };
-        // None has ended yet, or somebody still has a waker of the one that has.
+        // None has ended yet, somebody else is at them, or still has a waker of the one that has.
         let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
         shared.queue(task, came);
         Ok(())
@@ -218,5 +241,38 @@ impl<F: Future<Output = ()> + Send + 'static> Drop for Executor<F> {
                 waiting.request.task.give_up();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Somebody is at the memory of requests that have ended, and stays there, once while a request is handed in and once while one ends. Broken on
+    /// purpose and seen red: whoever hands one in waits for the lock; whoever has run one does.
+    #[test]
+    fn whoever_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
+        let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };
+        let executor = Executor::start(config).unwrap();
+        let (told, is_told) = channel();
+        let at_it = executor.shared.spare.lock().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..10 {
+                    let told = told.clone();
+                    // Each alone: so all that a thread does for it is done before the next one comes.
+                    while executor.figures().alive > 0 {
+                        std::thread::yield_now();
+                    }
+                    executor.spawn(Kind::Read, None, Box::pin(async move { told.send(round).unwrap() })).unwrap();
+                }
+            });
+            // Long, so that it ends at all where it is broken.
+            let rounds: Vec<i32> = (0..10).map_while(|_| is_told.recv_timeout(Duration::from_secs(20)).ok()).collect();
+            drop(at_it);
+            assert_eq!(rounds, (0..10).collect::<Vec<_>>());
+        });
     }
 }

@@ -106,7 +106,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
             Ended::Suspended => self.books().ended(ran, Some(Arrival::Resumed), false),
             Ended::Again(arrival) => {
                 self.books().ended(ran, Some(arrival), after >= ends);
-                self.shared.queue(task, arrival);
+                self.shared.queue_again(task, arrival);
             }
         }
         after

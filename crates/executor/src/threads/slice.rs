@@ -49,14 +49,16 @@ pub struct Checkpoint {
 impl Future for Checkpoint {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let stops = if self.stops_always { ENDS.get() != Time::MAX } else { is_slice_spent() };
         if self.has_stopped || !stops {
             return Poll::Ready(());
         }
         self.has_stopped = true;
-        // Nobody needs to wake it: whoever runs it sees this, and queues it again.
+        // Whoever runs the request sees this, and queues it again: it needs no waking, and is queued once though it is woken. But a
+        // future made of several polls again only those of them that were.
         IS_PREEMPTED.set(true);
+        context.waker().wake_by_ref();
         Poll::Pending
     }
 }

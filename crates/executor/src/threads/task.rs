@@ -9,7 +9,7 @@
 //!
 //! A request is in one queue at most, and run by one thread at most: whoever changes its state from suspended to queued, and
 //! nobody else, puts it there. Its memory is used again by the next request, so that a server that has seen its busiest hour
-//! allocates nothing.
+//! allocates next to nothing.
 
 use super::Shared;
 use crate::{Arrival, Kind};
@@ -113,6 +113,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         }
         drop(future);
         if is_preempted {
+            // Whether it was woken meanwhile, as its checkpoint has done, changes nothing: it is queued.
             self.state.swap(QUEUED, AcqRel);
             return Ended::Again(Arrival::Preempted);
         }
@@ -149,6 +150,10 @@ impl<F> Drop for Task<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Wake for Task<F> {
     fn wake(self: Arc<Task<F>>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Task<F>>) {
         // Written in any case: then the next run sees what was done before it was woken.
         let woken = |state| match state {
             SUSPENDED => Some(QUEUED),
@@ -157,7 +162,7 @@ impl<F: Future<Output = ()> + Send + 'static> Wake for Task<F> {
         };
         let is_suspended = self.state.fetch_update(AcqRel, Acquire, woken) == Ok(SUSPENDED);
         if is_suspended && let Some(shared) = self.shared.upgrade() {
-            shared.queue(self, Arrival::Resumed);
+            shared.queue(self.clone(), Arrival::Resumed);
         }
     }
 }

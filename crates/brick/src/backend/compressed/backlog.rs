@@ -10,12 +10,15 @@
 //! here, the more pages are written again before they are compressed, which is then done once (`docs/executor.md` has figures). The last
 //! eighth is 2,048 pages, which a thread compresses in a tenth of a second.
 //!
+//! **A page keeps its place until it is compressed.** If that fails it comes back to it, at the end, and who has tried goes; the next write that is
+//! answered begins another one. So nobody tries again and again, and the bound holds whatever fails.
+//!
 //! **Why no page is forgotten.** Whoever has put one looks afterwards whether somebody compresses. Whoever has found nothing more says
 //! that it goes, and looks once more afterwards. All four are sequentially consistent, so one of the two sees the other.
 
-use super::CompressedMemory;
+use super::{CompressedMemory, Found};
 use crossbeam_queue::ArrayQueue;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Weak};
 
@@ -32,6 +35,8 @@ const SPREAD: u32 = 0x9e37_79b9;
 
 pub(super) struct Backlog {
     pages: ArrayQueue<u64>,
+    /// Of its places, those of pages that are in it or that somebody compresses.
+    places_taken: AtomicUsize,
     /// Writes that came to it.
     writes: AtomicU32,
     /// Requests that compress.
@@ -44,6 +49,7 @@ impl Backlog {
         let pages_max = (volume_pages / VOLUME_PART_MAX).clamp(1, PAGES_MAX);
         Backlog {
             pages: ArrayQueue::new(pages_max as usize),
+            places_taken: AtomicUsize::new(0),
             writes: AtomicU32::new(0),
             compressing: AtomicUsize::new(0),
         }
@@ -58,10 +64,26 @@ impl Backlog {
 
     /// Puts a page that is not in it; says whether there was room. O(1).
     pub(super) fn put(&self, page: u64) -> bool {
-        self.pages.push(page).is_ok()
+        let places = self.pages.capacity();
+        let has_place =
+            self.places_taken.fetch_update(AcqRel, Acquire, |taken| (taken < places).then_some(taken + 1)).is_ok();
+        if has_place {
+            self.put_back(page);
+        }
+        has_place
     }
 
-    /// Takes the page that is in it for longest. O(1).
+    /// Puts a page back that was taken and has its place still. O(1).
+    pub(super) fn put_back(&self, page: u64) {
+        self.pages.push(page).expect("it has a place");
+    }
+
+    /// A page that was taken needs its place no more. O(1).
+    pub(super) fn leave_place(&self) {
+        self.places_taken.fetch_sub(1, Release);
+    }
+
+    /// Takes the page that is in it for longest, which keeps its place. O(1).
     pub(super) fn take(&self) -> Option<u64> {
         self.pages.pop()
     }
@@ -97,10 +119,14 @@ impl Compressing {
         begins.then(|| Compressing { memory: Arc::downgrade(memory), most, is_counted: true })
     }
 
-    /// Compresses a page; says whether there may be more.
+    /// Compresses a page; says whether it goes on.
     pub(crate) fn one_page(&mut self) -> bool {
         let Some(memory) = self.memory.upgrade() else { return false };
-        memory.compress_one() || self.stays(&memory)
+        match memory.compress_one() {
+            Found::Page => true,
+            Found::Failure => false,
+            Found::Nothing => self.stays(&memory),
+        }
     }
 
     /// It has found nothing: it goes, unless something has come before it has said so.

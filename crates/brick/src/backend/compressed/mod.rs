@@ -15,11 +15,12 @@ mod tests;
 
 pub(crate) use backlog::Compressing;
 pub use codec::COMPRESSION_LEVELS;
+pub(crate) use codec::NotCompressed;
 
 use backlog::Backlog;
 use codec::{packed, plain, smaller, unpack};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a page, and of a block of the volume.
@@ -47,6 +48,17 @@ pub(crate) struct CompressedMemory {
     compressed_by_writers: AtomicU64,
     level: u8,
     backlog: Backlog,
+    /// A page could not be compressed, and the log says so.
+    has_failed: AtomicBool,
+}
+
+/// What somebody found who compresses what is in the backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Page,
+    /// A page that could not be compressed; it is in the backlog again.
+    Failure,
 }
 
 /// A page whose content is not what was written.
@@ -64,8 +76,8 @@ impl CompressedMemory {
         let chunks = pages.div_ceil(CHUNK_PAGES as u64);
         let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
         let [stored_bytes, compressed_behind, compressed_by_writers] = [const { AtomicU64::new(0) }; 3];
-        let backlog = Backlog::new(pages);
-        CompressedMemory { chunks, stored_bytes, compressed_behind, compressed_by_writers, level, backlog }
+        let (backlog, has_failed) = (Backlog::new(pages), AtomicBool::new(false));
+        CompressedMemory { chunks, stored_bytes, compressed_behind, compressed_by_writers, level, backlog, has_failed }
     }
 
     /// The place of a page, if any of its chunk was written.
@@ -100,41 +112,72 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, compressed. O(1).
-    pub(crate) fn write(&self, page: u64, source: &[u8; PAGE_BYTES]) {
-        match packed(source, self.level) {
+    /// Writes a page, compressed. If it could not be, it is not written: kept as it is it would be beyond what the backlog may be. O(1).
+    pub(crate) fn write(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
+        match packed(source, self.level).inspect_err(|_| self.say_failed())? {
             None => self.zero(page, 1),
             packed => self.put(&mut lock(self.made_place(page)), packed),
+        }
+        Ok(())
+    }
+
+    /// Once a volume: what fails may fail for every page.
+    fn say_failed(&self) {
+        if !self.has_failed.swap(true, Relaxed) {
+            tracing::error!("a page of a compressed volume could not be compressed; while that is so, writes may fail");
         }
     }
 
     /// Writes a page, and leaves it to a [`Compressing`] to compress it, which whoever calls this has to begin afterwards; if too much
     /// is left to it already, like [`write`](Self::write). O(1).
-    pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) {
-        let Some(plain) = plain(source) else { return self.zero(page, 1) };
+    pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
+        let Some(plain) = plain(source) else {
+            self.zero(page, 1);
+            return Ok(());
+        };
         let mut place = lock(self.made_place(page));
         if !place.is_in_backlog {
             if self.backlog.pays() || !self.backlog.put(page) {
                 drop(place);
+                self.write(page, source)?;
                 self.compressed_by_writers.fetch_add(1, Relaxed);
-                return self.write(page, source);
+                return Ok(());
             }
             place.is_in_backlog = true;
         }
         self.put(&mut place, Some(plain));
+        Ok(())
     }
 
-    /// Compresses the page that is in the backlog for longest; says whether there was any.
-    fn compress_one(&self) -> bool {
-        let Some(page) = self.backlog.take() else { return false };
-        let snapshot = self.leave_backlog(page);
-        if let Some(snapshot) = snapshot
-            && let Some(smaller) = smaller(&snapshot, self.level)
-        {
-            self.put_instead(page, &snapshot, smaller);
+    /// Compresses the page that is in the backlog for longest.
+    fn compress_one(&self) -> Found {
+        let Some(page) = self.backlog.take() else { return Found::Nothing };
+        if let Some(snapshot) = self.leave_backlog(page) {
+            match smaller(&snapshot, self.level) {
+                Ok(Some(smaller)) => self.put_instead(page, &snapshot, smaller),
+                Ok(None) => {}
+                Err(NotCompressed) => {
+                    self.say_failed();
+                    self.come_back(page, &snapshot);
+                    return Found::Failure;
+                }
+            }
         }
+        self.backlog.leave_place();
         self.compressed_behind.fetch_add(1, Relaxed);
-        true
+        Found::Page
+    }
+
+    /// A page could not be compressed, and is in the backlog again, unless it was written since.
+    fn come_back(&self, page: u64, snapshot: &Arc<[u8]>) {
+        let mut place = lock(self.made_place(page));
+        let is_as_it_was = place.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, snapshot));
+        if is_as_it_was && !place.is_in_backlog {
+            place.is_in_backlog = true;
+            self.backlog.put_back(page);
+        } else {
+            self.backlog.leave_place();
+        }
     }
 
     /// What is kept of a page now; whoever writes it from now on puts it into the backlog again.

@@ -1,0 +1,143 @@
+//! What many threads hand to one that waits for none of them.
+//!
+//! **Intuition.** A basket: whoever has something puts it in, and the one whom it is for takes all that is in it. **Rule.** A list with one
+//! head (Treiber 1986). Whoever puts in a note lets it point at the head and makes it the head, in one exchange; whoever takes swaps the
+//! head for nothing, and turns round what he has, so that it is in order. Nobody sees a note before it is whole, so there is nothing to
+//! wait for. Whoever puts the first note into an empty basket wakes the one whom it is for.
+//!
+//! **Why no queue of crossbeam's or of std's.** There, whoever puts something in takes a place first and fills it then, and whoever takes it
+//! out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)) and have preempted, on its own processor, the very
+//! thread that it would spin for: both would stand still until the kernel throttles it, for up to a second.
+//!
+//! **Complication.** A note is memory of its own. Whoever takes it uses it again, so nothing is allocated once as many were under way as ever.
+
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A piece of paper for the basket.
+pub(super) struct Note<T> {
+    pub(super) content: T,
+    /// Which was put in before it, while it is in the basket.
+    before: AtomicPtr<Note<T>>,
+}
+
+impl<T> Note<T> {
+    pub(super) fn new(content: T) -> Box<Note<T>> {
+        Box::new(Note { content, before: AtomicPtr::default() })
+    }
+}
+
+/// See the [module's text](self).
+pub(super) struct Basket<T: Send + 'static> {
+    /// Which was put in last; null if it is empty.
+    last: AtomicPtr<Note<T>>,
+}
+
+impl<T: Send + 'static> Default for Basket<T> {
+    fn default() -> Basket<T> {
+        Basket { last: AtomicPtr::default() }
+    }
+}
+
+impl<T: Send + 'static> Basket<T> {
+    /// Puts a note in, and says whether the basket was empty: then somebody has to be told. O(1); from any thread.
+    pub(super) fn put(&self, note: Box<Note<T>>) -> bool {
+        let note = Box::leak(note);
+        let mut last = self.last.load(Relaxed);
+        loop {
+            *note.before.get_mut() = last;
+            // Release: whoever takes it sees what is in it.
+            match self.last.compare_exchange_weak(last, ptr::from_mut(note), Release, Relaxed) {
+                Ok(_) => return last.is_null(),
+                Err(now) => last = now,
+            }
+        }
+    }
+
+    /// Takes all that is in it, in the order in which it was put in. O(notes), and waits for nobody.
+    pub(super) fn take(&self) -> Vec<Box<Note<T>>> {
+        let mut taken = Vec::new();
+        self.take_into(&mut taken);
+        taken
+    }
+
+    /// As [`take`](Self::take), behind what `taken` has.
+    pub(super) fn take_into(&self, taken: &mut Vec<Box<Note<T>>>) {
+        let from = taken.len();
+        let mut last = self.last.swap(ptr::null_mut(), Acquire);
+        while !last.is_null() {
+            // SAFETY: it is a box that `put` leaked. Since the head was swapped for null nobody else can reach it or those before it: whoever
+            // puts something in only compares the head's address and never follows it, and each that is before another is before it alone.
+            let note = unsafe { Box::from_raw(last) };
+            last = note.before.load(Relaxed);
+            taken.push(note);
+        }
+        taken[from..].reverse();
+    }
+}
+
+impl<T: Send + 'static> Drop for Basket<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Four put in what they number, and one takes whenever he is told. Broken on purpose and seen red: what is taken is not turned round; the
+    /// head is written and not exchanged (a crash).
+    #[test]
+    fn what_several_put_in_is_taken_once_and_in_the_order_of_each() {
+        const PUTTERS: usize = 4;
+        const EACH: usize = 20_000;
+        let (basket, told) = (Basket::default(), AtomicUsize::new(0));
+        let mut next = [0; PUTTERS];
+        std::thread::scope(|scope| {
+            for putter in 0..PUTTERS {
+                let (basket, told) = (&basket, &told);
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        if basket.put(Note::new((putter, number))) {
+                            told.fetch_add(1, Release);
+                        }
+                    }
+                });
+            }
+            let (mut taken, mut heard, mut turns) = (Vec::new(), 0, 0_u64);
+            while next != [EACH; PUTTERS] {
+                // As who sleeps until he is told: what is not told of is never taken.
+                while told.load(Acquire) == heard {
+                    turns += 1;
+                    assert!(turns < 100_000_000, "not told of all: {next:?}");
+                    std::thread::yield_now();
+                }
+                heard = told.load(Acquire);
+                basket.take_into(&mut taken);
+                for note in taken.drain(..) {
+                    let (putter, number) = note.content;
+                    assert_eq!(number, next[putter], "of {putter}");
+                    next[putter] += 1;
+                }
+            }
+        });
+        assert!(basket.take().is_empty());
+    }
+
+    /// Broken on purpose and seen red: it is told of every note but the first.
+    #[test]
+    fn what_is_left_in_a_basket_goes_with_it() {
+        let content = Arc::new(());
+        let basket = Basket::default();
+        assert!(basket.put(Note::new(content.clone())) && !basket.put(Note::new(content.clone())));
+        let taken = basket.take();
+        assert!(basket.put(Note::new(content.clone())), "it was empty again");
+        assert_eq!((taken.len(), Arc::strong_count(&content)), (2, 4));
+        drop((basket, taken));
+        assert_eq!(Arc::strong_count(&content), 1);
+    }
+}

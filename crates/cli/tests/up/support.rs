@@ -54,6 +54,7 @@ impl Site {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
+        as_from_a_terminal(&mut command);
         command
     }
 
@@ -125,6 +126,21 @@ impl Site {
             daemon.served.push(line.trim_end().to_owned());
         }
     }
+}
+
+/// Signals that whoever runs the tests ignores, as what a shell starts in the background does, are not ignored by the command.
+fn as_from_a_terminal(command: &mut Command) {
+    let listen = || {
+        for signal in [libc::SIGINT, libc::SIGHUP] {
+            // SAFETY: a system call between fork and exec; no handler is set.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: it takes no lock and no memory.
+    unsafe { command.pre_exec(listen) };
 }
 
 impl Drop for Site {

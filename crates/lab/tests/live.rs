@@ -372,8 +372,14 @@ fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_ba
     assert!(knobs() != before && mounts() > 0 && note("cgroups").exists(), "it was killed in the middle");
     let groups = std::fs::read_to_string(note("cgroups")).unwrap();
 
-    // Whatever the next run does, it begins with what this one left.
-    let _ = run(&setup(EXT4, APPEND));
+    // Whatever the next run does, it begins with what this one left, and says so.
+    let next = self::host(Arc::default());
+    let _ = next.run(&setup(EXT4, APPEND), 1);
+    let said: Vec<String> =
+        next.notes().into_iter().filter(|note| note.starts_with("left by a run that was killed: ")).collect();
+    for what in ["put back limits of dirty memory", "put back settings of the loop device", "blkio", "unmounted ext4"] {
+        assert!(said.iter().any(|note| note.contains(what)), "{what} is not in {said:?}");
+    }
     assert_eq!((knobs(), mounts()), (before, 0));
     assert!(!note("cgroups").exists() && !Path::new(&groups).exists(), "{groups}");
     assert_put_back(&settings);

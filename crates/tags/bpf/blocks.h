@@ -9,12 +9,16 @@
 static __always_inline void mark_block(__u64 number, __u64 causes)
 {
 	struct block *block = bpf_map_lookup_elem(&metadata, &number);
-	if (block) {
-		join_anew(&block->causes, causes);
-		return;
+	if (!block) {
+		struct block fresh = { .causes = causes };
+		if (!bpf_map_update_elem(&metadata, &number, &fresh, BPF_NOEXIST))
+			return;
+		/* Somebody else may have been first. */
+		block = bpf_map_lookup_elem(&metadata, &number);
 	}
-	struct block fresh = { .causes = causes };
-	if (bpf_map_update_elem(&metadata, &number, &fresh, BPF_NOEXIST))
+	if (block)
+		join_anew(&block->causes, causes);
+	else
 		count(&state.entries_lost, 1);
 }
 

@@ -38,7 +38,16 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub fn run() -> ExitCode {
     // clap itself ends with 0 after --help and --version, and with 2 on bad arguments.
     let arguments = Arguments::parse();
-    exit(start_log(&arguments.log).and_then(|()| dispatch(arguments.command)))
+    let level = arguments.log.as_deref().unwrap_or_else(|| default_level(&arguments.command));
+    exit(start_log(level).and_then(|()| dispatch(arguments.command)))
+}
+
+/// Who serves says what it does; of an experiment, which makes disks and puts them away for each of its cases, what went wrong.
+fn default_level(command: &Command) -> &'static str {
+    match command {
+        Command::Demo(_) | Command::Scenario(_) => "warn",
+        _ => "info",
+    }
 }
 
 fn dispatch(command: Command) -> Outcome {

@@ -212,15 +212,15 @@ pub(super) fn mount_with_station(
     mount_point: &Path,
 ) -> Result<StationedVolume, Failure> {
     let no_disk = |error: AttachError| Failure::Failed(plan::at(configuration, volume, "mount", error));
-    let no_station = |error: AgentError| no_station(error, |error| plan::at(configuration, volume, "mount", error));
+    let refused = |error: AgentError| no_station(error, |error| plan::at(configuration, volume, "mount", error));
     attachment.make_device().map_err(no_disk)?;
     let device = attachment.device_path().expect("it was made");
     let disk = Disk::Volume(volume.name.clone());
     let account = configuration.volume_path(volume);
     let station = StationedVolume::open(engine, configuration, &volume.name, &account, disk, &device);
-    let mut station = station.map_err(no_station)?;
+    let mut station = station.map_err(refused)?;
     attachment.mount().map_err(no_disk)?;
-    station.mounted(mount_point).map_err(no_station)?;
+    station.mounted(mount_point).map_err(refused)?;
     Ok(station)
 }
 

@@ -7,8 +7,8 @@
 //!
 //! **Who hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and have preempted on its own
 //! processor the very thread that it would wait for: then it would spin until the kernel throttles it. So memory of requests that have
-//! ended lies behind a lock that both sides only try: where it is held, a request takes new memory, or gives its own back to the system. The
-//! lock of those who sleep is waited for, but asleep: then whoever holds it goes on.
+//! ended lies where both sides only try to come to it ([`spare`]). The lock of those who sleep is waited for, but asleep: then whoever holds it
+//! goes on.
 //!
 //! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
 //! thread, and [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
@@ -22,6 +22,7 @@ mod lines;
 mod lines_tests;
 mod service;
 mod slice;
+mod spare;
 mod task;
 mod watch;
 
@@ -36,10 +37,11 @@ use idle::Idle;
 use lines::Lines;
 use plimsoll_core::Time;
 use service::Service;
+use spare::Spare;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 use task::{About, Task};
@@ -52,7 +54,7 @@ pub struct ExecutorConfig {
     pub threads: usize,
     /// What decides.
     pub rules: Rules,
-    /// Requests at once, 1 and more: some 170 bytes each are taken at the start.
+    /// Requests at once, 1 and more: some 200 bytes each are taken at the start.
     pub requests_max: usize,
     /// Decides what the draws leave to chance.
     pub seed: u64,
@@ -92,8 +94,8 @@ struct Shared<F> {
     books: Box<[CachePadded<Books>]>,
     alive: CachePadded<AtomicUsize>,
     requests_max: usize,
-    /// Tasks that have ended, for requests to come. Its lock is tried and never waited for.
-    spare: Mutex<Vec<Arc<Task<F>>>>,
+    /// Tasks that have ended, for requests to come.
+    spare: Spare<Arc<Task<F>>>,
     is_over: AtomicBool,
 }
 
@@ -127,10 +129,7 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
     }
 
     fn end(&self, task: Arc<Task<F>>) {
-        // If somebody else is at them it is dropped.
-        if let Ok(mut spare) = self.spare.try_lock() {
-            spare.push(task);
-        }
+        self.spare.put(task);
         self.alive.fetch_sub(1, Release);
     }
 }
@@ -162,7 +161,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             books: (0..threads).map(|_| CachePadded::default()).collect(),
             alive: CachePadded::default(),
             requests_max,
-            spare: Mutex::new(Vec::with_capacity(requests_max)),
+            spare: Spare::with_capacity(requests_max),
             is_over: AtomicBool::new(false),
         });
         let mut executor = Executor { shared, threads: Vec::new() };
@@ -196,12 +195,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             return Err(Full { request, requests_max });
         }
         let about = About { kind, deadline };
-        let spare = shared.spare.try_lock().ok().and_then(|mut spare| spare.pop());
-        let renewed = match spare {
+        let renewed = match shared.spare.take() {
             Some(mut task) => task.renew(request, about).map(|()| task),
             None => Err(request),
         };
-        // None has ended yet, somebody else is at them, or still has a waker of the one that has.
+        // None has ended yet, others are at those that have, or somebody still has a waker of this one.
         let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
         shared.queue(task, came);
         Ok(())
@@ -257,7 +255,7 @@ mod tests {
         let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };
         let executor = Executor::start(config).unwrap();
         let (told, is_told) = channel();
-        let at_it = executor.shared.spare.lock().unwrap();
+        let at_it = executor.shared.spare.hold();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..10 {

@@ -153,11 +153,10 @@ impl Drop for Groups {
     }
 }
 
-/// Removes what a run that was killed left; `mounted` as for [`Groups::make`].
-pub(super) fn recover(mounted: &Path) {
-    if let Some(folder) = GroupFolder::left(CONTROLLER, mounted.with_file_name(NOTE)) {
-        drop(Groups { folder, limits_note: mounted.with_file_name(LIMITS_NOTE) });
-    }
+/// Removes what a run that was killed left, if it did; `mounted` as for [`Groups::make`].
+pub(super) fn recover(mounted: &Path) -> bool {
+    let folder = GroupFolder::left(CONTROLLER, mounted.with_file_name(NOTE));
+    folder.map(|folder| Groups { folder, limits_note: mounted.with_file_name(LIMITS_NOTE) }).is_some()
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub(super) struct Disk {
     info: Option<VolumeInfo>,
     /// What this machine's own disk can do, if it is that.
     own: Option<String>,
+    /// What a run that was killed had left, a line each.
+    recovered: Vec<String>,
     folder: PathBuf,
 }
 
@@ -101,32 +103,37 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
     Some(format!("{missing} is missing"))
 }
 
-/// Puts away what a run that was killed left, as the next run does before it begins.
-pub(super) fn recover_what_was_left() -> Result<(), HostError> {
+/// Puts away what a run that was killed left, as the next run does before it begins, and says what that was.
+pub(super) fn recover_what_was_left() -> Result<Vec<String>, HostError> {
     let _lock = OnlyRun::begin()?;
-    put_back(&base().join("mount")).map(drop)
+    put_back(&base().join("mount")).map(|(_, left)| left)
 }
 
-/// Puts away what a run that was killed left in and beside `folder`, and on the machine.
-fn put_back(folder: &Path) -> Result<Arc<StateDirectory>, HostError> {
-    let (state, _) =
+/// Puts away what a run that was killed left in and beside `folder`, and on the machine, and says what that was.
+fn put_back(folder: &Path) -> Result<(Arc<StateDirectory>, Vec<String>), HostError> {
+    let (state, steps) =
         recover(&folder.with_file_name("state")).map_err(|error| failed("open the state directory", error))?;
-    knobs::recover(folder);
-    queue::recover(folder);
-    cgroups::recover(folder);
-    memory::recover(folder);
-    tenants::recover();
-    Ok(state)
+    let others = [
+        (knobs::recover(folder), "put back limits of dirty memory"),
+        (queue::recover(folder), "put back settings of the loop device"),
+        (cgroups::recover(folder), "removed groups of the blkio controller"),
+        (memory::recover(folder), "removed a group of the memory controller"),
+        (tenants::recover(), "removed the gates' directory"),
+    ];
+    let others = others.into_iter().filter(|(was_left, _)| *was_left).map(|(_, what)| what.to_owned());
+    let left = steps.iter().map(ToString::to_string).chain(others);
+    Ok((state, left.map(|what| format!("left by a run that was killed: {what}")).collect()))
 }
 
 impl Disk {
     /// Starts a device, with nothing on it, after putting away what a run that was killed left.
     fn start(lock: OnlyRun, config: EngineConfig) -> Result<(Disk, Arc<StateDirectory>), HostError> {
         let folder = base().join("mount");
-        let state = put_back(&folder)?;
+        let (state, recovered) = put_back(&folder)?;
+        knobs::begin_afresh();
         let engine = spawn(config).map_err(|error| failed("start the device", error))?;
         let (queue, tenants, attachment, info, own) = Default::default();
-        Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, folder }, state))
+        Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, recovered, folder }, state))
     }
 
     /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of the brick.
@@ -266,6 +273,11 @@ impl Disk {
     /// Where the file system is mounted.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What a run that was killed had left, and was put away before this one began: a line each.
+    pub(super) fn recovered(&self) -> &[String] {
+        &self.recovered
     }
 
     /// What this machine's own disk can do, if it is that.

@@ -46,7 +46,7 @@ impl MemoryGroup {
     }
 }
 
-/// Removes what a run that was killed left; `mounted` as for [`MemoryGroup::make`].
-pub(super) fn recover(mounted: &Path) {
-    drop(GroupFolder::left(CONTROLLER, mounted.with_file_name(NOTE)));
+/// Removes what a run that was killed left, if it did; `mounted` as for [`MemoryGroup::make`].
+pub(super) fn recover(mounted: &Path) -> bool {
+    GroupFolder::left(CONTROLLER, mounted.with_file_name(NOTE)).is_some()
 }

@@ -103,11 +103,11 @@ impl LiveHost {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts back what a run that was killed left on the machine, which each run does before it begins.
+    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what that was, a line each.
     ///
     /// # Errors
     /// A run is under way, or the folder of the runs cannot be opened.
-    pub fn recover(&self) -> Result<(), HostError> {
+    pub fn recover(&self) -> Result<Vec<String>, HostError> {
         disk::recover_what_was_left()
     }
 }
@@ -124,6 +124,7 @@ impl Host for LiveHost {
         }
         if !setup.tenants.is_empty() {
             let disk = build_for_clients(setup, seed)?;
+            notes.extend_from_slice(disk.recovered());
             notes.extend(disk.own().map(|own| format!("seed {seed}: {own}")));
             let clients = Clients::connect(&disk, setup, seed)?;
             let (result, late_seconds) = measure(&disk, setup, clients, clients::are_timed(setup), &self.stop)?;
@@ -144,6 +145,7 @@ impl LiveHost {
         let bytes = volume_bytes(setup.machine.volume_bytes, file_bytes(&plans)).map_err(HostError::NotRun)?;
         // Knobs are global: they are put back before the disk goes, whatever happens.
         let mut disk = Disk::build(setup, allocation, bytes, seed)?;
+        notes.extend_from_slice(disk.recovered());
         let machine = &setup.machine;
         let _knobs = knobs::Knobs::set(&machine.config, disk.folder())?;
         let groups =
@@ -194,6 +196,7 @@ impl LiveHost {
         let machine = &setup.machine;
         let bytes = volume_bytes(machine.volume_bytes, database::bytes(of)).map_err(HostError::NotRun)?;
         let disk = Disk::build(setup, allocation, bytes, seed)?;
+        notes.extend_from_slice(disk.recovered());
         let _knobs = knobs::Knobs::set(&machine.config, disk.folder())?;
         let memory = machine.cache.as_ref().map(|_| MemoryGroup::make(machine.config.memory_bytes, disk.folder()));
         let memory = memory.transpose()?;

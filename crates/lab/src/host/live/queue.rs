@@ -168,9 +168,10 @@ fn note_path(folder: &Path) -> PathBuf {
     folder.with_file_name(NOTE)
 }
 
-/// Puts back what a run that was killed left; `folder` as for [`Queue::set`].
-pub(super) fn recover(folder: &Path) {
-    drop(Queue { note: note_path(folder) });
+/// Puts back what a run that was killed left, if it did; `folder` as for [`Queue::set`].
+pub(super) fn recover(folder: &Path) -> bool {
+    let left = Queue { note: note_path(folder) };
+    left.note.exists()
 }
 
 #[cfg(test)]

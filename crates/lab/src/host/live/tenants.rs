@@ -61,9 +61,9 @@ pub(super) struct Tenants {
     _run_directory: RunDirectory,
 }
 
-/// Takes away what a run that was killed left. Its processes died with it.
-pub(super) fn recover() {
-    let _ = std::fs::remove_dir_all(RUN_DIRECTORY);
+/// Takes away what a run that was killed left, if it did. Its processes died with it.
+pub(super) fn recover() -> bool {
+    std::fs::remove_dir_all(RUN_DIRECTORY).is_ok()
 }
 
 /// Removed when it is dropped.

@@ -1,0 +1,72 @@
+//! What has been used and will be used again, by many threads that wait for none of each other.
+//!
+//! **Intuition.** Shelves: whoever has something to spare lays it on the first shelf at which nobody stands, and whoever needs something
+//! takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock that is tried and never waited for. **The
+//! complication.** With one shelf, who comes while another one stands there leaves with nothing, and has to allocate: with requests that
+//! do nothing, and one thread that hands them in beside one that runs them, that was so often that a request took half as long again.
+
+use crossbeam_utils::CachePadded;
+use std::sync::Mutex;
+#[cfg(test)]
+use std::sync::MutexGuard;
+
+/// Only who comes while as many others stand at shelves finds none free.
+const SHELVES: usize = 4;
+
+/// See the [module's text](self).
+pub(super) struct Spare<T> {
+    shelves: [CachePadded<Mutex<Vec<T>>>; SHELVES],
+}
+
+impl<T> Spare<T> {
+    /// Has room for `things_max`, wherever they lie, without allocating once more.
+    pub(super) fn with_capacity(things_max: usize) -> Spare<T> {
+        Spare { shelves: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::with_capacity(things_max)))) }
+    }
+
+    /// Keeps it; it is dropped if others are at all shelves. O(1); waits for nobody.
+    pub(super) fn put(&self, thing: T) {
+        if let Some(mut shelf) = self.shelves.iter().find_map(|shelf| shelf.try_lock().ok()) {
+            shelf.push(thing);
+        }
+    }
+
+    /// One of those that are kept, if there is one where nobody else is. O(1); waits for nobody.
+    pub(super) fn take(&self) -> Option<T> {
+        self.shelves.iter().find_map(|shelf| shelf.try_lock().ok()?.pop())
+    }
+
+    /// Stands at all shelves.
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> Vec<MutexGuard<'_, Vec<T>>> {
+        self.shelves.iter().map(|shelf| shelf.lock().expect("nobody panics there")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broken on purpose and seen red: only the first shelf is looked at, by whoever puts, and by whoever takes.
+    #[test]
+    fn whoever_finds_somebody_at_a_shelf_goes_to_the_next_one() {
+        let spare = Spare::with_capacity(2);
+        spare.put(1);
+        let at_first = spare.shelves[0].lock().unwrap();
+        assert_eq!(spare.take(), None, "the one that has it is taken");
+        spare.put(2);
+        assert_eq!(spare.take(), Some(2), "it lay on the second one");
+        drop(at_first);
+        assert_eq!((spare.take(), spare.take()), (Some(1), None));
+    }
+
+    #[test]
+    fn where_somebody_is_at_each_shelf_nobody_waits() {
+        let spare = Spare::with_capacity(1);
+        let all = spare.hold();
+        spare.put(1);
+        assert_eq!(spare.take(), None);
+        drop(all);
+        assert_eq!(spare.take(), None, "it was dropped");
+    }
+}

@@ -299,13 +299,13 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 		if (end_of_buffer && end_of_buffer == settings.end_of_journal)
 			is_all(walk, state.committing, CLASS_JOURNAL);
 		else if (end_of_buffer && end_of_buffer == settings.end_of_fast_commit)
-			is_all(walk, state.fast_committing, CLASS_JOURNAL);
+			is_all(walk, causes_of_fast_commit(), CLASS_JOURNAL);
 	} else if (bpf_core_type_exists(struct xlog_in_core) && end == settings.end_of_xfs_log) {
 		is_all(walk, causes_of_log(private), CLASS_JOURNAL);
 	} else if (bpf_core_type_exists(struct xfs_buf) && end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
 		struct xfs_buf_map *map = LOAD(buffer, b_maps);
-		__u64 block = (__u64)LOAD(map, bm_bn) >> SECTORS_PER_BLOCK_SHIFT;
+		__u64 block = LOAD(map, bm_bn);
 		struct block *known = walk->flags & TAG_WRITE ? bpf_map_lookup_elem(&metadata, &block) : 0;
 		is_all(walk, known ? __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
 	} else if (end == settings.end_of_direct) {

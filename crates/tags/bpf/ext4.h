@@ -257,24 +257,45 @@ int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *t
 	return 0;
 }
 
-/* Whose changes a fast commit writes: those who joined the running transaction since the last commit of either kind. */
+/*
+ * Whose changes a fast commit writes: those who joined the running transaction since the last commit of either kind. Fsyncs that overlap all
+ * begin one, and the kernel lets one of them go on, whichever. So the first one to begin takes who is pending, for whoever goes on, and it ends
+ * with whoever wrote something. One that finds itself alone again begins with its first block.
+ */
+static __always_inline void begin_fast_commit(void)
+{
+	__u64 task = (__u32)bpf_get_current_pid_tgid();
+	if (!state.fast_owner && !__sync_val_compare_and_swap(&state.fast_owner, 0, task))
+		state.fast_committing = __sync_lock_test_and_set(&state.fast_pending, 0);
+}
+
+static __always_inline __u64 causes_of_fast_commit(void)
+{
+	begin_fast_commit();
+	return state.fast_committing;
+}
+
 SEC("tp_btf/ext4_fc_commit_start")
 int BPF_PROG(ext4_fc_commit_start, struct super_block *super)
 {
 	if (super->s_dev == settings.device)
-		state.fast_committing = __sync_lock_test_and_set(&state.fast_pending, 0);
+		begin_fast_commit();
 	return 0;
 }
 
-/* If it wrote nothing, what was pending still is. */
+/* If nothing was written, what was pending still is. */
 SEC("tp_btf/ext4_fc_commit_stop")
 int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int reason)
 {
 	if (super->s_dev != settings.device)
 		return 0;
-	if (!blocks)
+	bool is_owner = state.fast_owner == (__u32)bpf_get_current_pid_tgid();
+	if (blocks <= 0 && !is_owner)
+		return 0;
+	if (blocks <= 0)
 		__sync_fetch_and_or(&state.fast_pending, state.fast_committing);
 	state.fast_committing = 0;
+	state.fast_owner = 0;
 	return 0;
 }
 

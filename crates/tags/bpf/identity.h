@@ -11,8 +11,9 @@
 #define PF_KTHREAD 0x00200000
 /* What a task remembers is valid for good: it is exiting, and its registration is gone. */
 #define GENERATION_LAST (~0ULL)
-/* Cgroups nest no deeper than this, or the upper ones are not looked at. */
-#define CGROUP_DEPTH_MAX 16
+/* So many levels are looked at from a task's cgroup upwards; of a deeper one so many uppermost ones, too, where tenants are registered. */
+#define LEVELS_MAX 128
+#define UPPERMOST_MAX 16
 #define HIERARCHIES_MAX 16
 
 /*
@@ -54,28 +55,50 @@ struct group_search {
 	__s64 account;
 };
 
-static long search_level(__u32 level, struct group_search *search)
+/* Whether `cgroup` is registered. */
+static __always_inline bool is_registered(struct cgroup *cgroup, struct group_search *search)
 {
-	struct cgroup *cgroup = (void *)search->cgroup;
 	struct group group = {
 		.id = BPF_CORE_READ(cgroup, kn, id),
 		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
 	};
 	struct registration *found = registration_of(&cgroups, &group);
-	if (found) {
+	if (found)
 		search->account = found->account;
+	return found;
+}
+
+static long search_level(__u32 number, struct group_search *search)
+{
+	struct cgroup *cgroup = (void *)search->cgroup;
+	if (is_registered(cgroup, search))
 		return 1;
-	}
 	struct cgroup_subsys_state *parent = BPF_CORE_READ(cgroup, self.parent);
 	search->cgroup = parent ? (__u64)BPF_CORE_READ(parent, cgroup) : 0;
 	return !search->cgroup;
 }
 
-/* Whether the cgroup to look at or one above it is registered. */
+/* From below upwards: the nearest one counts. */
+static long search_uppermost(__u32 number, struct group_search *search)
+{
+	struct cgroup *cgroup = (void *)search->cgroup, *above = 0;
+	__u64 level = UPPERMOST_MAX - 1 - (number & (UPPERMOST_MAX - 1));
+	__u64 at = search->cgroup + bpf_core_field_offset(struct cgroup, ancestors) + level * sizeof(cgroup);
+	if (level > (__u64)BPF_CORE_READ(cgroup, level) || bpf_probe_read_kernel(&above, sizeof(above), (void *)at) || !above)
+		return 0;
+	return is_registered(above, search);
+}
+
+/*
+ * Whether the cgroup to look at or one above it is registered. Whoever may make cgroups may nest them without end, and does not come out
+ * of his account by that.
+ */
 static __noinline bool search_upwards(struct group_search *search)
 {
 	if (search->cgroup)
-		bpf_loop(CGROUP_DEPTH_MAX, search_level, search, 0);
+		bpf_loop(LEVELS_MAX, search_level, search, 0);
+	if (search->account < 0 && search->cgroup && bpf_core_field_exists(((struct cgroup *)0)->ancestors))
+		bpf_loop(UPPERMOST_MAX, search_uppermost, search, 0);
 	return search->account >= 0;
 }
 

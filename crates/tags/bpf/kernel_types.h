@@ -60,7 +60,9 @@ struct cgroup_subsys_state {
 struct cgroup {
 	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
+	int level;
 	struct cgroup_root *root;
+	struct cgroup *ancestors[1];
 };
 struct css_set {
 	struct cgroup_subsys_state *subsys[1];
@@ -192,6 +194,20 @@ struct request {
 struct iomap_dio {
 	struct kiocb *iocb;
 };
+struct iomap {
+	__u64 length;
+};
+struct iomap_iter {
+	struct inode *inode;
+	long long pos;
+	long long iter_start_pos;
+	unsigned int flags;
+	struct iomap iomap;
+};
+/* Up to 6.14 the position was moved on later, by this. */
+struct iomap_iter___6_1 {
+	__s64 processed;
+};
 
 /* jbd2 and ext4. */
 typedef __u32 tid_t;
@@ -236,7 +252,16 @@ struct xfs_imap {
 };
 struct xfs_inode {
 	struct xfs_imap i_imap;
+	unsigned long long i_ino;
 	struct inode i_vnode;
+};
+struct xfs_log_item {
+	struct list_head li_trans;
+	unsigned int li_type;
+};
+struct xfs_inode_log_item {
+	struct xfs_log_item ili_item;
+	struct xfs_inode *ili_inode;
 };
 struct xfs_cil_ctx {
 	unsigned long long sequence;
@@ -258,6 +283,7 @@ struct xfs_mount {
 };
 struct xfs_trans {
 	struct xfs_mount *t_mountp;
+	struct list_head t_items;
 };
 struct pt_regs {
 #if defined(__TARGET_ARCH_x86)

@@ -16,6 +16,7 @@ struct actor {
 	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
 	__u64 last_page;
 	__u64 written_inode;
+	__u64 unmarked;    /* pages of that write that are in no table yet */
 	__u32 transaction; /* of jbd2, that it joined last */
 	__u32 touched_for; /* the transaction for which it looked `touched` up: a block of metadata, the last one */
 	__u64 touched;
@@ -42,7 +43,7 @@ struct block {
 
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
 TABLE(metadata, LRU_HASH, __u64, struct block);          /* 4 KiB blocks of metadata */
-TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: sequence of the committed item list: causes */
+TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: mount and sequence of the committed item list: causes */
 TABLE(threads, HASH, __u32, struct registration);
 TABLE(processes, HASH, __u32, struct registration);
 TABLE(cgroups, HASH, struct group, struct registration);
@@ -122,6 +123,9 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 		__sync_fetch_and_or(set, causes);
 }
 
+/* How often whoever joins a set is overtaken by somebody else until he gives up. */
+#define JOIN_TRIES 3
+
 /*
  * The same for a set whose I/O may have been taken: then it begins anew. Gives back the causes that it had and that still
  * stand, 0 if there were none.
@@ -129,13 +133,23 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 {
 	__u64 before = *(volatile __u64 *)set;
-	if (before & TAKEN) {
-		*(volatile __u64 *)set = causes | (before & DIRECTORY);
-		return 0;
+	for (int i = 0; i < JOIN_TRIES; i++) {
+		if (before & TAKEN) {
+			__u64 found = __sync_val_compare_and_swap(set, before, causes | (before & DIRECTORY));
+			if (found == before)
+				return 0;
+			before = found;
+			continue;
+		}
+		if ((before & causes) == causes)
+			return before;
+		__u64 found = __sync_fetch_and_or(set, causes);
+		if (!(found & TAKEN))
+			return found;
+		/* Taken between: those whose I/O that was do not stand any more. */
+		before = found | causes;
 	}
-	if ((before & causes) != causes)
-		__sync_fetch_and_or(set, causes);
-	return before;
+	return 0;
 }
 
 static __always_inline __u64 mark(void *map, const void *key, __u64 causes)

@@ -121,6 +121,17 @@ static __noinline __u64 mark_page(const struct page_key *key, __u64 causes)
 	return 0;
 }
 
+/* The same of a page that somebody has dirtied before; 0 if nobody has. */
+static __noinline __u64 join_page(const struct page_key *key, __u64 causes)
+{
+	if (!key)
+		return 0;
+	struct page_place place;
+	place_of(&place, key);
+	struct page_entry *entry = entry_of(&place);
+	return entry ? join_anew(&entry->causes, causes) : 0;
+}
+
 /* The page is clean, or gone. */
 static __always_inline void leave(struct page_entry *entry, const struct page_place *place)
 {

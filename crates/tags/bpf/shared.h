@@ -72,6 +72,9 @@ struct state {
 	__u64 transactions[4];      /* causes by the low bits of the transaction's number; two are alive at the most */
 	__u64 fast_pending;         /* causes of what a fast commit would have to write */
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
+	__u64 fast_owner;           /* the thread that began it; 0: there is none */
+	__u64 checkpoint_last;      /* XFS: the newest committed item list */
+	__u64 checkpoint_mount;     /* XFS: mounts so far whose lists began anew */
 	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
 	__u64 pages_elsewhere;      /* dirty pages that are in their second line */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */

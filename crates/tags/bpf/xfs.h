@@ -6,15 +6,18 @@
 #ifndef PLIMSOLL_XFS_H
 #define PLIMSOLL_XFS_H
 
-/* Basic blocks of XFS are sectors. */
-#define SECTORS_PER_BLOCK_SHIFT 3
-
 static __always_inline bool is_our_xfs(struct xfs_inode *inode)
 {
 	return inode->i_vnode.i_sb->s_dev == settings.device;
 }
 
-/* Where the write begins is final here, after O_APPEND; pages that are dirty already are told of by nothing else. */
+/*
+ * A buffered write is told of three times, because what it will write is not what it writes: it may end early (a full disk, memory of
+ * the caller that is not there), and a page that was entered and never becomes dirty would stay.
+ *
+ * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on. Then each folio that
+ * becomes dirty is told of (`writeback_dirty_folio`). After each part: what was written of folios that were dirty, in pages that were not.
+ */
 SEC("tp_btf/xfs_file_buffered_write")
 int BPF_PROG(xfs_file_buffered_write, struct kiocb *call, struct iov_iter *from)
 {
@@ -26,13 +29,62 @@ int BPF_PROG(xfs_file_buffered_write, struct kiocb *call, struct iov_iter *from)
 	__u64 pages = last - first + 1;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct actor *actor = actor_of(task);
-	if (actor) {
-		actor->written_inode = inode->i_ino;
-		actor->first_page = first;
-		actor->last_page = last;
-	}
-	mark_pages(actor, inode->i_ino, first, pages > WRITE_PAGES_MAX ? WRITE_PAGES_MAX : pages, causes_of(task, actor));
+	if (!actor)
+		return 0;
+	__u64 causes = causes_of(task, actor);
+	actor->written_inode = inode->i_ino;
+	actor->first_page = first;
+	actor->last_page = last;
+	__u64 joined = pages > JOIN_PAGES_MAX ? JOIN_PAGES_MAX : pages;
+	actor->unmarked = pages - joined + join_pages(inode->i_ino, first, joined, causes);
+	join_inode(actor, inode->i_ino, causes);
 	return 0;
+}
+
+/* Of a buffered write, of zeroes, of a store into mapped memory, and of what goes past the page cache. */
+#define IOMAP_WRITE 1
+#define IOMAP_ZERO 2
+#define IOMAP_FAULT 8
+#define IOMAP_DIRECT 16
+
+SEC("tp_btf/iomap_iter")
+int BPF_PROG(iomap_iter, struct iomap_iter *call)
+{
+	__u32 kind = call->flags & (IOMAP_WRITE | IOMAP_ZERO | IOMAP_FAULT | IOMAP_DIRECT);
+	if (!(kind & IOMAP_WRITE) || !is_ours(call->inode))
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct actor *actor = actor_of(task);
+	if (!actor || actor->written_inode != call->inode->i_ino)
+		return 0;
+	if (kind & IOMAP_FAULT)
+		actor->written_inode = 0; /* that write is over */
+	if (kind != IOMAP_WRITE || !actor->unmarked || !call->iomap.length)
+		return 0;
+	__u64 first = call->pos, end = call->pos;
+	if (bpf_core_field_exists(call->iter_start_pos))
+		first = call->iter_start_pos;
+	if (first == end && bpf_core_field_exists(((struct iomap_iter___6_1 *)0)->processed)) {
+		__s64 processed = BPF_CORE_READ((struct iomap_iter___6_1 *)call, processed);
+		end += processed > 0 ? processed : 0;
+	}
+	if (first >= end)
+		return 0;
+	first >>= PAGE_SHIFT;
+	__u64 pages = ((end - 1) >> PAGE_SHIFT) - first + 1;
+	pages = pages > WRITE_PAGES_MAX ? WRITE_PAGES_MAX : pages;
+	__u64 fresh = mark_pages(actor, actor->written_inode, first, pages, causes_of(task, actor));
+	actor->unmarked -= fresh < actor->unmarked ? fresh : actor->unmarked;
+	return 0;
+}
+
+/*
+ * The key of a buffer among the blocks of metadata: its first sector, as XFS has its addresses. Headers of an allocation group are sectors
+ * of one block, and each a buffer of its own.
+ */
+static __always_inline __u64 key_of_buffer(struct xfs_buf *buffer)
+{
+	return BPF_CORE_READ(buffer, b_maps, bm_bn);
 }
 
 static __always_inline void mark_buffer(struct xfs_buf *buffer)
@@ -41,7 +93,7 @@ static __always_inline void mark_buffer(struct xfs_buf *buffer)
 		return;
 	__u64 causes = current_causes();
 	if (causes)
-		mark_block((__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT, causes);
+		mark_block(key_of_buffer(buffer), causes);
 }
 
 SEC("tp_btf/xfs_trans_log_buf")
@@ -64,18 +116,33 @@ int BPF_PROG(xfs_trans_binval, struct xfs_buf_log_item *item)
 {
 	struct xfs_buf *buffer = item->bli_buf;
 	if (buffer->b_target->bt_bdev->bd_dev == settings.device)
-		drop_block((__u64)BPF_CORE_READ(buffer, b_maps, bm_bn) >> SECTORS_PER_BLOCK_SHIFT);
+		drop_block(key_of_buffer(buffer));
 	return 0;
 }
 
-SEC("tp_btf/xfs_inode_pin")
-int BPF_PROG(xfs_inode_pin, struct xfs_inode *inode)
+/* The items of a transaction, one after the other. Most have fewer than ten. */
+#define ITEMS_MAX 64
+#define ITEM_OF_INODE 0x123b
+
+struct item_walk {
+	__u64 head;
+	__u64 next;
+};
+
+/* An inode is changed in its block, too, by everybody who logs it, not only by who does so first. */
+static long log_next(__u32 number, struct item_walk *walk)
 {
-	if (!is_our_xfs(inode))
+	if (!walk->next || walk->next == walk->head)
+		return 1;
+	struct xfs_log_item *item = (void *)(walk->next - bpf_core_field_offset(struct xfs_log_item, li_trans));
+	walk->next = (__u64)BPF_CORE_READ(item, li_trans.next);
+	if (BPF_CORE_READ(item, li_type) != ITEM_OF_INODE)
 		return 0;
+	__u64 at = (__u64)item - bpf_core_field_offset(struct xfs_inode_log_item, ili_item);
+	struct xfs_inode *inode = BPF_CORE_READ((struct xfs_inode_log_item *)at, ili_inode);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct actor *actor = actor_of(task);
-	__u64 causes = causes_of(task, actor), key = inode->i_vnode.i_ino;
+	__u64 causes = causes_of(task, actor), key = BPF_CORE_READ(inode, i_ino);
 	if (!is_kernel_thread(task)) {
 		join_inode(actor, key, causes);
 	} else if (!causes) {
@@ -83,19 +150,48 @@ int BPF_PROG(xfs_inode_pin, struct xfs_inode *inode)
 		causes = writers ? *writers & CAUSES : 0;
 	}
 	if (causes)
-		mark_block((__u64)inode->i_imap.im_blkno >> SECTORS_PER_BLOCK_SHIFT, causes);
+		mark_block(BPF_CORE_READ(inode, i_imap.im_blkno), causes);
 	return 0;
 }
 
-SEC("tp_btf/xfs_trans_commit")
-int BPF_PROG(xfs_trans_commit, struct xfs_trans *transaction)
+/* Sequences of lists begin anew with each mount: so does the number of a mount, in the upper bits of their keys. */
+#define MOUNT_SHIFT 48
+/* Whoever reads a sequence while another list begins may be told the one before. */
+#define SEQUENCES_ASTRAY 8
+
+static __always_inline __u64 key_of_checkpoint(__u64 sequence)
+{
+	return state.checkpoint_mount << MOUNT_SHIFT | (sequence & ((1ULL << MOUNT_SHIFT) - 1));
+}
+
+static __always_inline void begin_checkpoint(__u64 sequence)
+{
+	__u64 last = state.checkpoint_last;
+	bool is_new_mount = sequence + SEQUENCES_ASTRAY < last || (sequence == 1 && last > 2);
+	if (sequence <= last && !is_new_mount)
+		return;
+	bool is_first = __sync_val_compare_and_swap(&state.checkpoint_last, last, sequence) == last;
+	if (is_new_mount && is_first)
+		count(&state.checkpoint_mount, 1);
+}
+
+/* The transaction is in the list of its time now, which cannot be pushed meanwhile. */
+SEC("tp_btf/xfs_trans_commit_items")
+int BPF_PROG(xfs_trans_commit_items, struct xfs_trans *transaction)
 {
 	struct xfs_mount *mount = transaction->t_mountp;
 	if (mount->m_super->s_dev != settings.device)
 		return 0;
 	__u64 causes = current_causes(), sequence = mount->m_log->l_cilp->xc_ctx->sequence;
+	begin_checkpoint(sequence);
+	__u64 key = key_of_checkpoint(sequence);
 	if (causes)
-		join(&checkpoints, &sequence, causes);
+		join(&checkpoints, &key, causes);
+	struct item_walk walk = { .next = (__u64)BPF_CORE_READ(transaction, t_items.next) };
+	/* Copied, it is a number to the verifier. */
+	bpf_probe_read_kernel(&walk.head, sizeof(walk.head), &transaction);
+	walk.head += bpf_core_field_offset(struct xfs_trans, t_items);
+	bpf_loop(ITEMS_MAX, log_next, &walk, 0);
 	return 0;
 }
 
@@ -147,6 +243,14 @@ int BPF_PROG(xfs_inode_inactivating, struct xfs_inode *inode)
 	return 0;
 }
 
+/* A worker that gives back what was reserved behind the end of files goes from one to the next. */
+SEC("tp_btf/xfs_itruncate_extents_start")
+int BPF_PROG(xfs_itruncate_extents_start, struct xfs_inode *inode)
+{
+	act_for_inode(&inode->i_vnode);
+	return 0;
+}
+
 SEC("tp_btf/xfs_destroy_inode")
 int BPF_PROG(xfs_destroy_inode, struct xfs_inode *inode)
 {
@@ -163,6 +267,15 @@ int BPF_PROG(xfs_iget_recycle, struct xfs_inode *inode)
 	return 0;
 }
 
+/* Its number may have been another file's, whose last link somebody removed. */
+SEC("tp_btf/xfs_iget_miss")
+int BPF_PROG(xfs_iget_miss, struct xfs_inode *inode)
+{
+	if (is_our_xfs(inode))
+		drop_inode(inode->i_ino);
+	return 0;
+}
+
 /* Lists that are pushed at the same time; more are rare, and then the log write has the causes of the first ones. */
 #define PUSHED_MAX 8
 
@@ -175,8 +288,8 @@ static __always_inline __u64 causes_of_log(struct xlog_in_core *log_buffer)
 	__u64 causes = 0;
 	for (int i = 0; i < PUSHED_MAX && next && next != head; i++) {
 		struct xfs_cil_ctx *pushed = (void *)next - bpf_core_field_offset(struct xfs_cil_ctx, committing);
-		__u64 sequence = BPF_CORE_READ(pushed, sequence);
-		__u64 *set = bpf_map_lookup_elem(&checkpoints, &sequence);
+		__u64 key = key_of_checkpoint(BPF_CORE_READ(pushed, sequence));
+		__u64 *set = bpf_map_lookup_elem(&checkpoints, &key);
 		if (set)
 			causes |= *set;
 		next = BPF_CORE_READ(next, next);

@@ -36,7 +36,7 @@ impl Coverage {
         let is_missing = |names: &[&str]| names.iter().all(|name| missing.contains(name));
         let (has_metadata, has_repeated_dirtying) = match file_system {
             FileSystem::Ext4 => (!is_missing(&["jbd2_handle_start"]), true),
-            FileSystem::Xfs => (!is_missing(&["xfs_trans_commit"]), !is_missing(&["xfs_file_buffered_write"])),
+            FileSystem::Xfs => (!is_missing(&["xfs_trans_commit_items"]), !is_missing(&["xfs_file_buffered_write"])),
             FileSystem::Btrfs | FileSystem::Other => (false, false),
         };
         let mut warnings = Vec::new();

@@ -122,6 +122,9 @@ shared! {
         transactions: [u64; 4],
         fast_pending: u64,
         fast_committing: u64,
+        fast_owner: u64,
+        checkpoint_last: u64,
+        checkpoint_mount: u64,
         entries_lost: u64,
         pages_elsewhere: u64,
         inodes_guessed: u64,
@@ -133,7 +136,7 @@ shared! {
         wants_waking: u64,
         other_device: u32,
         committed: u32,
-    } 696
+    } 720
 
     struct Owner {
         process: u32,

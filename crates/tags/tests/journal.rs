@@ -192,6 +192,11 @@ fn ext4_fast_commits() {
         let mut phases = Phases::new("ext4", &["-O", "fast_commit"], "defaults");
         let before = phases.fast_commits();
         phases.all();
+        let (a, b) = (phases.a, phases.b);
+        let append = ["overlap-a", "overlap-b"].map(|name| phases.in_folder("append-sync", name, "300"));
+        let [of_a, of_b] = append;
+        // They overlap, and each begins one: the kernel lets one of both go on.
+        phases.check("appends of two with fsync", &[(a, of_a), (b, of_b)]);
         if let Some((before, after)) = before.zip(phases.fast_commits()) {
             println!("  {} fast commits", after - before);
             // On Linux 6.18 one for each of a hundred files and a hundred appends that are synced.

@@ -19,6 +19,17 @@ impl Cgroup {
         Cgroup { path }
     }
 
+    /// So many, each below the one before, from `parent` on; they are to be dropped from the end on.
+    pub fn nested(parent: &Path, count: usize) -> Vec<Cgroup> {
+        let mut path = parent.to_owned();
+        let below = std::iter::repeat_with(|| {
+            path.push("n");
+            fs::create_dir(&path).unwrap();
+            Cgroup { path: path.clone() }
+        });
+        below.take(count).collect()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

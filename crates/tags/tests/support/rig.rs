@@ -149,6 +149,13 @@ impl Rig {
         self.mounted.join(name)
     }
 
+    /// Unmounts it and mounts it once more, with the tags as they are.
+    pub fn mount_again(&self, file_system: &str) {
+        let (device, point) = (self.device.to_string_lossy(), self.mounted.to_string_lossy());
+        run_well("umount", &[&point]);
+        run_well("mount", &["-t", file_system, &device, &point]);
+    }
+
     pub fn account(&mut self, name: &str) -> AccountId {
         self.tags.accounts().open(name).unwrap()
     }

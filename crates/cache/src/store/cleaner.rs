@@ -17,7 +17,8 @@
 //! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
 //!
 //! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may still be in
-//! the store's volatile cache, and after a crash the cache would have a version that the store never had.
+//! the store's volatile cache, and after a crash the cache would have a version that the store never had. When a flush of the store has failed
+//! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
 
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
@@ -146,11 +147,16 @@ pub(super) struct StoreSide {
     flushing: Option<u64>,
     flushed: u64,
     wanted: u64,
+    /// The last write or trim past the cache that was acknowledged before it was durable.
+    acknowledged: u64,
+    doubts: u64,
+    /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
+    has_lost: bool,
 }
 
 impl Default for StoreSide {
     fn default() -> StoreSide {
-        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0 }
+        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 0, doubts: 0, has_lost: false }
     }
 }
 
@@ -173,6 +179,24 @@ impl StoreSide {
     pub fn wrote(&mut self) -> u64 {
         self.writes += 1;
         self.writes
+    }
+
+    /// The last one is acknowledged, and not durable.
+    pub fn acknowledged(&mut self) {
+        self.acknowledged = self.writes;
+    }
+
+    /// See [`CacheStore::doubts`].
+    pub fn doubts(&self) -> u64 {
+        self.doubts
+    }
+
+    /// A flush failed. A device says so once: what it has lost, the next flush that succeeds says nothing of.
+    fn flush_failed(&mut self) {
+        (self.wanted, self.has_lost) = (self.flushed, true);
+        if self.acknowledged > self.flushed {
+            (self.doubts, self.acknowledged) = (self.doubts + 1, 0);
+        }
     }
 }
 
@@ -377,7 +401,7 @@ impl CacheStore {
     pub(super) fn store_flushed(&mut self, has_succeeded: bool) {
         let flushed = self.store.flushing.take().expect("it was flushing");
         if !has_succeeded {
-            return self.store_flush_failed(flushed);
+            return self.store_flush_failed();
         }
         self.store.flushed = flushed;
         while self.cleaner.cleaned.front().is_some_and(|entry| entry.store_writes <= flushed) {
@@ -412,18 +436,19 @@ impl CacheStore {
         }
     }
 
-    /// Nobody knows what of the last writes the store has: what was copied is dirty as before.
-    fn store_flush_failed(&mut self, flushed: u64) {
-        self.store.wanted = self.store.flushed;
+    /// Nobody knows what of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
+    /// dirty as before.
+    fn store_flush_failed(&mut self) {
+        self.store.flush_failed();
         self.pause();
-        while self.cleaner.cleaned.front().is_some_and(|entry| entry.store_writes <= flushed) {
-            let entry = self.cleaner.cleaned.pop_front().expect("there is one");
+        while let Some(entry) = self.cleaner.cleaned.pop_front() {
             if entry.why == Why::Victim && self.cache.is_being_cleaned(entry.unit) {
                 self.cache.clean_failed(entry.unit);
             }
         }
         for at in 0..self.slots.slots.len() {
-            let slot = &self.slots.slots[at];
+            let slot = &mut self.slots.slots[at];
+            slot.is_doubtful = slot.kind != Kind::Read && matches!(slot.step, Step::Store | Step::Around);
             let waits =
                 matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == Kind::Flush);
             if waits && slot.store_writes > self.store.flushed {
@@ -444,7 +469,7 @@ impl CacheStore {
 
     /// A read brought a block into a unit.
     pub(super) fn record_promoted(&mut self, unit: UnitId, block: u64) {
-        if self.has_failed {
+        if self.has_failed || self.store.has_lost {
             return;
         }
         if self.store.writes == self.store.flushed {

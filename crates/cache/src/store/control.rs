@@ -21,6 +21,13 @@ impl CacheStore {
         }
     }
 
+    /// How often a flush of the store has failed while writes or trims past the cache were acknowledged and not flushed. Nobody knows what of
+    /// them is there, and the next flush that succeeds does not say so: a device says once that it has lost something. So whoever flushes
+    /// next and has not been told is to be told. With [`Semantics::Strict`] none is acknowledged before, so it stays 0.
+    pub fn doubts(&self) -> u64 {
+        self.store.doubts()
+    }
+
     /// Operations have numbers below this.
     pub fn operations_max(&self) -> u32 {
         self.slots.slots.len() as u32 + Self::PAGES + super::snapshot::PAGES as u32

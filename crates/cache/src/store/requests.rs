@@ -182,6 +182,7 @@ impl CacheStore {
 
     /// The operation of a slot ended.
     pub(super) fn slot_completed(&mut self, at: usize, has_succeeded: bool) {
+        let has_succeeded = has_succeeded && !std::mem::take(&mut self.slots.slots[at].is_doubtful);
         let slot = self.slots.slots[at];
         if let Kind::Clean { .. } = slot.kind {
             return self.clean_completed(at, has_succeeded);
@@ -199,12 +200,11 @@ impl CacheStore {
             Step::ReadUnit | Step::Merge => self.finish(at, Some(Failure::Damaged)),
             Step::Around if slot.kind == Kind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
             Step::Around if has_succeeded => self.written_to_store(at),
-            Step::Around => self.finish(at, Some(Failure::Store)),
+            Step::Around | Step::Store if !has_succeeded => self.not_written_to_store(at),
             Step::Fetch => self.fetched(at, has_succeeded),
             Step::Promote => self.promoted(at, has_succeeded),
             Step::WriteUnit => self.written(at, has_succeeded),
-            Step::Store if has_succeeded => self.written_to_store(at),
-            Step::Store => self.finish(at, Some(Failure::Store)),
+            Step::Store => self.written_to_store(at),
             _ => unreachable!("{:?} has no operation", slot.step),
         }
     }
@@ -312,11 +312,18 @@ impl CacheStore {
         let target = self.store.wrote();
         let is_cached = slot.kind == Kind::Trim && self.is_cached(slot.block).is_some();
         if self.semantics == Semantics::WriteCache && !is_cached {
+            self.store.acknowledged();
             return self.finish(at, None);
         }
         let slot = &mut self.slots.slots[at];
         (slot.step, slot.store_writes) = (Step::StoreFlush, target);
         self.store.want(target);
+    }
+
+    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not durable.
+    fn not_written_to_store(&mut self, at: usize) {
+        self.store.wrote();
+        self.finish(at, Some(Failure::Store));
     }
 
     /// The store is durably rid of a block: the cache may be, too.

@@ -77,6 +77,8 @@ pub(super) struct Slot {
     /// Records that must be durable, and writes to the store.
     pub records: u64,
     pub store_writes: u64,
+    /// A flush of the store failed while the store was writing it, so its success says nothing.
+    pub is_doubtful: bool,
     /// Of a unit that is copied: with whom it is, in slots and blocks one behind the other.
     pub run: u64,
     /// The order of coming.
@@ -189,6 +191,7 @@ impl Slots {
             is_relocated: false,
             records: 0,
             store_writes: 0,
+            is_doubtful: false,
             run: 0,
             ticket: 0,
             is_answered: false,

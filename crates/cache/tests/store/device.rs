@@ -22,6 +22,8 @@ pub struct Volatile {
     pub data: Content,
     /// The host was told that it is done.
     pub is_done: bool,
+    /// It will never be durable, whatever is flushed.
+    pub is_lost: bool,
 }
 
 #[derive(Clone)]
@@ -66,7 +68,7 @@ impl Device {
     /// A write is on its way: it may be durable from now on, or not, or in part.
     pub fn begin(&mut self, block: u64, sectors: u8, data: Content) -> u64 {
         self.next_number += 1;
-        self.volatile.push(Volatile { number: self.next_number, block, sectors, data, is_done: false });
+        self.volatile.push(Volatile { number: self.next_number, block, sectors, data, is_done: false, is_lost: false });
         self.next_number
     }
 
@@ -78,6 +80,11 @@ impl Device {
         merge(&mut self.live[write.block as usize], &write.data, write.sectors);
     }
 
+    /// It is not done, and never will be.
+    pub fn drop_write(&mut self, number: u64) {
+        self.volatile.retain(|write| write.number != number);
+    }
+
     /// What a flush that begins now makes durable.
     pub fn begin_flush(&self) -> Vec<u64> {
         self.volatile.iter().filter(|write| write.is_done).map(|write| write.number).collect()
@@ -86,8 +93,27 @@ impl Device {
     pub fn end_flush(&mut self, numbers: &[u64]) {
         let (flushed, rest) = self.volatile.drain(..).partition(|write: &Volatile| numbers.contains(&write.number));
         self.volatile = rest;
-        for write in flushed {
+        for write in flushed.iter().filter(|write| !write.is_lost) {
             merge(&mut self.durable[write.block as usize], &write.data, write.sectors);
+        }
+    }
+
+    /// A flush failed: some of the volatile writes, also of those under way, will never be durable. Of these, some are read as long as there is
+    /// power, as from a page cache that calls them clean now, and the others are gone at once.
+    pub fn lose(&mut self, mut random: impl FnMut(u64) -> u64) {
+        for write in &mut self.volatile {
+            write.is_lost |= random(2) == 0;
+        }
+        let is_gone = |write: &Volatile, chance| write.is_lost && write.is_done && chance == 0;
+        let chances: Vec<u64> = self.volatile.iter().map(|_| random(2)).collect();
+        let (gone, rest) =
+            self.volatile.drain(..).zip(chances).partition::<Vec<_>, _>(|(write, chance)| is_gone(write, *chance));
+        self.volatile = rest.into_iter().map(|(write, _)| write).collect();
+        for block in gone.into_iter().map(|(write, _)| write.block) {
+            let mut content = self.durable[block as usize].clone();
+            let left = self.volatile.iter().filter(|write| write.block == block && write.is_done);
+            left.for_each(|write| merge(&mut content, &write.data, write.sectors));
+            self.live[block as usize] = content;
         }
     }
 
@@ -96,7 +122,7 @@ impl Device {
         let mut live = self.durable.clone();
         for (at, write) in self.volatile.iter().enumerate() {
             let sectors = keeps(at, write) & write.sectors;
-            if sectors != 0 {
+            if sectors != 0 && !write.is_lost {
                 merge(&mut live[write.block as usize], &write.data, sectors);
             }
         }

@@ -1,9 +1,13 @@
 //! Devices that fail: at each write of each management operation in turn, and the store now and then.
 
+use crate::crash::{Points, crash_plainly};
 use crate::device::Device;
-use crate::rig::{Rig, Setup, policy};
+use crate::rig::{Random, Rig, Setup, policy};
 use crate::versions::Versions;
 use plimsoll_cache::store::{Identity, Layout, RequestKind, Semantics, Target, format, give_up, open, probe};
+
+/// Runs on a store that loses something: with these each of the planted breaks is found.
+const LOSING_RUNS: u64 = 40;
 
 /// A cache that was used and closed, half of it dirty.
 fn used(setup: &Setup, seed: u64) -> Rig {
@@ -232,6 +236,72 @@ fn a_store_that_fails_now_and_then_loses_nothing_that_was_acknowledged() {
         rig.settle();
         assert_eq!(rig.machine.dirty_units(), 0);
     }
+}
+
+/// A flush of the store that fails loses a part of what the store was told, also of what it is being told meanwhile; no later flush
+/// says so. Outcome: what was copied is copied again, and who wrote past the cache hears it of a flush, once. Whatever a crash leaves
+/// then is between what was promised and what was written.
+///
+/// Planted breaks that were seen red: of what was copied, only what the flush was to make durable stays dirty; what the store was writing
+/// meanwhile counts as written; a flush is a promise though nobody was told of a doubt; what a read brings in later is recorded.
+#[test]
+fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
+    let mut doubts = [0; 2];
+    for seed in 0..LOSING_RUNS {
+        let semantics = [Semantics::Strict, Semantics::WriteCache][seed as usize % 2];
+        let policy = ["lru", "selective"][seed as usize / 2 % 2];
+        let setup = Setup { units: 14, store_blocks: 32, ..Setup::small(policy, semantics) };
+        let (mut rig, mut random) = (Rig::fresh(setup, seed), Random(seed));
+        rig.store_fails_one_in = 6;
+        for step in 0..600 {
+            rig.step();
+            if step % 40 == 20 {
+                rig.machine.clean_all();
+            }
+            if step % 3 == 0 {
+                let found = crash_plainly(&rig, &mut random, &mut Points::default());
+                found.unwrap_or_else(|error| panic!("{semantics:?}, seed {seed}, step {step}: {error}"));
+            }
+        }
+        doubts[seed as usize % 2] += rig.machine.doubts();
+    }
+    // With strict semantics nothing is acknowledged before it is durable.
+    assert!(doubts[0] == 0 && doubts[1] >= LOSING_RUNS, "{doubts:?}");
+}
+
+/// A write past the cache fails and was done nevertheless; what it wrote is read, and comes into the cache. Outcome: it is not in the cache
+/// after a power failure unless the store has it then, too.
+///
+/// Planted break that was seen red: a write that fails does not count as one that has to be flushed.
+#[test]
+fn what_a_write_that_failed_left_on_the_store_is_not_taken_for_durable() {
+    // Of a class whose writes go past the cache, and whose reads do not.
+    const BLOCK: u64 = 2;
+    let (setup, mut was_done) = (Setup::small("selective", Semantics::WriteCache), 0);
+    for seed in 0..8 {
+        let mut rig = Rig::fresh(setup.clone(), seed);
+        let flush = |rig: &mut Rig| {
+            rig.request(RequestKind::Flush, 0, u8::MAX);
+            rig.settle();
+        };
+        rig.request(RequestKind::Write, BLOCK, u8::MAX);
+        rig.settle();
+        flush(&mut rig);
+        let before = rig.store.get(BLOCK).clone();
+        rig.store.fails_at = Some(rig.store.writes);
+        rig.request(RequestKind::Write, BLOCK, u8::MAX);
+        rig.settle();
+        assert_eq!(rig.failures.len(), 1);
+        was_done += u32::from(*rig.store.get(BLOCK) != before);
+        rig.read(BLOCK).unwrap();
+        assert!(rig.machine.cache().find(BLOCK).is_some());
+        (0..2).for_each(|_| flush(&mut rig));
+        let keeps_nothing = |device: &Device| device.after_power_failure(|_, _| 0);
+        let (cache, store) = (keeps_nothing(&rig.cache), keeps_nothing(&rig.store));
+        let mut next = Rig::new(setup.clone(), cache, store, rig.versions, seed);
+        assert!(next.read(BLOCK).unwrap()[..] == next.store.get(BLOCK)[..], "the cache has what the store never had");
+    }
+    assert!((1..8).contains(&was_done), "{was_done}");
 }
 
 /// The load goes on for a while, and ends. Nobody is left without an answer then, nor is who comes later.

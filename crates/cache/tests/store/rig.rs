@@ -131,6 +131,8 @@ pub struct Rig {
     /// Operations that fail, one in so many; 0: none.
     pub store_fails_one_in: u64,
     pub failures: Vec<Failure>,
+    /// Doubts of the machine's that the host has been told of.
+    told: u64,
     /// Requests of a workload that trims and writes parts of blocks too.
     pub is_rough: bool,
     /// For whoever goes by [`Rig::end_next`].
@@ -154,6 +156,7 @@ impl Rig {
             tokens: 0,
             store_fails_one_in: 0,
             failures: Vec::new(),
+            told: 0,
             is_rough: true,
             timing: Timing::new(),
             answered: Vec::new(),
@@ -274,9 +277,15 @@ impl Rig {
         let (asked, versions, failures) = (&mut self.asked, &mut self.versions, &mut self.failures);
         let is_strict = self.setup.semantics == Semantics::Strict;
         let (now, answered) = (self.timing.now, &mut self.answered);
+        let (doubts, told) = (self.machine.doubts(), &mut self.told);
         while self.machine.next_answer(|token, failure, data| {
             let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
             let done = asked.remove(at);
+            // Whoever flushes hears once of each doubt, whether the flush succeeds or not.
+            let is_told = done.kind == RequestKind::Flush && std::mem::replace(told, doubts) < doubts;
+            if is_told {
+                versions.doubt();
+            }
             if let Some(failure) = failure {
                 failures.push(failure);
                 return;
@@ -288,7 +297,7 @@ impl Rig {
                     let from = done.sectors.trailing_zeros() as usize * SECTOR;
                     content[from..from + data.len()].copy_from_slice(data);
                     let busy = asked.iter().any(|other| other.block == done.block && other.number > 0);
-                    if !busy && failures.is_empty() {
+                    if !busy && failures.is_empty() && doubts == 0 {
                         versions.check_newest(done.block, done.sectors, &content).unwrap();
                     }
                 }
@@ -298,6 +307,7 @@ impl Rig {
                         versions.flushed(&versions.acknowledged());
                     }
                 }
+                RequestKind::Flush if is_told => {}
                 RequestKind::Flush => versions.flushed(&done.promises),
             }
         }) {}
@@ -326,6 +336,17 @@ impl Rig {
                 Action::Write | Action::Trim => self.device(operation.target).end(number),
                 Action::Flush => self.device(operation.target).end_flush(&covers),
             }
+        }
+        match operation.action {
+            Action::Flush if fails && operation.target == Target::Store => {
+                self.store.lose(|below| self.random.below(below));
+            }
+            // It was done nevertheless, or it was not.
+            Action::Write | Action::Trim if fails && operation.target == Target::Store => match self.random.below(2) {
+                0 => self.store.end(number),
+                _ => self.store.drop_write(number),
+            },
+            _ => {}
         }
         self.machine.completed(operation.id, !fails);
     }

@@ -16,6 +16,8 @@ pub struct Versions {
     ever: Vec<Vec<Version>>,
     /// For each sector, the last write that was acknowledged.
     acknowledged: Vec<u64>,
+    /// For each sector, the last write that was acknowledged when the host was told that it may be lost: no flush promises it.
+    doubted: Vec<u64>,
     writes: u64,
 }
 
@@ -41,7 +43,8 @@ impl Versions {
     pub fn new(blocks: u64) -> Versions {
         let sectors = blocks as usize * SECTORS;
         let (versions, ever) = (vec![vec![(0, 0)]; sectors], vec![vec![0]; sectors]);
-        Versions { sectors: versions, ever, acknowledged: vec![0; sectors], writes: 0 }
+        let (acknowledged, doubted) = (vec![0; sectors], vec![0; sectors]);
+        Versions { sectors: versions, ever, acknowledged, doubted, writes: 0 }
     }
 
     fn range(block: u64, sectors: u8) -> impl Iterator<Item = usize> {
@@ -82,10 +85,15 @@ impl Versions {
         self.acknowledged.clone()
     }
 
+    /// The host is told that of what was acknowledged some may be lost.
+    pub fn doubt(&mut self) {
+        self.doubted = self.acknowledged.clone();
+    }
+
     /// These writes must survive.
     pub fn flushed(&mut self, numbers: &[u64]) {
-        for (versions, &number) in self.sectors.iter_mut().zip(numbers) {
-            versions.retain(|version| version.0 >= number);
+        for ((versions, &number), &doubted) in self.sectors.iter_mut().zip(numbers).zip(&self.doubted) {
+            versions.retain(|version| version.0 >= number || number <= doubted);
         }
     }
 

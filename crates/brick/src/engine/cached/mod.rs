@@ -18,6 +18,7 @@
 //! Who finds none, or has to wait for his turn because more is written than the slow device takes, stands in a line (`waiting`).
 
 mod administration;
+mod doubts;
 mod emulated;
 mod on_store;
 mod pools;
@@ -35,6 +36,7 @@ use super::front_end::{Finished, Submission};
 use super::ring::Owner;
 use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
+use doubts::Doubts;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::AccountId;
 use pools::BoundedPools;
@@ -82,6 +84,7 @@ pub(super) struct VolumeCache {
     phase: Phase,
     requests: Slab<CachedRequest>,
     places: Places,
+    doubts: Doubts,
     /// Requests of which not every block was submitted.
     waiting: Waiting,
     /// Requests that go past the cache.
@@ -127,6 +130,7 @@ impl VolumeCache {
             phase: Phase::Beginning,
             requests: Slab::with_capacity(operations),
             places: Places::new(crate::cache::DEPTH.requests),
+            doubts: Doubts::default(),
             waiting: Waiting::default(),
             past: Vec::new(),
             served: Vec::new(),
@@ -150,6 +154,7 @@ impl VolumeCache {
     /// Somebody new has a number.
     pub(super) fn account_opened(&mut self, account: AccountId) {
         self.pools.forget(account);
+        self.doubts.opened(account);
     }
 
     /// Nobody is answered later for whom it works.

@@ -167,13 +167,19 @@ impl VolumeCache {
         {
             request.store_error = Some(errno);
         }
+        let doubts = self.machine.doubts();
         self.machine.completed(id, result.is_ok());
+        if let (Err(errno), true) = (result, self.machine.doubts() > doubts) {
+            let cache = &self.settings.name;
+            tracing::error!(cache, error = %errno, "the slow device was not flushed: what went past the cache may be lost");
+        }
     }
 
     /// Takes what the cache has answered. Says whether there was anything.
     pub(super) fn take_answers(&mut self) -> bool {
-        let VolumeCache { machine, requests, places, done, ended_orphans, settings, .. } = self;
+        let VolumeCache { machine, requests, places, doubts, done, ended_orphans, settings, .. } = self;
         let is_write_cache = settings.semantics == Semantics::WriteCache;
+        let doubts_so_far = machine.doubts();
         let (mut has_taken, mut to_flush) = (false, None);
         while machine.next_answer(|token, failure, data| {
             let index = index_of(token);
@@ -184,6 +190,10 @@ impl VolumeCache {
                 None if request.operation == Operation::Read => request.take_read(token as u32, data),
                 None => {}
                 Some(failure) => drop(request.error.get_or_insert(errno_of(failure, request.store_error))),
+            }
+            let is_heard = request.operation == Operation::Flush && !request.is_abandoned;
+            if is_heard && doubts.tell(request.session, doubts_so_far) {
+                request.error.get_or_insert(Errno::IO);
             }
             if request.blocks == 0 {
                 ended_orphans.extend(request.orphan.take());

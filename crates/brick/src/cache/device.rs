@@ -131,7 +131,10 @@ impl Blocks for CacheDevice {
         let (mut room, mut offset) = (Vec::new(), first * BLOCK_BYTES as u64);
         for part in into.chunks_mut(CALL_BYTES_MAX) {
             let bytes = aligned(&mut room, part.len());
-            self.file.read_exact_at(bytes, offset)?;
+            self.file.read_exact_at(bytes, offset).inspect_err(|error| {
+                let (cache, length) = (&self.cache, part.len());
+                tracing::warn!(cache, offset, length, %error, "the cache's device cannot be read");
+            })?;
             part.copy_from_slice(bytes);
             offset += part.len() as u64;
         }

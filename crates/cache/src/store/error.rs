@@ -47,6 +47,13 @@ pub enum FormatError {
     },
 }
 
+fn unreadable_words(report: &Report) -> String {
+    match report.unreadable_blocks {
+        0 => String::new(),
+        blocks => format!(" ({blocks} blocks cannot be read)"),
+    }
+}
+
 /// Why a cache cannot be used.
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -84,9 +91,9 @@ pub enum OpenError {
     },
     /// Some of what it knew is lost, and nobody said that this is accepted.
     #[error(
-        "{} pages of the cache's map and {} blocks of its journal are damaged, and {} other units cannot be believed any more, {} of \
+        "{} pages of the cache's map and {} blocks of its journal are damaged{}, and {} other units cannot be believed any more, {} of \
          them dirty: data that was only in the cache may be lost", report.lost_pages, report.lost_journal_blocks,
-        report.given_up_units, report.given_up_dirty_units
+        unreadable_words(report), report.given_up_units, report.given_up_dirty_units
     )]
     Damaged {
         /// What there is and what would be given up; its units are not counted.

@@ -7,6 +7,7 @@ use super::bytes::Block;
 use super::error::{DeviceError, FormatError};
 use super::layout::{BLOCK_BYTES, Layout};
 use super::map::{self, PageHead};
+use super::reading::Unreadable;
 use super::superblock::{Found, Superblock, page_digest};
 use std::io;
 
@@ -106,7 +107,7 @@ pub fn give_up(
     uuid: [u8; 16],
     layout: Layout,
 ) -> Result<Superblock, DeviceError> {
-    let found = read_superblocks(device)?;
+    let (found, _) = read_superblocks(device)?;
     let newest = newest(&found);
     // One that is spent is refused as long as it is there.
     let generation = newest.map_or(1, |(_, newest)| if newest.is_spent() { 1 } else { newest.generation + 1 });
@@ -140,14 +141,15 @@ pub(super) fn write_superblocks(
     Ok(())
 }
 
-pub(super) fn read_superblocks(device: &mut dyn Blocks) -> Result<[Found; 2], DeviceError> {
-    let mut found = [Found::Foreign; 2];
-    for (slot, found) in found.iter_mut().enumerate() {
+/// Both superblocks, and which could not be read: such a one is a damaged one.
+pub(super) fn read_superblocks(device: &mut dyn Blocks) -> Result<([Found; 2], Unreadable), DeviceError> {
+    let (mut found, mut unreadable) = ([Found::Foreign; 2], Unreadable::default());
+    for (slot, found) in (0..).zip(&mut found) {
         let mut block: Block = [0; BLOCK_BYTES];
-        device.read(slot as u64, &mut block).map_err(DeviceError::read)?;
-        *found = Superblock::decode(&block);
+        unreadable.read(device, slot, &mut block)?;
+        *found = if unreadable.contains(slot) { Found::Damaged } else { Superblock::decode(&block) };
     }
-    Ok(found)
+    Ok((found, unreadable))
 }
 
 /// The superblock that holds, and which of the two it is.

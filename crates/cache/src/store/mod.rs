@@ -15,7 +15,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
-//! | [`mod@format`], [`recovery`], `replay` | making, giving up and finding a cache, one call to the device after the other |
+//! | [`mod@format`], [`recovery`], `reading`, `replay` | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `snapshot`, `control` | its parts: a request's way, the journal, the store, the map, its owner |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
@@ -35,6 +35,7 @@ pub mod map;
 mod marks;
 mod pace;
 mod pages;
+mod reading;
 pub mod recovery;
 mod replay;
 mod requests;

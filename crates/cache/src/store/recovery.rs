@@ -29,6 +29,7 @@ use super::layout::BLOCK_BYTES;
 use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
 use super::pages::Pages;
+use super::reading::Unreadable;
 use super::replay::{Place, Ring, Run};
 use super::superblock::{Found, Superblock};
 use crate::cache::Cache;
@@ -51,6 +52,8 @@ pub struct Report {
     pub records: u64,
     /// Superblocks that were damaged or old, and were written again.
     pub repaired_superblocks: u32,
+    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost ones.
+    pub unreadable_blocks: u32,
     /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
     pub lost_pages: u32,
     /// Blocks of the journal that are damaged, or cannot be told from such.
@@ -93,14 +96,16 @@ pub fn open(
     policy: &PolicyEntry,
     accepts_losses: bool,
 ) -> Result<Opened, OpenError> {
-    let mut report = Report::default();
+    let (mut report, mut unreadable) = (Report::default(), Unreadable::default());
     let superblock = find_superblock(device, identity)?;
     let config = CacheConfig { units: superblock.layout.units, is_on_device: true, ..config.clone() };
     let mut loader = Loader::new(&config, policy, superblock.store_blocks)?;
     let mut pages = Pages::new(&superblock);
-    let MapRead { lost, unfinished } = read_map(device, &superblock, &mut loader, &mut pages)?;
+    let MapRead { lost, unfinished } = read_map(device, &superblock, &mut loader, &mut pages, &mut unreadable)?;
     report.lost_pages = lost.len() as u32;
-    let end = replay(&Ring::read(device, &superblock)?, &mut loader, &mut pages, &mut report);
+    let ring = Ring::read(device, &superblock, &mut unreadable)?;
+    report.unreadable_blocks = unreadable.count();
+    let end = replay(&ring, &mut loader, &mut pages, &mut report);
     if report.has_losses() && !accepts_losses {
         return Err(OpenError::Damaged { report: Box::new(report) });
     }
@@ -126,8 +131,12 @@ pub fn open(
 /// # Errors
 /// There is none, or none that can be read.
 pub fn probe(device: &mut dyn Blocks) -> Result<Superblock, OpenError> {
-    let found = read_superblocks(device)?;
+    let (found, unreadable) = read_superblocks(device)?;
     let Some((_, superblock)) = newest(&found) else {
+        // Whether there is a cache, nobody knows.
+        if let Some(error) = unreadable.into_error() {
+            return Err(error.into());
+        }
         return Err(match found {
             [Found::Version(version), _] | [_, Found::Version(version)] => OpenError::Version { version },
             [Found::Damaged, _] | [_, Found::Damaged] => OpenError::NoSuperblock,
@@ -154,8 +163,14 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
 
 /// Writes again the superblock that is not as the one that holds: a snapshot counts on both.
 fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
-    let found = read_superblocks(device)?;
+    let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
+    if !found.iter().any(is_right)
+        && let Some(error) = unreadable.into_error()
+    {
+        // One of them was right a moment ago: it is the device that fails, and nothing of it is to be given up.
+        return Err(error);
+    }
     let Some(wrong) = found.iter().position(|found| !is_right(found)) else { return Ok(0) };
     write_superblocks(device, superblock, wrong as u64)?;
     Ok(1)
@@ -184,9 +199,10 @@ struct MapRead {
     unfinished: Vec<u32>,
 }
 
-/// What the threads that read the map share: the device, and which pages come next.
+/// What the threads that read the map share: the device, what of it cannot be read, and which pages come next.
 struct Source<'a, S> {
     device: &'a mut dyn Blocks,
+    unreadable: &'a mut Unreadable,
     shelves: S,
 }
 
@@ -196,9 +212,10 @@ fn read_map(
     superblock: &Superblock,
     loader: &mut Loader,
     pages: &mut Pages,
+    unreadable: &mut Unreadable,
 ) -> Result<MapRead, OpenError> {
     let threads = loader.threads;
-    let source = Mutex::new(Source { device, shelves: loader.shelves(PAGES_AT_ONCE) });
+    let source = Mutex::new(Source { device, unreadable, shelves: loader.shelves(PAGES_AT_ONCE) });
     let read = on_threads((0..threads).map(|_| &source), |source| read_pages(source, superblock));
     drop(source);
     // Pages of which both slots are damaged; those of which one is, and the other one.
@@ -251,7 +268,8 @@ fn read_pages<'a>(
         let (first, count) = shelf.pages();
         for (slot, blocks) in slots.iter_mut().enumerate() {
             let bytes = count as usize * BLOCK_BYTES;
-            turn.device.read(layout.map_block(slot, first), &mut blocks[..bytes]).map_err(DeviceError::read)?;
+            let Source { device, unreadable, .. } = &mut *turn;
+            unreadable.read(*device, layout.map_block(slot, first), &mut blocks[..bytes])?;
         }
         drop(turn);
         for page in first..first + count {

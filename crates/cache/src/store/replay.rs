@@ -10,6 +10,7 @@ use super::error::DeviceError;
 use super::format::{Blocks, PAGES_AT_ONCE};
 use super::journal::{self, Head, RECORDS, Record};
 use super::layout::BLOCK_BYTES;
+use super::reading::Unreadable;
 use super::superblock::Superblock;
 
 /// Between two blocks of the journal.
@@ -37,20 +38,29 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub fn read(device: &mut dyn Blocks, superblock: &Superblock) -> Result<Ring, DeviceError> {
+    pub fn read(
+        device: &mut dyn Blocks,
+        superblock: &Superblock,
+        unreadable: &mut Unreadable,
+    ) -> Result<Ring, DeviceError> {
         let layout = &superblock.layout;
         let count = layout.journal_blocks as usize;
         let mut blocks = vec![0; count * BLOCK_BYTES];
         for first in (0..count).step_by(PAGES_AT_ONCE) {
             let last = count.min(first + PAGES_AT_ONCE);
             let into = &mut blocks[first * BLOCK_BYTES..last * BLOCK_BYTES];
-            device.read(layout.journal_block(first as u64), into).map_err(DeviceError::read)?;
+            unreadable.read(device, layout.journal_block(first as u64), into)?;
         }
         let start = Place { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
         let mut ring = Ring { blocks, uuid: superblock.uuid, start, newest: 0 };
         let heads = (0..count).filter_map(|at| journal::head(ring.block(at), &ring.uuid));
         // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
         ring.newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
+        // What cannot be read behind the newest one may be a newer one.
+        let is_unreadable = |sequence| unreadable.contains(layout.journal_block(sequence));
+        let next = (ring.newest + 1).max(start.sequence);
+        let behind = (next..start.sequence + ring.count()).take_while(|&sequence| is_unreadable(sequence));
+        ring.newest = behind.last().unwrap_or(ring.newest);
         Ok(ring)
     }
 
@@ -97,7 +107,7 @@ impl Ring {
     }
 
     /// Where that begins which is behind the damage at `end` and is proven. Nothing is if the block at `end` is whole but follows
-    /// another one, or if the newest block has a number that the ring has no room for behind the map: then these are
+    /// another one, if the newest block cannot be read, or if it has a number that the ring has no room for behind the map: then these are
     /// blocks of another history of this cache, and which one is true nobody knows.
     pub fn behind(&self, end: &Place) -> Option<Place> {
         if self.newest >= self.start.sequence + self.count() {

@@ -1,6 +1,8 @@
 //! A device in memory that may lose what it was not told to flush.
 
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ pub struct Device {
     /// The write, of those from now on, that fails; the flushes count too.
     pub fails_at: Option<u64>,
     pub writes: u64,
+    /// Blocks that cannot be read, and how often that is tried until they can be; a block that is written can be read.
+    pub unreadable: BTreeMap<u64, u32>,
 }
 
 pub fn merge(into: &mut Content, data: &Content, sectors: u8) {
@@ -53,7 +57,12 @@ pub fn merge(into: &mut Content, data: &Content, sectors: u8) {
 impl Device {
     pub fn new(blocks: u64) -> Device {
         let empty = vec![zeroes(); blocks as usize];
-        Device { live: empty.clone(), durable: empty, volatile: Vec::new(), next_number: 0, fails_at: None, writes: 0 }
+        Device::of(empty)
+    }
+
+    fn of(content: Vec<Content>) -> Device {
+        let (live, durable, unreadable) = (content.clone(), content, BTreeMap::new());
+        Device { live, durable, volatile: Vec::new(), next_number: 0, fails_at: None, writes: 0, unreadable }
     }
 
     pub fn get(&self, block: u64) -> &Content {
@@ -126,7 +135,7 @@ impl Device {
                 merge(&mut live[write.block as usize], &write.data, sectors);
             }
         }
-        Device { durable: live.clone(), live, volatile: Vec::new(), next_number: 0, fails_at: None, writes: 0 }
+        Device::of(live)
     }
 
     /// The device after the program died: what was done is there, and still volatile; what was not is lost.
@@ -151,6 +160,11 @@ impl Blocks for Device {
     }
 
     fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        let blocks = first..first + (into.len() / BLOCK_BYTES) as u64;
+        if let Some((_, left)) = self.unreadable.range_mut(blocks).find(|(_, left)| **left > 0) {
+            *left -= 1;
+            return Err(Errno::IO.into());
+        }
         for (at, block) in into.chunks_exact_mut(BLOCK_BYTES).enumerate() {
             block.copy_from_slice(&self.live[first as usize + at][..]);
         }
@@ -160,6 +174,7 @@ impl Blocks for Device {
     fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
         self.count()?;
         for (at, block) in from.chunks_exact(BLOCK_BYTES).enumerate() {
+            self.unreadable.remove(&(first + at as u64));
             let number = self.begin(first + at as u64, u8::MAX, Arc::new(block.try_into().unwrap()));
             self.end(number);
         }

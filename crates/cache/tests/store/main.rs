@@ -15,6 +15,7 @@ mod recovery;
 mod restart;
 mod rig;
 mod timed;
+mod unreadable;
 mod versions;
 
 use crash::{Points, crash_here, crash_plainly};

@@ -89,6 +89,9 @@ pub(super) fn found_line(volume: &str, cache: &Cache, report: &Report) -> String
     if journal_blocks > 0 {
         line.push_str(&format!(", {records} records recovered from {journal_blocks} blocks of its journal"));
     }
+    if report.unreadable_blocks > 0 {
+        line.push_str(&format!(", {} blocks of its own records cannot be read", report.unreadable_blocks));
+    }
     if report.has_losses() {
         line.push_str(&format!(
             ", LOST: {lost_pages} pages of its map, each of at most {}, {lost_journal_blocks} blocks of its journal, each of at most \

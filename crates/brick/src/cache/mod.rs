@@ -383,7 +383,7 @@ impl FoundCache {
 }
 
 /// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given
-/// up on its device, so that it can never be put before the volume again, or is not to be reached.
+/// up on its device, so that it can never be put before the volume again; not if it cannot be reached, or read.
 ///
 /// # Errors
 /// The system's, or somebody else has the cache's device.
@@ -396,7 +396,12 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
                 true
             }
             // Whatever is there is not that cache.
-            _ => true,
+            Ok(_) | Err(OpenError::NoCache | OpenError::NoSuperblock) => true,
+            Err(error) => {
+                let (cache, path) = (&note.cache, note.path.display());
+                tracing::error!(cache, %path, %error, "nobody knows whether the cache is there");
+                false
+            }
         },
         Err(error @ CacheError::Locked { .. }) => return Err(io::Error::other(error)),
         Err(_) => false,
@@ -418,29 +423,4 @@ pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::R
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_cache::policies;
-
-    /// Two caches that are found have different seeds, and decide by them; one that is given is taken as it is.
-    ///
-    /// Planted breaks: none is drawn; what is drawn does not come to the configuration.
-    #[test]
-    fn each_cache_that_is_found_has_a_seed_of_its_own() {
-        let directory = tempfile::tempdir().unwrap();
-        let backing = Backing::Memory { size_bytes: 1 << 20 };
-        let config =
-            VolumeConfig { name: "v".into(), pool: "pool".into(), backing, start_bytes: 0, is_read_only: false };
-        let volume = Volume::open(config).unwrap();
-        let seed_of = |name: &str, seed: Option<u64>| {
-            let path = directory.path().join(name);
-            let usual = CacheSettings::new(name, path, &policies()[0], Scheme::default());
-            let settings = CacheSettings { size_bytes: Some(CACHE_BYTES_MIN), seed, ..usual };
-            let found = FoundCache::find(settings, &volume).unwrap();
-            found.settings.config(found.report.units.max(1)).seed
-        };
-        let drawn = [seed_of("one", None), seed_of("other", None)];
-        assert!(drawn[0] != drawn[1] && !drawn.contains(&0), "{drawn:?}");
-        assert_eq!(seed_of("third", Some(7)), 7);
-    }
-}
+mod tests;

@@ -259,8 +259,10 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
         Some((note, is_given_up)) => {
             let (cache, path) = (&note.cache, note.path.display());
-            let rest =
-                if is_given_up { "" } else { "; its device cannot be opened: do not put it before the volume again" };
+            let rest = match is_given_up {
+                true => "",
+                false => "; its device cannot be opened or read: do not put it before the volume again",
+            };
             Ok(format!("volume {name}: cache {cache} on {path} is given up, and what only it had is lost{rest}"))
         }
     }

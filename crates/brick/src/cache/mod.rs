@@ -372,11 +372,25 @@ impl FoundCache {
         };
         let accepts = settings.accepts_losses;
         let opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
+        let report = opened.report;
+        if report.has_losses() {
+            // It is found once: should this start fail later, nobody else would say so.
+            let (cache, Report { lost_pages, lost_journal_blocks, .. }) = (&settings.name, report);
+            let Report { given_up_units, given_up_dirty_units, .. } = report;
+            tracing::error!(
+                cache,
+                volume = volume.name,
+                lost_pages,
+                lost_journal_blocks,
+                given_up_units,
+                given_up_dirty_units,
+                "what is damaged of the cache is given up, as its losses are accepted"
+            );
+        }
         if let Some(notes) = &settings.notes {
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, superblock.uuid);
             notes.put(volume, &note).map_err(device.system("note the existence of"))?;
         }
-        let report = opened.report;
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })
     }

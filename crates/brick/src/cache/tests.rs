@@ -3,7 +3,11 @@
 use super::*;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::bytes::{Kind, seal};
+use std::fmt::Debug;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tracing::field::Field;
+use tracing::{Subscriber, span};
 
 /// Two caches that are found have different seeds, and decide by them; one that is given is taken as it is.
 ///
@@ -85,4 +89,60 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     assert!(!forgotten(&|settings, superblock| {
         put_superblocks(settings, &Superblock { generation: 1 << 62, ..superblock }.encode());
     }));
+}
+
+/// Events of the log, each with its fields.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = event.metadata().level().to_string();
+        event.record(&mut |field: &Field, value: &dyn Debug| text.push_str(&format!(" {field}={value:?}")));
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// A start gives up a page of the map, and then fails, since it cannot note that there is a cache. Outcome: the log says what is lost, for the
+/// next start finds nothing amiss.
+///
+/// Planted break that was seen red: only who is handed the cache says what was lost.
+#[test]
+fn what_a_start_gives_up_is_told_though_it_fails_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    let layout = probe(&mut CacheDevice::open(&settings, false).unwrap()).unwrap().layout;
+    let mut bytes = std::fs::read(&settings.path).unwrap();
+    for slot in 0..2 {
+        let at = layout.map_block(slot, 0) as usize * BLOCK_BYTES;
+        bytes[at..at + BLOCK_BYTES].fill(0);
+    }
+    std::fs::write(&settings.path, bytes).unwrap();
+    // Nobody makes a directory there.
+    let notes = Some(Notes::new("/proc/self/notes".into()));
+    let settings = CacheSettings { accepts_losses: true, notes, ..settings };
+    let log = Log::default();
+    let find = || FoundCache::find_or_make(settings.clone(), &config, 1 << 20, false);
+    let found = tracing::subscriber::with_default(log.clone(), find);
+    assert!(matches!(found.err().expect("nothing can be noted"), CacheError::System { .. }));
+    let said = |part: &str| log.0.lock().unwrap().iter().any(|line| line.starts_with("ERROR") && line.contains(part));
+    assert!(said("cache=\"fast\" volume=\"v\" lost_pages=1"), "{:?}", log.0.lock().unwrap());
+    let again = FoundCache::find_or_make(CacheSettings { notes: None, ..settings }, &config, 1 << 20, false).unwrap();
+    assert!(!again.report.has_losses());
 }

@@ -400,9 +400,12 @@ impl FoundCache {
 /// up on its device, so that it can never be put before the volume again; not if it cannot be reached, or read.
 ///
 /// # Errors
-/// The system's, or somebody else has the cache's device.
+/// The system's, somebody else has the cache's device, or it is noted of a volume of another name.
 pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, bool)>> {
     let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
+    if let Some(why) = note.why_not_of(&volume.name) {
+        return Err(io::Error::other(why));
+    }
     let is_given_up = match CacheDevice::open_existing(&note.cache, &note.path) {
         Ok(mut device) => match probe(&mut device) {
             Ok(superblock) if note.is_of(&superblock.uuid) => {

@@ -35,6 +35,19 @@ impl CacheNote {
         CacheNote { version: VERSION, volume: volume.to_owned(), cache: cache.to_owned(), path, uuid }
     }
 
+    /// Why this is not said of a volume of that name, if it is not: two slow devices may be known by the same.
+    pub fn why_not_of(&self, volume: &str) -> Option<String> {
+        let CacheNote { cache, path, .. } = self;
+        (self.volume != volume).then(|| {
+            format!(
+                "what its slow device is known by is noted of volume {:?}, whose cache {cache:?} on {} was not detached (if that is \
+                 this one, it can be forgotten by that name)",
+                self.volume,
+                path.display()
+            )
+        })
+    }
+
     /// Whether the cache is on that device.
     pub(super) fn is_on(&self, path: &Path) -> bool {
         std::path::absolute(path).is_ok_and(|path| path == self.path)

@@ -146,3 +146,20 @@ fn what_a_start_gives_up_is_told_though_it_fails_later() {
     let again = FoundCache::find_or_make(CacheSettings { notes: None, ..settings }, &config, 1 << 20, false).unwrap();
     assert!(!again.report.has_losses());
 }
+
+/// Two slow devices may be known by the same, and then the note of the one is found for the other. Outcome: the cache of the one is not given
+/// up for the other, and the line says whose it is.
+///
+/// Planted break that was seen red: whatever is noted is forgotten.
+#[test]
+fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    let notes = settings.notes.clone().unwrap();
+    let error = forget(&notes, &VolumeConfig { name: "w".into(), ..config.clone() }).expect_err("it is of v");
+    let fast = settings.path.display();
+    let said = format!("noted of volume \"v\", whose cache \"fast\" on {fast} was not detached");
+    assert!(error.to_string().contains(&said), "{error}");
+    assert!(notes.get::<CacheNote>(&config).unwrap().is_some());
+    FoundCache::find_or_make(settings, &config, 1 << 20, false).expect("it is there");
+}

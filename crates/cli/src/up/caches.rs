@@ -48,6 +48,9 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
+    if let Some(why) = note.why_not_of(&section.name) {
+        return Some(format!("{at}: {why}"));
+    }
     let (name, path) = (&note.cache, note.path.display());
     Some(format!(
         "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to do \

@@ -5,7 +5,7 @@
 
 use crate::backend::{Backing, VolumeConfig};
 use md5::{Digest, Md5};
-use plimsoll_cache::store::{BLOCK_BYTES, Blocks, Identity, OpenError, probe};
+use plimsoll_cache::store::{BLOCK_BYTES, Identity};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,6 +19,9 @@ const DEVICE_NAMES: &[&str] =
 /// Where the part of its file begins that a loop device is: of one file there may be several.
 const LOOP_OFFSET: &str = "loop/offset";
 
+/// What any volume in memory is known by: it is empty at each start, so what a cache of one has is nobody's.
+const IN_MEMORY: &[u8; 16] = b"volume in memory";
+
 /// Sixteen bytes that nobody else has.
 pub(crate) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
@@ -29,7 +32,7 @@ pub(crate) fn random() -> io::Result<[u8; 16]> {
 /// What the store of `volume`, which has so many bytes, is known by.
 pub(super) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Result<Identity> {
     let store = match &volume.backing {
-        Backing::Memory { .. } | Backing::CompressedMemory { .. } => random()?,
+        Backing::Memory { .. } | Backing::CompressedMemory { .. } => *IN_MEMORY,
         Backing::File { path, .. } => store_of(path)?,
     };
     Ok(Identity { store, store_blocks: volume_bytes / BLOCK_BYTES as u64 })
@@ -38,12 +41,6 @@ pub(super) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Resul
 /// What the store in a file or on a block device is known by.
 pub(crate) fn store_of(path: &Path) -> io::Result<[u8; 16]> {
     Ok(Md5::digest(words_of(path)?).into())
-}
-
-/// What the cache on `device` says that it is of.
-pub(super) fn found_on(device: &mut dyn Blocks) -> Result<Identity, OpenError> {
-    let superblock = probe(device)?;
-    Ok(Identity { store: superblock.store, store_blocks: superblock.store_blocks })
 }
 
 /// What a block device says of itself in its directory in `/sys`. Devices without a serial number have an empty one, which names none.

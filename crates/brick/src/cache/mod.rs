@@ -18,7 +18,7 @@ pub(crate) use identity::{random, store_of};
 pub use note::CacheNote;
 pub(crate) use pools::numbered;
 
-use crate::backend::{Backing, Volume, VolumeConfig};
+use crate::backend::{Volume, VolumeConfig};
 use crate::engine::emulation::Emulation;
 use crate::notes::Notes;
 use identity::identity_of;
@@ -312,6 +312,25 @@ fn make_on(
     Ok(layout.units)
 }
 
+/// The same where there is none, or one of this volume, which is served without it: what that one has is old. Any other one may have what
+/// only it has.
+fn make_anew(
+    device: &mut CacheDevice,
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+    volume_bytes: u64,
+) -> Result<u32, CacheError> {
+    let (cache, path) = (settings.name.clone(), settings.path.clone());
+    let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
+    match probe(device) {
+        Err(OpenError::NoCache) => {}
+        Ok(superblock) if superblock.store == store => {}
+        Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),
+        _ => return Err(CacheError::Exists { cache, path }),
+    }
+    make_on(device, settings, volume, volume_bytes)
+}
+
 impl FoundCache {
     /// Finds the cache of `volume`, and makes it if the volume is in memory.
     ///
@@ -322,7 +341,7 @@ impl FoundCache {
         let is_in_memory = volume.config().backing.is_in_memory();
         let mut device = CacheDevice::open(&settings, is_in_memory)?;
         if is_in_memory {
-            make_on(&mut device, &settings, volume.config(), volume.info().size_bytes)?;
+            make_anew(&mut device, &settings, volume.config(), volume.info().size_bytes)?;
         }
         FoundCache::on(device, settings, volume.config(), volume.info().size_bytes)
     }
@@ -340,7 +359,7 @@ impl FoundCache {
         refuse_encrypted(volume)?;
         let mut device = CacheDevice::open(&settings, makes)?;
         if makes {
-            make_on(&mut device, &settings, volume, volume_bytes)?;
+            make_anew(&mut device, &settings, volume, volume_bytes)?;
         }
         FoundCache::on(device, settings, volume, volume_bytes)
     }
@@ -363,13 +382,7 @@ impl FoundCache {
             let (cache, volume) = (settings.name.clone(), volume.name.clone());
             return Err(CacheError::Noted { cache, volume, note: Box::new(note) });
         }
-        // In memory nothing was before it was made just now, whatever its name.
-        let identity = match volume.backing {
-            Backing::Memory { .. } | Backing::CompressedMemory { .. } => {
-                identity::found_on(&mut device).map_err(wrong)?
-            }
-            Backing::File { .. } => identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?,
-        };
+        let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
         let accepts = settings.accepts_losses;
         let opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
         let report = opened.report;

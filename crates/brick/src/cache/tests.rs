@@ -1,6 +1,7 @@
 //! Caches that are found, refused and given up, on files.
 
 use super::*;
+use crate::backend::Backing;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::bytes::{Kind, seal};
 use std::fmt::Debug;
@@ -162,4 +163,42 @@ fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
     assert!(error.to_string().contains(&said), "{error}");
     assert!(notes.get::<CacheNote>(&config).unwrap().is_some());
     FoundCache::find_or_make(settings, &config, 1 << 20, false).expect("it is there");
+}
+
+/// A start makes the cache of a volume in memory anew, and `attach --make` that of any volume. Outcome: the old one of the same volume, or of
+/// another one in memory, makes room, and one that is of another store, or may be, does not and is not touched.
+///
+/// Planted breaks that were seen red: whatever is there makes room; a volume in memory has a name that nobody else has; a damaged cache is none.
+#[test]
+fn a_start_never_makes_a_cache_where_one_of_another_volume_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    let in_memory = |name: &str, size_bytes| {
+        let backing = Backing::Memory { size_bytes };
+        let (name, pool) = (name.to_owned(), "pool".to_owned());
+        Volume::open(VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false }).unwrap()
+    };
+    let volume = in_memory("w", 1 << 20);
+    let of_memory = CacheSettings { notes: None, ..settings.clone() };
+    let is_refused = |found: Result<FoundCache, CacheError>| match found {
+        Err(CacheError::Exists { .. }) => true,
+        Err(error) => panic!("{error}"),
+        Ok(_) => false,
+    };
+    let before = std::fs::read(&settings.path).unwrap();
+    assert!(is_refused(FoundCache::find(of_memory.clone(), &volume)));
+    assert!(is_refused(FoundCache::find_or_make(of_memory.clone(), volume.config(), 1 << 20, true)));
+    assert!(before == std::fs::read(&settings.path).unwrap(), "what is refused is not touched");
+    let error = FoundCache::find_or_make(of_memory.clone(), volume.config(), 1 << 20, false).err().unwrap();
+    assert!(matches!(error, CacheError::Open { source: OpenError::OtherStore { .. }, .. }), "{error}");
+    // Its own is made anew.
+    FoundCache::find_or_make(settings.clone(), &config, 1 << 20, true).unwrap();
+    // One of which nobody knows whose it was.
+    put_superblocks(&settings, &std::array::from_fn(|at| if at < 8 { b"PLIMCACH"[at] } else { 0 }));
+    assert!(is_refused(FoundCache::find(of_memory.clone(), &volume)));
+    put_superblocks(&settings, &[0; BLOCK_BYTES]);
+    for (name, size_bytes) in [("w", 1 << 20), ("w", 1 << 20), ("w", 1 << 21), ("x", 1 << 20)] {
+        FoundCache::find(of_memory.clone(), &in_memory(name, size_bytes)).unwrap();
+    }
+    assert!(is_refused(FoundCache::find_or_make(settings, &config, 1 << 20, true)));
 }

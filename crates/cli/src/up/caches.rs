@@ -68,6 +68,7 @@ fn with_advice(configuration: &Configuration, cache: &Cache, error: &CacheError)
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; accept_losses = true accepts that")
         }
+        CacheError::Exists { .. } => format!("{error} ({make} --replace)"),
         CacheError::Open {
             source: OpenError::OtherStore { .. } | OpenError::NoSuperblock | OpenError::Spent, ..
         } => {

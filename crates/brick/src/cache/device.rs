@@ -4,11 +4,12 @@ use super::{CacheError, CacheSettings};
 use crate::backend::lock_patiently;
 use io_uring::{opcode, squeue, types};
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Blocks, Operation};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,13 +60,23 @@ impl CacheDevice {
             rustix::io::Errno::WOULDBLOCK => CacheError::Locked { cache: name.to_owned(), path: path.to_owned() },
             errno => system("lock")(errno.into()),
         })?;
-        let is_file = file.metadata().map_err(system("look at"))?.is_file();
+        let metadata = file.metadata().map_err(system("look at"))?;
         let has_bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
         if let Some(size_bytes) = size_bytes
-            && is_file
+            && metadata.is_file()
             && has_bytes < size_bytes
         {
-            file.set_len(size_bytes).map_err(system("give its size to"))?;
+            // A file without a name is memory, which is taken as it is needed.
+            let grown = if metadata.nlink() > 0 { reserve(&file, size_bytes) } else { file.set_len(size_bytes) };
+            grown.map_err(|error| {
+                // What was reserved of it is of no use to anybody.
+                let taken_back = match is_made {
+                    // Where the path leads: it may be a link.
+                    true => path.canonicalize().and_then(std::fs::remove_file),
+                    false => file.set_len(has_bytes),
+                };
+                taken_back.map_or_else(system("take back the room of"), |()| system("find room for")(error))
+            })?;
         }
         let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
         Ok(CacheDevice { file: Arc::new(file), bytes, cache: name.to_owned(), path: path.to_owned() })
@@ -115,6 +126,15 @@ impl CacheDevice {
     }
 }
 
+/// Makes a file so long and gives it all of its blocks, so that a file system that is full says so now, and not to whoever writes. One that
+/// cannot is made as long and is sparse.
+fn reserve(file: &File, size_bytes: u64) -> io::Result<()> {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size_bytes)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size_bytes),
+        reserved => Ok(reserved?),
+    }
+}
+
 /// Room for one call that O_DIRECT takes.
 fn aligned(room: &mut Vec<u8>, length: usize) -> &mut [u8] {
     room.resize(length + BLOCK_BYTES, 0);
@@ -154,5 +174,73 @@ impl Blocks for CacheDevice {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a block of [`MetadataExt::blocks`].
+    const COUNTED_BYTES: u64 = 512;
+    const SIZE_BYTES: u64 = 1 << 20;
+
+    fn open(path: &Path, size_bytes: u64) -> Result<CacheDevice, CacheError> {
+        CacheDevice::open_sized("fast", path, Some(size_bytes))
+    }
+
+    /// Planted break that was seen red: a file is made as long, and no more.
+    #[test]
+    fn a_file_has_all_of_its_blocks_when_it_is_made_or_grown_and_keeps_what_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [made, grown] = ["made", "grown"].map(|name| directory.path().join(name));
+        std::fs::write(&grown, [7; BLOCK_BYTES]).unwrap();
+        for path in [&made, &grown] {
+            assert_eq!(open(path, SIZE_BYTES).unwrap().bytes(), SIZE_BYTES);
+            let has_bytes = std::fs::metadata(path).unwrap().blocks() * COUNTED_BYTES;
+            assert!(has_bytes >= SIZE_BYTES, "{} has {has_bytes}", path.display());
+        }
+        assert!(std::fs::read(&grown).unwrap()[..BLOCK_BYTES] == [7; BLOCK_BYTES]);
+        // What is long enough stays as it is.
+        assert_eq!(open(&made, BLOCK_BYTES as u64).unwrap().bytes(), SIZE_BYTES);
+    }
+
+    /// On a file system in memory, which says at once that it has not so much.
+    ///
+    /// Planted breaks that were seen red: a file is made as long, and no more; what cannot be as long stays.
+    #[test]
+    fn a_file_for_which_there_is_no_room_is_refused_and_nothing_is_left_of_it() {
+        let shared_memory = Path::new("/dev/shm");
+        let room = rustix::fs::statfs(shared_memory).map(|found| found.f_blocks * found.f_bsize as u64);
+        let directory = tempfile::tempdir_in(shared_memory);
+        let (Ok(room), Ok(directory)) = (room, directory) else {
+            return eprintln!("not run: no file system in memory");
+        };
+        if room == 0 {
+            return eprintln!("not run: the file system in memory has no bound");
+        }
+        let [made, grown] = ["made", "grown"].map(|name| directory.path().join(name));
+        std::fs::write(&grown, [7; BLOCK_BYTES]).unwrap();
+        for path in [&made, &grown] {
+            match open(path, room + SIZE_BYTES).err() {
+                Some(CacheError::System { source, .. }) => {
+                    assert_eq!(source.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!made.exists());
+        assert!(std::fs::read(&grown).unwrap() == [7; BLOCK_BYTES]);
+    }
+
+    /// Memory is not taken before it is needed.
+    ///
+    /// Planted break that was seen red: a file without a name has all of its blocks, too.
+    #[test]
+    fn a_file_without_a_name_takes_memory_as_it_is_needed() {
+        let file = rustix::fs::memfd_create("cache", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert_eq!(open(&path, SIZE_BYTES).unwrap().bytes(), SIZE_BYTES);
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_blocks, 0);
     }
 }

@@ -260,7 +260,8 @@ int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *t
 /*
  * Whose changes a fast commit writes: those who joined the running transaction since the last commit of either kind. Fsyncs that overlap all
  * begin one, and the kernel lets one of them go on, whichever. So the first one to begin takes who is pending, for whoever goes on, and it ends
- * with whoever wrote something. One that finds itself alone again begins with its first block.
+ * with whoever wrote something. One that finds itself alone again begins with its first block. Who joined is taken a moment before the kernel
+ * takes what they changed, and so may be taken with the commit before; but a commit is always its fsync's, too.
  */
 static __always_inline void begin_fast_commit(void)
 {
@@ -272,7 +273,7 @@ static __always_inline void begin_fast_commit(void)
 static __always_inline __u64 causes_of_fast_commit(void)
 {
 	begin_fast_commit();
-	return state.fast_committing;
+	return state.fast_committing | current_causes();
 }
 
 SEC("tp_btf/ext4_fc_commit_start")

@@ -2,6 +2,7 @@
 
 use super::alarm::Change;
 use super::core::{Core, VolumeSeat};
+use super::doubts::Doubts;
 use super::emulation::Emulation;
 use super::error::EngineError;
 use super::handle::SessionConfig;
@@ -26,8 +27,9 @@ impl Core {
     ) -> Result<AccountId, AccountError> {
         let id = self.tree.open(parent, name, kind, allocation)?;
         for volume in 0..self.volumes.places() as u32 {
-            let cache = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut());
-            cache.into_iter().for_each(|cache| cache.account_opened(id));
+            let Some(seat) = self.volumes.get_mut(volume) else { continue };
+            seat.doubts.opened(id);
+            seat.cache.as_deref_mut().into_iter().for_each(|cache| cache.account_opened(id));
         }
         self.meters.opened(self.now, id);
         self.scheduler.account_opened(self.now, self.tree.get(id).expect("just opened"));
@@ -183,7 +185,8 @@ impl Core {
         }
         let (tags, unflushed, cache, read_ahead) = (None, CauseSet::EMPTY, None, None);
         let buffers = self.buffers.of_another();
-        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, cache, read_ahead, buffers });
+        let doubts = Doubts::default();
+        self.volumes.insert(VolumeSeat { volume, front_ends: 0, tags, unflushed, doubts, cache, read_ahead, buffers });
         Ok(())
     }
 

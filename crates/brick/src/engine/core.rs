@@ -14,6 +14,7 @@ use super::alarm::Alarm;
 use super::buffer_memory::BufferMemory;
 use super::cached::{OF_CACHE, VolumeCache};
 use super::clock::Clock;
+use super::doubts::Doubts;
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
 use super::front_end::{Finished, Payload, Submission, VolumeBytes};
@@ -51,6 +52,8 @@ pub(super) struct VolumeSeat {
     pub(super) tags: Option<Box<dyn BlockTags>>,
     /// Who caused what was written since the last flush.
     pub(super) unflushed: CauseSet,
+    /// Who has heard that its device could not flush; a cache before it has its own.
+    pub(super) doubts: Doubts,
     /// What stands before it.
     pub(super) cache: Option<Box<VolumeCache>>,
     /// What is read ahead in it.
@@ -447,7 +450,7 @@ impl Core {
 
     pub(super) fn request_done(&mut self, index: u32) {
         let request = self.requests.remove(index).expect("a request is done once");
-        let Request { front_end, token, operation, offset, length, payload, error, .. } = request;
+        let Request { front_end, token, operation, offset, length, payload, mut error, .. } = request;
         if operation.is_write()
             && let Some(read_ahead) = &mut self.volumes[request.volume].read_ahead
         {
@@ -459,6 +462,13 @@ impl Core {
             OF_CACHE => return self.store_request_completed(request.volume, token as u32, length, error),
             OF_READ_AHEAD => return self.fetch_done(request.volume, token, error),
             _ => {}
+        }
+        if operation == Operation::Flush {
+            let doubts = &mut self.volumes[request.volume].doubts;
+            doubts.flushed(error);
+            if !request.is_abandoned && doubts.tell_failed(request.session) {
+                error.get_or_insert(Errno::IO);
+            }
         }
         let latency = self.now.since(request.arrived);
         self.meters.request_completed(request.metered, operation, latency, error.is_none());

@@ -44,6 +44,7 @@ mod cached;
 pub(crate) mod clock;
 mod commands;
 mod core;
+mod doubts;
 pub mod early_reads;
 pub(crate) mod emulation;
 #[cfg(test)]

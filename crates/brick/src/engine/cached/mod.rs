@@ -18,7 +18,8 @@
 //! Who finds none, or has to wait for his turn because more is written than the slow device takes, stands in a line (`waiting`).
 
 mod administration;
-mod doubts;
+#[cfg(test)]
+mod doubt_tests;
 mod emulated;
 mod on_store;
 mod pools;
@@ -30,13 +31,13 @@ mod waiting;
 pub use administration::{CacheClassStatus, CachePoolStatus, CacheStatus};
 
 use super::core::Core;
+use super::doubts::Doubts;
 use super::emulation::Emulation;
 use super::error::EngineError;
 use super::front_end::{Finished, Submission};
 use super::ring::Owner;
 use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
-use doubts::Doubts;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::AccountId;
 use pools::BoundedPools;

@@ -1,0 +1,88 @@
+//! Who has been told that a device may have lost something.
+//!
+//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed; what was written and acknowledged before is
+//! perhaps gone by then. Whose flush it was hears it, and the others on that volume have written, too. So the next flush of each session that
+//! has not been told fails, once, as the kernel does it for each open file (`errseq_t`). A flush that fails anyway has told it, too.
+//!
+//! **Before a volume with a cache** the same is asked of what went past the cache ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)):
+//! what is in it is copied again.
+//!
+//! **Who comes later** begins with what anybody has been told of, and hears of a doubt that nobody was told of: who wrote what is lost may be
+//! the same client, come back.
+
+use plimsoll_core::AccountId;
+use rustix::io::Errno;
+
+/// What each session has been told of.
+#[derive(Default)]
+pub(super) struct Doubts {
+    /// Flushes that failed so far, where there is no cache that counts them.
+    failed: u64,
+    told: Vec<u64>,
+    /// The most that anybody has been told of.
+    told_to_anybody: u64,
+}
+
+impl Doubts {
+    /// Somebody new has a number. One that is never named here was there before the first doubt.
+    pub fn opened(&mut self, account: AccountId) {
+        let told = self.told_to_anybody;
+        *self.of(account) = told;
+    }
+
+    /// A device was to be flushed, and said so. What was not asked of it at all says nothing of it.
+    pub fn flushed(&mut self, error: Option<Errno>) {
+        self.failed += u64::from(error.is_some_and(|errno| errno != Errno::CANCELED));
+    }
+
+    /// A flush of `session` is answered. Says whether it has to fail, as of what [`flushed`](Self::flushed) was told.
+    pub fn tell_failed(&mut self, session: AccountId) -> bool {
+        self.tell(session, self.failed)
+    }
+
+    /// A flush of `session` is answered, and there were so many doubts so far. Says whether it has to fail.
+    pub fn tell(&mut self, session: AccountId, doubts: u64) -> bool {
+        self.told_to_anybody = self.told_to_anybody.max(doubts);
+        std::mem::replace(self.of(session), doubts) < doubts
+    }
+
+    fn of(&mut self, account: AccountId) -> &mut u64 {
+        if self.told.len() <= account.index() {
+            self.told.resize(account.index() + 1, 0);
+        }
+        &mut self.told[account.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted breaks that were seen red: who was told is told again; who comes later is told of everything, or of nothing.
+    #[test]
+    fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
+        let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));
+        assert!(!doubts.tell(one, 0));
+        assert_eq!([one, one, other, other].map(|session| doubts.tell(session, 1)), [true, false, true, false]);
+        doubts.opened(later);
+        assert!(!doubts.tell(later, 1), "what others were told before it came");
+        doubts.opened(later);
+        assert!(doubts.tell(later, 2), "nobody was told of the second one");
+        assert_eq!([one, other].map(|session| doubts.tell(session, 2)), [true, true]);
+        // Who has another one's number has heard what that one had not, if anybody has.
+        doubts.opened(other);
+        assert_eq!([other, other].map(|session| doubts.tell(session, 3)), [true, false]);
+    }
+
+    /// Planted breaks that were seen red: only whose flush it was is told; what was cancelled counts.
+    #[test]
+    fn a_flush_that_failed_is_everybodys_and_one_that_was_never_done_is_nobodys() {
+        let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));
+        doubts.flushed(Some(Errno::CANCELED));
+        doubts.flushed(None);
+        assert!(!doubts.tell_failed(one));
+        doubts.flushed(Some(Errno::IO));
+        assert!(doubts.tell_failed(one), "whose it was");
+        assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
+    }
+}

@@ -21,6 +21,7 @@
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
+//! | `doubts` | who has heard that a device could not flush |
 //! | `orphans` | requests that nobody waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |

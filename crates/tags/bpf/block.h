@@ -304,8 +304,7 @@ static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 		is_all(walk, causes_of_log(private), CLASS_JOURNAL);
 	} else if (bpf_core_type_exists(struct xfs_buf) && end == settings.end_of_xfs_buffer) {
 		struct xfs_buf *buffer = private;
-		struct xfs_buf_map *map = LOAD(buffer, b_maps);
-		__u64 block = LOAD(map, bm_bn);
+		__u64 block = key_of_buffer(buffer);
 		struct block *known = walk->flags & TAG_WRITE ? bpf_map_lookup_elem(&metadata, &block) : 0;
 		is_all(walk, known ? __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES : 0, class_of_xfs_buffer(buffer));
 	} else if (end == settings.end_of_direct) {

@@ -1,4 +1,4 @@
-/* Who changed each 4 KiB block of metadata. */
+/* Who changed each block of metadata: of ext4 by the number of its 4 KiB, of XFS by its first sector (`key_of_buffer`). */
 #ifndef PLIMSOLL_BLOCKS_H
 #define PLIMSOLL_BLOCKS_H
 

@@ -42,7 +42,7 @@ struct block {
 	} NAME SEC(".maps")
 
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
-TABLE(metadata, LRU_HASH, __u64, struct block);          /* 4 KiB blocks of metadata */
+TABLE(metadata, LRU_HASH, __u64, struct block);          /* blocks of metadata: of ext4 4 KiB, of XFS buffers by their first sector */
 TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: mount and sequence of the committed item list: causes */
 TABLE(threads, HASH, __u32, struct registration);
 TABLE(processes, HASH, __u32, struct registration);

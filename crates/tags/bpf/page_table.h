@@ -102,14 +102,19 @@ static __always_inline bool enter(__u32 number, __u64 page, __u64 causes)
 	return false;
 }
 
-/* `causes` have dirtied the page. Gives back those that it had and that still stand, 0 if there were none. */
-static __noinline __u64 mark_page(const struct page_key *key, __u64 causes)
+/*
+ * `causes` have dirtied the page. Gives back those that it had and that still stand, 0 if there were none: then, of a `join`, they are not
+ * entered either.
+ */
+static __noinline __u64 mark_page(const struct page_key *key, __u64 causes, bool is_join)
 {
 	if (!key)
 		return 0;
 	struct page_place place;
 	place_of(&place, key);
 	struct page_entry *entry = entry_of(&place);
+	if (is_join && (!entry || *(volatile __u64 *)&entry->causes & TAKEN))
+		return 0;
 	if (entry)
 		return join_anew(&entry->causes, causes);
 	if (enter(place.line, place.page, causes))
@@ -119,17 +124,6 @@ static __noinline __u64 mark_page(const struct page_key *key, __u64 causes)
 	else
 		count(&state.entries_lost, 1);
 	return 0;
-}
-
-/* The same of a page that somebody has dirtied before; 0 if nobody has. */
-static __noinline __u64 join_page(const struct page_key *key, __u64 causes)
-{
-	if (!key)
-		return 0;
-	struct page_place place;
-	place_of(&place, key);
-	struct page_entry *entry = entry_of(&place);
-	return entry ? join_anew(&entry->causes, causes) : 0;
 }
 
 /* The page is clean, or gone. */

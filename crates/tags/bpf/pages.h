@@ -140,7 +140,7 @@ struct page_walk {
 	__u64 pending;
 	__u64 previous;
 	__u64 fresh;
-	__u64 is_join; /* pages that are clean are only counted */
+	bool is_join; /* pages that are clean are only counted */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -168,7 +168,7 @@ static long mark_next(__u32 number, void *nothing)
 	if (!walk)
 		return 1;
 	struct page_key page = walk->page;
-	__u64 before = walk->is_join ? join_page(&page, walk->causes) : mark_page(&page, walk->causes);
+	__u64 before = mark_page(&page, walk->causes, walk->is_join);
 	walk->page.index++;
 	if (!before)
 		walk->fresh++;
@@ -205,35 +205,27 @@ static __noinline __u64 mark_many(struct page_key *first, __u64 pages, __u64 cau
 	return walk->fresh;
 }
 
-/* Enters `causes` for pages from `first` on, and into the books; gives back how many were clean. */
-static __always_inline __u64 mark_pages(struct actor *actor, __u64 inode, __u64 first, __u64 pages, __u64 causes)
-{
-	struct page_key page = { .inode = inode, .index = first };
-	__u64 fresh;
-	if (pages == 1) {
-		__u64 before = mark_page(&page, causes);
-		fresh = !before;
-		if (settings.has_events && (before & causes) != causes)
-			tell_of_pages(EVENT_DIRTIED, &page, 1, causes, before);
-	} else {
-		fresh = mark_many(&page, pages, causes, false);
-	}
-	join_inode(actor, inode, causes);
-	if (fresh)
-		charge_dirtied(causes, fresh * PAGE_BYTES);
-	return fresh;
-}
-
-/* The same for those of them that somebody has dirtied before; gives back how many nobody has. */
-static __always_inline __u64 join_pages(__u64 inode, __u64 first, __u64 pages, __u64 causes)
+/* The same, and told to whoever reads events. */
+static __always_inline __u64 mark_and_tell(__u64 inode, __u64 first, __u64 pages, __u64 causes, bool is_join)
 {
 	struct page_key page = { .inode = inode, .index = first };
 	if (pages != 1)
-		return mark_many(&page, pages, causes, true);
-	__u64 before = join_page(&page, causes);
-	if (settings.has_events && before && (before & causes) != causes)
+		return mark_many(&page, pages, causes, is_join);
+	__u64 before = mark_page(&page, causes, is_join);
+	if (settings.has_events && (before & causes) != causes && (before || !is_join))
 		tell_of_pages(EVENT_DIRTIED, &page, 1, causes, before);
 	return !before;
+}
+
+/* Enters `causes` for pages from `first` on, and into the books. Of a write that is told of in parts these are no longer unmarked. */
+static __always_inline void mark_pages(struct actor *actor, __u64 inode, __u64 first, __u64 pages, __u64 causes)
+{
+	__u64 fresh = mark_and_tell(inode, first, pages, causes, false);
+	join_inode(actor, inode, causes);
+	if (fresh)
+		charge_dirtied(causes, fresh * PAGE_BYTES);
+	if (actor && actor->written_inode == inode)
+		actor->unmarked -= fresh < actor->unmarked ? fresh : actor->unmarked;
 }
 
 /* A page of a file or a block of metadata was changed through a buffer: ext4's files, and its metadata. */
@@ -291,8 +283,7 @@ int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *m
 		return 0;
 	struct actor *actor = actor_of(task);
 	__u64 first = folio->index, pages = folio_pages(folio), last = first + pages - 1;
-	bool is_written = actor && actor->written_inode == key && actor->first_page <= last && actor->last_page >= first;
-	if (is_written) {
+	if (actor && actor->written_inode == key && actor->first_page <= last && actor->last_page >= first) {
 		if (actor->first_page > first)
 			first = actor->first_page;
 		if (actor->last_page < last)
@@ -301,9 +292,7 @@ int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *m
 		return 0; /* its buffers told which pages */
 	}
 	pages = last - first + 1;
-	__u64 fresh = mark_pages(actor, key, first, pages > FOLIO_PAGES_MAX ? FOLIO_PAGES_MAX : pages, causes_of(task, actor));
-	if (is_written)
-		actor->unmarked -= fresh < actor->unmarked ? fresh : actor->unmarked;
+	mark_pages(actor, key, first, pages > FOLIO_PAGES_MAX ? FOLIO_PAGES_MAX : pages, causes_of(task, actor));
 	return 0;
 }
 

@@ -36,7 +36,7 @@ int BPF_PROG(xfs_file_buffered_write, struct kiocb *call, struct iov_iter *from)
 	actor->first_page = first;
 	actor->last_page = last;
 	__u64 joined = pages > JOIN_PAGES_MAX ? JOIN_PAGES_MAX : pages;
-	actor->unmarked = pages - joined + join_pages(inode->i_ino, first, joined, causes);
+	actor->unmarked = pages - joined + mark_and_tell(inode->i_ino, first, joined, causes, true);
 	join_inode(actor, inode->i_ino, causes);
 	return 0;
 }
@@ -73,8 +73,7 @@ int BPF_PROG(iomap_iter, struct iomap_iter *call)
 	first >>= PAGE_SHIFT;
 	__u64 pages = ((end - 1) >> PAGE_SHIFT) - first + 1;
 	pages = pages > WRITE_PAGES_MAX ? WRITE_PAGES_MAX : pages;
-	__u64 fresh = mark_pages(actor, actor->written_inode, first, pages, causes_of(task, actor));
-	actor->unmarked -= fresh < actor->unmarked ? fresh : actor->unmarked;
+	mark_pages(actor, actor->written_inode, first, pages, causes_of(task, actor));
 	return 0;
 }
 

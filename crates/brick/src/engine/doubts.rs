@@ -74,7 +74,7 @@ mod tests {
         assert_eq!([other, other].map(|session| doubts.tell(session, 3)), [true, false]);
     }
 
-    /// Planted breaks that were seen red: only whose flush it was is told; what was cancelled counts.
+    /// Planted breaks that were seen red: nothing is counted; what was cancelled is, too.
     #[test]
     fn a_flush_that_failed_is_everybodys_and_one_that_was_never_done_is_nobodys() {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));

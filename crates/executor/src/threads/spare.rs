@@ -2,8 +2,8 @@
 //!
 //! **Intuition.** Shelves: whoever has something to spare lays it on the first shelf at which nobody stands, and whoever needs something
 //! takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock that is tried and never waited for. **The
-//! complication.** With one shelf, who comes while another one stands there leaves with nothing, and has to allocate: with requests that
-//! do nothing, and one thread that hands them in beside one that runs them, that was so often that a request took half as long again.
+//! complication.** With one shelf, who comes while another one stands there leaves with nothing, and has to allocate. With more that takes as many
+//! others at once, and an empty shelf costs a look.
 
 use crossbeam_utils::CachePadded;
 use std::sync::Mutex;

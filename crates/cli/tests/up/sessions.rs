@@ -212,10 +212,10 @@ fn a_session_that_is_tied_ends_with_the_connection_that_opened_it() {
     let closed = say(&opener, r#"{"command":"session_close","session":"web/db/tied#2"}"#);
     assert_eq!(closed["done"], "session web/db/tied#2 closed");
 
-    let mut tied = connect(&site, "db/tied#1").unwrap();
-    let mut other = connect(&site, "").unwrap();
-    let mut read = [0; 4096];
+    let (mut tied, mut read) = (connect(&site, "db/tied#1").unwrap(), [0; 4096]);
+    // An agreement is not yet a seat: whoever has read has its number, and the next has the next.
     tied.read(0, &mut read).unwrap();
+    let mut other = connect(&site, "").unwrap();
     assert_eq!(asked(&site, &["session", "open", "db", "late", "--reserve", "100 runs/s"]).1, Some(1), "does not fit");
     drop(opener);
     wait_until("the end of the session", || sessions(&site).iter().all(|(path, _)| path == "web/db/nbd#2"));

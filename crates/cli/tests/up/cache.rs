@@ -29,7 +29,7 @@ nbd = {{}}
 }
 
 /// A site whose slow file is there and whose cache is made.
-fn site(more: &str) -> Site {
+pub(crate) fn site(more: &str) -> Site {
     let site = Site::of_normal_user(&configuration(more));
     let truncated = std::process::Command::new("truncate").args(["-s", "16M"]).arg(site.path("slow.img")).status();
     assert!(truncated.unwrap().success());
@@ -49,7 +49,7 @@ fn address(site: &Site) -> Address {
     Address::Unix(site.path("state/nbd.sock"))
 }
 
-fn connect(site: &Site) -> Client {
+pub(crate) fn connect(site: &Site) -> Client {
     Client::connect(&address(site), &ClientOptions { export_name: "db".into(), ..ClientOptions::default() }).unwrap()
 }
 
@@ -58,7 +58,7 @@ fn status(site: &Site) -> serde_json::Value {
     site.json(&["cache", "status"])[0]["cache"].clone()
 }
 
-fn done(site: &Site, arguments: &[&str]) -> String {
+pub(crate) fn done(site: &Site, arguments: &[&str]) -> String {
     let output = site.ask(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout).trim().to_owned()
@@ -281,7 +281,7 @@ fn many_kills_under_load_of_a_strict_cache() {
 }
 
 /// A daemon was killed that had dirty data in its cache: what its blocks may hold.
-fn killed_with_dirty_data(site: &Site) -> Blocks {
+pub(crate) fn killed_with_dirty_data(site: &Site) -> Blocks {
     let mut blocks = Blocks::new(0..BLOCKS, false);
     let daemon = site.up();
     load_until_killed(daemon, &address(site), std::slice::from_mut(&mut blocks), 500, &mut Random(7));
@@ -332,78 +332,6 @@ fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     std::fs::rename(site.path("kept.img"), &slow).unwrap();
     std::fs::remove_file(&fast).unwrap();
     refused("cannot open");
-}
-
-/// The site's configuration with each of the first words in place of the second.
-fn reconfigured(site: &Site, changes: &[(&str, &str)]) {
-    let path = site.path("plimsoll.toml");
-    let mut text = std::fs::read_to_string(&path).unwrap();
-    for (old, new) in changes {
-        assert!(text.contains(old), "{text}");
-        text = text.replace(old, new);
-    }
-    std::fs::write(&path, text).unwrap();
-}
-
-const SECTION: &str = "[cache.fast]\nfile = \"fast.img\"\nsize = \"4MiB\"\n\n";
-const KEY: &str = "cache = \"fast\"\n";
-
-#[test]
-fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without_it() {
-    let site = site("");
-    let mut blocks = killed_with_dirty_data(&site);
-    let refused = |what: &str| {
-        let log = text(&site.up_fails().stderr);
-        assert!(log.contains(what), "{log}");
-    };
-    reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
-    let fast = site.path("fast.img").display().to_string();
-    refused(&format!(
-        "plimsoll.toml:7: volume.db: cache: got none, allowed \"fast\" on {fast}, which was not detached: what is newest may be \
-         only there (to do without it: plimsoll cache forget plimsoll.toml db)"
-    ));
-    // Nor with another one.
-    let other = SECTION.replace("fast", "other");
-    reconfigured(&site, &[("[volume.db]\n", &format!("{other}[volume.db]\ncache = \"other\"\n"))]);
-    let made = site.command(&["cache", "make", "plimsoll.toml", "other"]).output().unwrap();
-    let why = "what is newest of volume db may be in its cache fast, on";
-    assert!(!made.status.success() && text(&made.stderr).contains(why), "{}", text(&made.stderr));
-    assert!(!site.path("other.img").exists());
-    let device = std::fs::File::create(site.path("other.img")).unwrap();
-    device.set_len(4 << 20).unwrap();
-    std::process::Command::new("chmod").arg("666").arg(site.path("other.img")).status().unwrap();
-    refused("there is no cache on the device");
-
-    // With its own all is there, and once that is detached nothing is missed.
-    reconfigured(&site, &[(&other, SECTION), ("cache = \"other\"", "cache = \"fast\"")]);
-    let daemon = site.up();
-    blocks.verify(&mut connect(&site));
-    done(&site, &["cache", "detach", "db"]);
-    daemon.stop();
-    reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
-    let daemon = site.up();
-    blocks.verify(&mut connect(&site));
-    daemon.stop();
-}
-
-#[test]
-fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
-    let site = site("");
-    killed_with_dirty_data(&site);
-    reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
-    let forget = || site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
-    let forgotten = forget();
-    let said = text(&forgotten.stdout);
-    assert!(forgotten.status.success() && said.ends_with("is given up, and what only it had is lost\n"), "{said}");
-    let again = forget();
-    let line = "plimsoll.toml:7: volume.db: got one without a cache, allowed one that has a cache";
-    assert_eq!((text(&again.stderr).trim(), again.status.code()), (line, Some(2)));
-    let daemon = site.up();
-    connect(&site).read(0, &mut [0; BLOCK_BYTES]).unwrap();
-    daemon.stop();
-    reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]);
-    let log = text(&site.up_fails().stderr);
-    assert!(log.contains("there is no cache on the device"), "{log}");
 }
 
 #[test]

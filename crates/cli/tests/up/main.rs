@@ -2,6 +2,7 @@
 
 mod agent;
 mod cache;
+mod cache_notes;
 mod classes;
 mod compressed;
 mod crowds;

@@ -1,6 +1,6 @@
 //! What is noted of a volume's cache: the volume is not served without it, and it is what `plimsoll cache forget` takes away.
 //!
-//! Planted break that turned a test red: a note that cannot be read is none.
+//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked.
 
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};

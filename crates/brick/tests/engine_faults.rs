@@ -2,10 +2,9 @@
 
 mod engine_support;
 
-use engine_support::{Served, file_config, memory, raw_connection};
+use engine_support::{Served, answered, file_config, memory, raw_connection};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeError};
 use plimsoll_brick::engine::EngineConfig;
-use plimsoll_brick::nbd::client::ClientError;
 use plimsoll_brick::nbd::wire::Request;
 use plimsoll_brick::nbd::{Client, Command, CommandFlags, Errno};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -19,14 +18,6 @@ fn open_error(config: VolumeConfig) -> VolumeError {
     match Volume::open(config) {
         Ok(_) => panic!("the volume was opened"),
         Err(error) => error,
-    }
-}
-
-fn answered(result: Result<(), ClientError>) -> Result<(), Errno> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(ClientError::Answered(errno)) => Err(errno),
-        Err(other) => panic!("not an answer: {other}"),
     }
 }
 

@@ -4,19 +4,17 @@
 
 mod engine_support;
 
-use engine_support::{PATIENCE, Served, file_config};
+use engine_support::{PATIENCE, Served, answered, file_config};
 use fuser::{
     BackgroundSession, Config, Errno as Answer, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
     WriteFlags,
 };
 use plimsoll_brick::backend::Volume;
-use plimsoll_brick::nbd::client::ClientError;
 use plimsoll_brick::nbd::{Client, Errno};
 use std::ffi::OsStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
 const VOLUME_BYTES: u64 = 1 << 20;
@@ -133,11 +131,7 @@ fn mounted(directory: &std::path::Path) -> Option<(BackgroundSession, Arc<Atomic
 }
 
 fn flushed(client: &mut Client) -> Result<(), Errno> {
-    match client.flush() {
-        Ok(()) => Ok(()),
-        Err(ClientError::Answered(errno)) => Err(errno),
-        Err(other) => panic!("not an answer: {other}"),
-    }
+    answered(client.flush())
 }
 
 /// What is lost may be anybody's, whoever asked for the flush that failed.

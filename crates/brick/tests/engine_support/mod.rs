@@ -6,9 +6,9 @@ use plimsoll_brick::backend::{Backing, Encryption, KEY_BYTES, Volume, VolumeConf
 use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{CacheStatus, EngineConfig, EngineHandle, EngineStatus, SessionConfig, spawn};
-use plimsoll_brick::nbd::client::ClientOptions;
+use plimsoll_brick::nbd::client::{ClientError, ClientOptions};
 use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, Negotiated, SharedExports};
+use plimsoll_brick::nbd::{Address, Client, Errno, Listener, NbdConnection, Negotiated, SharedExports};
 use plimsoll_brick::notes::Notes;
 use plimsoll_cache::policies;
 use plimsoll_core::class::Scheme;
@@ -65,6 +65,15 @@ pub fn encrypted_config(name: &str, path: &Path, size_bytes: u64) -> VolumeConfi
     let encryption = Some(Encryption { key_file, notes: Some(Notes::new(path.with_extension("notes"))) });
     let backing = Backing::File { path: path.to_owned(), size_bytes: Some(size_bytes), creates: true, encryption };
     VolumeConfig { backing, ..file_config(name, path, None) }
+}
+
+/// What the server said; a broken connection is no answer.
+pub fn answered(result: Result<(), ClientError>) -> Result<(), Errno> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(ClientError::Answered(errno)) => Err(errno),
+        Err(other) => panic!("not an answer: {other}"),
+    }
 }
 
 /// An engine whose volumes can be reached over a Unix socket.

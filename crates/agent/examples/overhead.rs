@@ -12,9 +12,10 @@
 //! therefore compared, and the medians stand beside it.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use plimsoll_agent::levels::FETCH_BUSY;
+use plimsoll_agent::levels::pace::Pace;
 use plimsoll_agent::memory::dirty_bytes_max;
 use plimsoll_agent::station::{Disk as Below, tag_options};
+use plimsoll_core::{Span, Time};
 use plimsoll_gates::Filter;
 use plimsoll_tags::{Options, Tags, TagsError, program_costs};
 use std::error::Error;
@@ -137,13 +138,18 @@ impl Loaded {
         tags.tell_returns(way == WAYS.len() - 1)?;
         let account = tags.accounts().open("writer")?;
         tags.accounts().register_process(account, std::process::id())?;
-        let (has_events, is_over) = (options.event_bytes.is_some(), Arc::new(AtomicBool::new(false)));
-        let pause = if has_events { Duration::from_nanos(FETCH_BUSY.as_nanos()) } else { Duration::MAX };
+        let has_events = options.event_bytes.is_some();
+        let is_over = Arc::new(AtomicBool::new(false));
         let is_over_seen = Arc::clone(&is_over);
         let reader = std::thread::spawn(move || {
+            let (start, mut pace) = (Instant::now(), Pace::default());
             while !is_over_seen.load(Ordering::Relaxed) {
+                tags.events(usize::MAX, |event| pace.found(&event));
+                let now = Time::ZERO + Span::from(start.elapsed());
+                // Nobody waits, and what is measured never stops for as long as a pause.
+                let pause = pace.next(now, false).since(now);
+                let pause = if has_events { Duration::from_nanos(pause.as_nanos()) } else { Duration::MAX };
                 std::thread::park_timeout(pause);
-                tags.events(usize::MAX, |_| ());
             }
         });
         Ok(Some(Loaded { is_over, reader: Some(reader) }))

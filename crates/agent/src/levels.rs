@@ -19,10 +19,11 @@
 //! can be held back there: writes wait at their calls as always, and who has *read* what the scheduler would have kept back
 //! waits at the word until the scheduler lets that go.
 //!
-//! An event that woke us would cost more than the write that it tells of. So events are fetched every [`FETCH_BUSY`] while
-//! there are some, and only the first one after a silence wakes us.
+//! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
+//! there are some ([`pace`]), and only the first one after a silence wakes us.
 
 mod happened;
+pub mod pace;
 
 use crate::account_words::AccountWords;
 use crate::calls::{Action, Calls};
@@ -34,6 +35,7 @@ use crate::notified::Notified;
 use crate::readers::Readers;
 use crate::returns::Returns;
 use crate::writeback::Slices;
+use pace::{FETCH_BUSY, Pace};
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels};
 use plimsoll_core::{AccountId, Call, CallDecision, FileId, Scheduler, Span, Time, Wish};
 use plimsoll_gates::words::RENEWAL;
@@ -43,8 +45,6 @@ use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How often events are fetched while there are some.
-pub const FETCH_BUSY: Span = Span::from_millis(1);
 /// Looks at listeners in one turn, whoever floods his: some ten microseconds each, of which others' requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
 /// Looks at calls that are held in one turn, for those whose threads have gone.
@@ -86,6 +86,7 @@ pub struct Levels {
     /// The scheduler knows what it has to know at the start.
     is_introduced: bool,
     fetch_at: Time,
+    pace: Pace,
     renew_at: Time,
     housekeeping_at: Time,
     /// Held calls are looked at again.
@@ -125,6 +126,7 @@ impl Levels {
             hear_at: Some(Time::ZERO),
             is_introduced: false,
             fetch_at: Time::ZERO,
+            pace: Pace::default(),
             renew_at: Time::ZERO,
             housekeeping_at: Time::ZERO,
             look_at: Time::ZERO,

@@ -189,6 +189,11 @@ impl Readers {
         });
     }
 
+    /// Whether the reads of some account wait at its word.
+    pub fn are_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// When somebody will have been waited for long enough.
     pub fn admitted_until(&self) -> Option<Time> {
         let firsts = self.held.values().filter_map(|admitted| admitted.groups.front());

@@ -36,8 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Bytes of the ring of events: 80,000 of 48 bytes, more than come within [`FETCH_BUSY`](crate::levels::FETCH_BUSY).
-const EVENT_BYTES: u32 = 4 << 20;
+/// Bytes of the ring of events: 150,000 of 48 bytes, as of 120 GB/s that become dirty within [`FETCH_QUIET`](crate::levels::pace::FETCH_QUIET).
+const EVENT_BYTES: u32 = 8 << 20;
 /// Where listeners are handed over, in the run directory.
 const LISTENERS_SOCKET: &str = "listeners.sock";
 const LISTENERS_SOCKET_MODE: u32 = 0o600;

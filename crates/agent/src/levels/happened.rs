@@ -1,6 +1,6 @@
 //! What happened below since the last turn: pages that were dirtied and freed, requests of a disk that is not ours, returns from calls.
 
-use super::{FETCH_BUSY, Levels};
+use super::Levels;
 use crate::block_tags::file_of_block;
 use plimsoll_brick::engine::{Below, session_of};
 use plimsoll_core::{BlockRequest, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
@@ -17,11 +17,18 @@ impl Levels {
     pub(super) fn fetch(&mut self, now: Time, below: &mut Below<'_>) {
         let mut events = std::mem::take(&mut self.events);
         let mut may_be_more = self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
-        self.fetch_at = if events.is_empty() { Time::MAX } else { now + FETCH_BUSY };
-        if events.is_empty() {
+        // Other turns look, too: that one of them finds nothing is no silence yet.
+        let is_silent = events.is_empty() && (now >= self.fetch_at || self.fetch_at == Time::MAX);
+        if is_silent {
+            self.fetch_at = Time::MAX;
+            self.pace.silent();
             self.parts.tags.wake();
             // What came before it could wake us.
             may_be_more |= self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
+        }
+        if !events.is_empty() {
+            events.iter().for_each(|event| self.pace.found(event));
+            self.fetch_at = self.pace.next(now, self.is_anybody_waiting());
         }
         if may_be_more {
             // Others' requests first.
@@ -31,6 +38,11 @@ impl Levels {
             self.happened(now, below, event);
         }
         self.events = events;
+    }
+
+    /// Whether somebody is kept back until something happens, or was until lately.
+    fn is_anybody_waiting(&self) -> bool {
+        self.calls.waiting() > 0 || self.calls.admitted_until().is_some() || self.readers.are_held()
     }
 
     fn happened(&mut self, now: Time, below: &mut Below<'_>, event: Event) {

@@ -1,0 +1,129 @@
+//! How long to wait until the next look at what happened.
+//!
+//! A look costs a processor that is at work some four microseconds, as whoever ran there is put off: a look each millisecond is two
+//! per cent of a disk that is in memory. Whoever learns of a write a millisecond later lets that much more happen before he closes a
+//! gate. So while much happens, or somebody waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and also for a while
+//! after that, and after a silence, since nobody knows yet what comes. Else it is each [`FETCH_QUIET`].
+
+use plimsoll_core::{Span, Time};
+use plimsoll_tags::{BLOCK_BYTES, Event};
+
+/// How long until the next look, while much happens or somebody waits.
+pub const FETCH_BUSY: Span = Span::from_millis(1);
+/// How long else: no longer, as whoever begins to write then is seen so much later.
+pub const FETCH_QUIET: Span = Span::from_millis(5);
+/// How long it stays busy after the last time that it was.
+const BUSY_LASTS: Span = Span::from_millis(100);
+/// Bytes in [`FETCH_QUIET`] that are much: more than 800 MB/s.
+const MUCH_BYTES: u64 = 4 << 20;
+
+/// See the [module's text](self). O(1).
+#[derive(Debug)]
+pub struct Pace {
+    is_silent: bool,
+    busy_until: Time,
+    /// Since when `bytes` are counted.
+    since: Time,
+    bytes: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { is_silent: true, busy_until: Time::ZERO, since: Time::ZERO, bytes: 0 }
+    }
+}
+
+impl Pace {
+    /// A look has found this.
+    pub fn found(&mut self, event: &Event) {
+        self.bytes += match *event {
+            Event::Dirtied { pages, .. } => u64::from(pages) * BLOCK_BYTES,
+            Event::Issued { bytes, .. } => u64::from(bytes),
+            _ => 0,
+        };
+    }
+
+    /// When to look again after a look that found something.
+    pub fn next(&mut self, now: Time, is_anybody_waiting: bool) -> Time {
+        let is_over = now.since(self.since) >= FETCH_QUIET;
+        if std::mem::take(&mut self.is_silent) || is_anybody_waiting || self.bytes > MUCH_BYTES {
+            self.busy_until = now + BUSY_LASTS;
+        }
+        if is_over {
+            (self.since, self.bytes) = (now, 0);
+        }
+        now + if now < self.busy_until { FETCH_BUSY } else { FETCH_QUIET }
+    }
+
+    /// A look has found nothing: whatever comes next wakes us.
+    pub fn silent(&mut self) {
+        self.is_silent = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dirtied(pages: u32) -> Event {
+        Event::Dirtied { time_ns: 0, inode: 1, first_page: 0, pages, causes: 1, previous: 0 }
+    }
+
+    /// Looks from `now` until `until`, each of which finds `pages` dirtied for each millisecond; says when they were.
+    fn look(pace: &mut Pace, mut now: Time, until: Time, pages: u64, is_anybody_waiting: bool) -> Vec<Span> {
+        let mut pauses = Vec::new();
+        let mut found = pages;
+        while now < until {
+            pace.found(&dirtied(found as u32));
+            let next = pace.next(now, is_anybody_waiting);
+            pauses.push(next.since(now));
+            found = pages * next.since(now).as_nanos() / Span::from_millis(1).as_nanos();
+            now = next;
+        }
+        pauses
+    }
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Span::from_millis(milliseconds)
+    }
+
+    /// Planted breaks: it is never quiet; never busy; not busy after a silence; busy no longer than much happens; waiters and
+    /// bytes not looked at; bytes counted for ever.
+    #[test]
+    fn looks_are_rare_while_little_happens_and_nobody_waits() {
+        let mut pace = Pace::default();
+        let pauses = look(&mut pace, at(1000), at(2000), 50, false);
+        assert_eq!(pauses[..100], [FETCH_BUSY; 100], "what comes after a silence is not known");
+        assert!(pauses[100..].iter().all(|&pause| pause == FETCH_QUIET), "{pauses:?}");
+        assert_eq!(look(&mut pace, at(2000), at(2050), 50, true), [FETCH_BUSY; 50], "somebody waits");
+        assert_eq!(look(&mut pace, at(2050), at(2149), 50, false), [FETCH_BUSY; 99], "and has until now");
+        assert_eq!(look(&mut pace, at(2149), at(2189), 50, false), [FETCH_QUIET; 8]);
+        assert_eq!(look(&mut pace, at(2189), at(2190), 2000, false), [FETCH_BUSY], "8 MB");
+        assert_eq!(look(&mut pace, at(2190), at(2489), 200, false)[99..], [FETCH_QUIET; 40], "little again");
+        pace.silent();
+        assert_eq!(look(&mut pace, at(9000), at(9100), 1, false), [FETCH_BUSY; 100]);
+    }
+
+    #[test]
+    fn what_is_read_counts_and_what_only_ends_does_not() {
+        let (time_ns, id, sector, bytes) = (0, 1, 0, 5 << 20);
+        let issued = Event::Issued {
+            time_ns,
+            id,
+            sector,
+            bytes,
+            operation: 0,
+            causes: 1,
+            class: Default::default(),
+            is_sync: false,
+            inode: 1,
+        };
+        let completed = Event::Completed { time_ns, id, sector, bytes, status: 0 };
+        for (event, pause) in [(issued, FETCH_BUSY), (completed, FETCH_QUIET)] {
+            let mut pace = Pace::default();
+            look(&mut pace, at(1000), at(1200), 1, false);
+            pace.found(&event);
+            assert_eq!(pace.next(at(1203), false), at(1203) + pause);
+        }
+    }
+}

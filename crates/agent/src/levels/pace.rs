@@ -1,7 +1,7 @@
 //! How long to wait until the next look at what happened.
 //!
-//! A look costs a processor that is at work some four microseconds, as whoever ran there is put off: a look each millisecond is two
-//! per cent of a disk that is in memory. Whoever learns of a write a millisecond later lets that much more happen before he closes a
+//! A look takes a processor that is at work some thirty microseconds, with what it does to whoever is put off by it: one each millisecond
+//! is two to three per cent of a write with its fsync on a disk in memory (`docs/tags.md`). Whoever learns of a write a millisecond later lets that much more happen before he closes a
 //! gate. So while much happens, or somebody waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and also for a while
 //! after that, and after a silence, since nobody knows yet what comes. Else it is each [`FETCH_QUIET`].
 
@@ -45,11 +45,10 @@ impl Pace {
 
     /// When to look again after a look that found something.
     pub fn next(&mut self, now: Time, is_anybody_waiting: bool) -> Time {
-        let is_over = now.since(self.since) >= FETCH_QUIET;
         if std::mem::take(&mut self.is_silent) || is_anybody_waiting || self.bytes > MUCH_BYTES {
             self.busy_until = now + BUSY_LASTS;
         }
-        if is_over {
+        if now.since(self.since) >= FETCH_QUIET {
             (self.since, self.bytes) = (now, 0);
         }
         now + if now < self.busy_until { FETCH_BUSY } else { FETCH_QUIET }
@@ -69,7 +68,7 @@ mod tests {
         Event::Dirtied { time_ns: 0, inode: 1, first_page: 0, pages, causes: 1, previous: 0 }
     }
 
-    /// Looks from `now` until `until`, each of which finds `pages` dirtied for each millisecond; says when they were.
+    /// Looks from `now` until `until`, each of which finds `pages` dirtied for each millisecond; says how long the pauses were.
     fn look(pace: &mut Pace, mut now: Time, until: Time, pages: u64, is_anybody_waiting: bool) -> Vec<Span> {
         let mut pauses = Vec::new();
         let mut found = pages;

@@ -39,7 +39,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet $(FLAGS) -- -D warnings
 
 unit:
-	$(CARGO) test --workspace --quiet --no-fail-fast $(FLAGS)
+	@CARGO=$(CARGO) scripts/unit-tests.sh $(FLAGS)
 
 acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
 	$(CARGO) build --release -p plimsoll-brick --example promises

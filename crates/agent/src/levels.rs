@@ -85,7 +85,6 @@ pub struct Levels {
     hear_at: Option<Time>,
     /// The scheduler knows what it has to know at the start.
     is_introduced: bool,
-    fetch_at: Time,
     pace: Pace,
     renew_at: Time,
     housekeeping_at: Time,
@@ -125,7 +124,6 @@ impl Levels {
             poll,
             hear_at: Some(Time::ZERO),
             is_introduced: false,
-            fetch_at: Time::ZERO,
             pace: Pace::default(),
             renew_at: Time::ZERO,
             housekeeping_at: Time::ZERO,
@@ -412,7 +410,7 @@ impl UpperLevels for Levels {
             self.look_at = self.leave_out_who_is_gone(now);
         }
         let wake_at = self.grant(now, below.scheduler());
-        let times = [self.fetch_at, self.renew_at, self.look_at];
+        let times = [self.pace.at(), self.renew_at, self.look_at];
         let asked = [wake_at, self.hear_at, self.calls.admitted_until(), self.readers.admitted_until()];
         times.into_iter().chain(asked.into_iter().flatten()).min()
     }

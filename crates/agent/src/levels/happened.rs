@@ -17,22 +17,18 @@ impl Levels {
     pub(super) fn fetch(&mut self, now: Time, below: &mut Below<'_>) {
         let mut events = std::mem::take(&mut self.events);
         let mut may_be_more = self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
-        // Other turns look, too: that one of them finds nothing is no silence yet.
-        let is_silent = events.is_empty() && (now >= self.fetch_at || self.fetch_at == Time::MAX);
-        if is_silent {
-            self.fetch_at = Time::MAX;
-            self.pace.silent();
+        if events.is_empty() && self.pace.is_silence(now) {
             self.parts.tags.wake();
             // What came before it could wake us.
             may_be_more |= self.parts.tags.events(EVENTS_MAX, |event| events.push(event));
         }
         if !events.is_empty() {
             events.iter().for_each(|event| self.pace.found(event));
-            self.fetch_at = self.pace.next(now, self.is_anybody_waiting());
+            self.pace.next(now, self.is_anybody_waiting());
         }
         if may_be_more {
             // Others' requests first.
-            self.fetch_at = now;
+            self.pace.at_once(now);
         }
         for event in events.drain(..) {
             self.happened(now, below, event);

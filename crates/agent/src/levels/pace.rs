@@ -20,6 +20,8 @@ const MUCH_BYTES: u64 = 4 << 20;
 /// See the [module's text](self). O(1).
 #[derive(Debug)]
 pub struct Pace {
+    /// When to look next; never: whatever comes next wakes us.
+    at: Time,
     is_silent: bool,
     busy_until: Time,
     /// Since when `bytes` are counted.
@@ -29,7 +31,7 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { is_silent: true, busy_until: Time::ZERO, since: Time::ZERO, bytes: 0 }
+        Pace { at: Time::ZERO, is_silent: true, busy_until: Time::ZERO, since: Time::ZERO, bytes: 0 }
     }
 }
 
@@ -43,7 +45,7 @@ impl Pace {
         };
     }
 
-    /// When to look again after a look that found something.
+    /// When to look again after a look that found something, which is the next time.
     pub fn next(&mut self, now: Time, is_anybody_waiting: bool) -> Time {
         if std::mem::take(&mut self.is_silent) || is_anybody_waiting || self.bytes > MUCH_BYTES {
             self.busy_until = now + BUSY_LASTS;
@@ -51,12 +53,28 @@ impl Pace {
         if now.since(self.since) >= FETCH_QUIET {
             (self.since, self.bytes) = (now, 0);
         }
-        now + if now < self.busy_until { FETCH_BUSY } else { FETCH_QUIET }
+        self.at = now + if now < self.busy_until { FETCH_BUSY } else { FETCH_QUIET };
+        self.at
     }
 
-    /// A look has found nothing: whatever comes next wakes us.
-    pub fn silent(&mut self) {
-        self.is_silent = true;
+    /// A look has found nothing. Says whether that is a silence, so that whatever comes next has to wake us; it is none if the look was before its
+    /// time, as turns look that began for another reason.
+    pub fn is_silence(&mut self, now: Time) -> bool {
+        let is_silence = now >= self.at || self.at == Time::MAX;
+        if is_silence {
+            (self.at, self.is_silent) = (Time::MAX, true);
+        }
+        is_silence
+    }
+
+    /// There may be more: the next look is as soon as others have had their turn.
+    pub fn at_once(&mut self, now: Time) {
+        self.at = now;
+    }
+
+    /// When the next look is due.
+    pub fn at(&self) -> Time {
+        self.at
     }
 }
 
@@ -99,8 +117,25 @@ mod tests {
         assert_eq!(look(&mut pace, at(2149), at(2189), 50, false), [FETCH_QUIET; 8]);
         assert_eq!(look(&mut pace, at(2189), at(2190), 2000, false), [FETCH_BUSY], "8 MB");
         assert_eq!(look(&mut pace, at(2190), at(2489), 200, false)[99..], [FETCH_QUIET; 40], "little again");
-        pace.silent();
+        assert!(pace.is_silence(at(3000)));
         assert_eq!(look(&mut pace, at(9000), at(9100), 1, false), [FETCH_BUSY; 100]);
+    }
+
+    /// Planted breaks: a look before its time is a silence; one that is due is none.
+    #[test]
+    fn a_look_before_its_time_that_finds_nothing_is_no_silence() {
+        let mut pace = Pace::default();
+        look(&mut pace, at(1000), at(1200), 1, false);
+        let due = pace.at();
+        assert_eq!(due, at(1200));
+        assert!(!pace.is_silence(at(1199)));
+        assert_eq!(pace.at(), due, "it is due as before");
+        assert!(pace.is_silence(due));
+        assert_eq!(pace.at(), Time::MAX);
+        assert!(pace.is_silence(at(1201)), "and still is one");
+        pace.at_once(at(1300));
+        assert_eq!(pace.at(), at(1300));
+        assert_eq!(pace.next(at(1300), false), at(1301), "what comes after a silence is not known");
     }
 
     #[test]

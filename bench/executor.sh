@@ -179,6 +179,16 @@ judge() { # file
           + ": at 90 % of the peak the mean of combo is \($ratio * 100 | round / 100) of the one of baseline, goal 0.85"
       end' "$1"
 }
+# What no order of requests can gain more than.
+waiting() { # file
+  jq -rs '
+    def median: sort | if length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+    map(select(.part == 0.9 and .policy == "baseline")) | select(length > 0)
+    | (map(.in_queues_seconds - .behind_seconds) | median) as $for_each_other
+    | "under baseline clients wait for each other for \($for_each_other / (map(.mean_seconds) | median) * 100 | round) % of the mean: more than that no order of their requests can gain"
+  ' "$1"
+}
+waiting "$work/rows"
 verdict=$(judge "$work/rows")
 echo "$verdict"
 case $verdict in missed*) exit 1 ;; esac

@@ -2,13 +2,14 @@
 //!
 //! **Rule.** A write keeps its page as it is and puts the page's number here; a [`Compressing`], which a service thread runs in the
 //! maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as somebody has time for
-//! the rest. **Complication.** Nobody may have: then it fills up. From seven eighths of it on a growing part of the writes *pays*, which is
+//! the rest. **Complication.** Nobody may have: then it fills up. Where a 64th of it is left a growing part of the writes *pays*, which is
 //! to compress its own page at once, and all do where it is full. So its memory is bounded, nobody waits for another one, and
 //! as many pages come in as go out before it is full.
 //!
 //! **Why so late.** Who pays is a long request before others, and does what could have been done when nobody waited. And the more is left
-//! here, the more pages are written again before they are compressed, which is then done once (`docs/executor.md` has figures). The last
-//! eighth is 2,048 pages, which a thread compresses in a tenth of a second.
+//! here, the more pages are written again before they are compressed, which is then done once: so where the same pages are written again and
+//! again it fills up until there is no more to do than there is time for, and the less of it is used the more there is to do. `docs/executor.md`
+//! has figures. The last 64th is 256 pages, which a thread compresses in some 20 ms.
 //!
 //! **A page keeps its place until it is compressed.** If that fails it comes back to it, at the end, and who has tried goes; the next write that is
 //! answered begins another one. So nobody tries again and again, and the bound holds whatever fails.
@@ -27,7 +28,7 @@ const PAGES_MAX: u64 = 16_384;
 /// And at most this part of the volume.
 const VOLUME_PART_MAX: u64 = 8;
 /// Writes compress their own pages when less than this part of it is free.
-const FREE_PART: u64 = 8;
+const FREE_PART: u64 = 64;
 /// For each of them one request compresses, if there are as many service threads.
 const PAGES_EACH: usize = 512;
 /// 2^32 over the golden ratio: multiples of it, modulo 2^32, are spread evenly however few are looked at.
@@ -55,7 +56,7 @@ impl Backlog {
         }
     }
 
-    /// Whether a write that comes now compresses its own page: none where an eighth of the backlog is free, all where nothing is. O(1).
+    /// Whether a write that comes now compresses its own page: none where a 64th of the backlog is free, all where nothing is. O(1).
     pub(super) fn pays(&self) -> bool {
         let (pages, pages_max) = (self.pages.len() as u64, self.pages.capacity() as u64);
         let part = ((FREE_PART * pages).saturating_sub((FREE_PART - 1) * pages_max) << 32) / pages_max;
@@ -155,7 +156,7 @@ mod tests {
     /// Planted break: those who pay come in a row (`writes` modulo 2^32 without being spread).
     #[test]
     fn the_fuller_it_is_the_more_pay_and_they_are_spread() {
-        let backlog = Backlog::new(8 * 1000);
+        let backlog = Backlog::new(8 * 6400);
         let of_a_thousand = |backlog: &Backlog| {
             let pays: Vec<bool> = (0..1000).map(|_| backlog.pays()).collect();
             let longest = pays.chunk_by(|one, next| one == next).filter(|row| !row[0]).map(<[bool]>::len).max();
@@ -163,7 +164,7 @@ mod tests {
         };
         let mut filled = 0;
         for (fill, expected, free_in_a_row) in
-            [(0, 0, 1000), (875, 0, 1000), (900, 200, 8), (937, 496, 3), (999, 992, 1), (1000, 1000, 0)]
+            [(0, 0, 1000), (6300, 0, 1000), (6320, 200, 8), (6350, 500, 3), (6399, 990, 1), (6400, 1000, 0)]
         {
             while filled < fill {
                 assert!(backlog.put(filled));
@@ -175,7 +176,7 @@ mod tests {
                 "{fill}: {paid} paid, {longest} in a row"
             );
         }
-        assert!(!backlog.put(1000), "there is no room");
+        assert!(!backlog.put(6400), "there is no room");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A volume's file on a file system whose `fsync` fails when it is told to: who hears of it.
 //!
-//! Planted break that turned it red: only who asked for the flush that failed is told.
+//! Planted breaks that turned it red: only who asked for the flush that failed is told; what the flush of forced zeroes says is not heard.
 
 mod engine_support;
 
@@ -11,7 +11,7 @@ use fuser::{
     WriteFlags,
 };
 use plimsoll_brick::backend::Volume;
-use plimsoll_brick::nbd::{Client, Errno};
+use plimsoll_brick::nbd::{Client, CommandFlags, Errno};
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -156,6 +156,13 @@ fn a_flush_that_the_file_refused_fails_the_next_one_of_every_client_once() {
     assert_eq!(flushed(&mut later), Ok(()), "it came when somebody had been told");
     assert_eq!(flushed(&mut one), Ok(()), "it was told");
     for client in [&mut other, &mut third] {
+        assert_eq!([flushed(client), flushed(client)], [Err(Errno::InputOutput), Ok(())]);
+    }
+    // Forced zeroes are flushed, too.
+    failures.store(1, Ordering::SeqCst);
+    assert_eq!(answered(other.write_zeroes(0, 512, CommandFlags::FUA)), Err(Errno::InputOutput));
+    assert_eq!(flushed(&mut other), Ok(()), "it was told");
+    for client in [&mut one, &mut third] {
         assert_eq!([flushed(client), flushed(client)], [Err(Errno::InputOutput), Ok(())]);
     }
     drop((one, other, third, later));

@@ -6,7 +6,8 @@
 
 mod engine_support;
 
-use engine_support::{Served, memory, pause, profile, session};
+use engine_support::{Served, cache_settings, memory, pause, profile, session};
+use plimsoll_brick::cache::FoundCache;
 use plimsoll_brick::engine::{
     Below, BlockTag, BlockTags, EngineConfig, EngineError, EngineStatus, HeldReads, UpperLevels,
 };
@@ -112,6 +113,36 @@ fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
     let status = served.engine.status().unwrap();
     let flushes = |path| status.accounts.iter().find(|one| one.path == path).unwrap().flush_latency.count;
     assert_eq!([flushes("pool/b#2"), flushes("pool/client#3")], [0, 4], "it stands in the queue of who sent it");
+}
+
+/// The volume itself has nothing of a write that its cache takes. Broken on purpose and seen red, as it was: they are not looked at, and the engine's
+/// thread ends with the first of them that is done.
+#[test]
+fn a_session_stays_open_while_a_cache_has_requests_of_it() {
+    const WRITES: u32 = 32;
+    let directory = tempfile::tempdir().unwrap();
+    let volume = memory("v", 4 << 20, 0);
+    let found = FoundCache::find(cache_settings(directory.path().join("fast")), &volume).unwrap();
+    let served = Served::plain(vec![volume]);
+    let mut slow = plimsoll_devices::build("hdd.wd-aakx", 1);
+    let slow = slow.take().expect("the model is in the registry");
+    served.engine.attach_cache("v", found.emulated(slow, Span::from_secs(1))).unwrap();
+    let a = served.engine.open_session("pool", session("a")).unwrap();
+    served.engine.set_tags("v", Some(Box::new(ByPlace(vec![(4 << 20, CauseSet::of(a))])))).unwrap();
+    let mut client = served.connect("v", WRITES, true);
+    for number in 0..WRITES {
+        // Apart, so that each is a write of the cache's own.
+        let offset = u64::from(number * 7919 % 1024) * 4096;
+        client.submit_write(number, CommandFlags::NONE, offset, &[7; 4096]).unwrap();
+    }
+    client.send_submitted().unwrap();
+    let answered = |client: &mut Client| assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Ok(()));
+    answered(&mut client);
+    let refused = served.engine.close_session(a).unwrap_err();
+    assert!(matches!(refused, EngineError::SessionBusy { .. }), "{refused}");
+    (1..WRITES).for_each(|_| answered(&mut client));
+    served.engine.close_session(a).unwrap();
+    assert_eq!(served.engine.status().unwrap().volumes.len(), 1, "the engine is well");
 }
 
 #[test]

@@ -60,6 +60,18 @@ pub(crate) enum FileStep {
     Decrypt,
 }
 
+impl FileStep {
+    /// Whether what was written before may be lost where it failed: it was to be made durable, too. That there is no room for a forced write
+    /// says nothing of others.
+    pub(crate) fn leaves_doubt(self, errno: Errno) -> bool {
+        match self {
+            FileStep::Sync => true,
+            FileStep::Write { is_forced } => is_forced && !matches!(errno, Errno::NOSPC | Errno::DQUOT),
+            _ => false,
+        }
+    }
+}
+
 /// What follows a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -300,6 +312,17 @@ mod tests {
             can_zero_range: true,
             cipher: None,
             failed_logged: None,
+        }
+    }
+
+    /// Planted break: whatever fails leaves a doubt.
+    #[test]
+    fn what_failed_to_be_made_durable_leaves_a_doubt_and_nothing_else() {
+        let forced = FileStep::Write { is_forced: true };
+        assert!(FileStep::Sync.leaves_doubt(Errno::IO) && FileStep::Sync.leaves_doubt(Errno::NOSPC));
+        assert!(forced.leaves_doubt(Errno::IO) && !forced.leaves_doubt(Errno::NOSPC));
+        for step in [FileStep::Write { is_forced: false }, FileStep::Read, FileStep::PunchHole, FileStep::ZeroRange] {
+            assert!(!step.leaves_doubt(Errno::IO), "{step:?}");
         }
     }
 

@@ -86,7 +86,7 @@ impl Core {
         let names = |piece: &Piece| piece.session == session || piece.tag.causes.contains(session);
         let pieces = self.pieces.iter().filter(|(_, piece)| names(piece)).count();
         let requests = self.requests.iter().filter(|(_, request)| request.metered == session).count();
-        let requests = requests + self.observed.of(session);
+        let requests = requests + self.observed.of(session) + self.cached_requests_of(session);
         if pieces + requests > 0 {
             return Err(EngineError::SessionBusy { path: self.tree.path(session), requests: pieces.max(requests) });
         }

@@ -366,6 +366,9 @@ impl Core {
             Progress::Failed(errno) => {
                 let offset = request.offset + u64::from(piece.start + piece.done_bytes);
                 file.log_failure(self.now, request.operation, offset, errno);
+                if piece.step.leaves_doubt(errno) && request.front_end != OF_CACHE {
+                    self.volumes[request.volume].doubts.flush_failed();
+                }
                 self.backend_done(index, Some(errno));
             }
             Progress::Done => self.backend_done(index, None),
@@ -463,12 +466,10 @@ impl Core {
             OF_READ_AHEAD => return self.fetch_done(request.volume, token, error),
             _ => {}
         }
-        if operation == Operation::Flush {
-            let doubts = &mut self.volumes[request.volume].doubts;
-            doubts.flushed(error);
-            if !request.is_abandoned && doubts.tell_failed(request.session) {
-                error.get_or_insert(Errno::IO);
-            }
+        // A forced write that has failed tells its session as much as a flush does.
+        let tells = operation == Operation::Flush || (request.is_forced && error.is_some());
+        if tells && !request.is_abandoned && self.volumes[request.volume].doubts.tell_failed(request.session) {
+            error.get_or_insert(Errno::IO);
         }
         let latency = self.now.since(request.arrived);
         self.meters.request_completed(request.metered, operation, latency, error.is_none());

@@ -11,7 +11,6 @@
 //! the same client, come back.
 
 use plimsoll_core::AccountId;
-use rustix::io::Errno;
 
 /// What each session has been told of.
 #[derive(Default)]
@@ -30,12 +29,12 @@ impl Doubts {
         *self.of(account) = told;
     }
 
-    /// A device was to be flushed, and said so. What was not asked of it at all says nothing of it.
-    pub fn flushed(&mut self, error: Option<Errno>) {
-        self.failed += u64::from(error.is_some_and(|errno| errno != Errno::CANCELED));
+    /// A device was to make durable what it has, alone or with a forced write, and failed.
+    pub fn flush_failed(&mut self) {
+        self.failed += 1;
     }
 
-    /// A flush of `session` is answered. Says whether it has to fail, as of what [`flushed`](Self::flushed) was told.
+    /// A flush of `session` is answered. Says whether it has to fail, as of what [`flush_failed`](Self::flush_failed) was told.
     pub fn tell_failed(&mut self, session: AccountId) -> bool {
         self.tell(session, self.failed)
     }
@@ -74,14 +73,12 @@ mod tests {
         assert_eq!([other, other].map(|session| doubts.tell(session, 3)), [true, false]);
     }
 
-    /// Planted breaks that were seen red: nothing is counted; what was cancelled is, too.
+    /// Planted break that was seen red: nothing is counted.
     #[test]
-    fn a_flush_that_failed_is_everybodys_and_one_that_was_never_done_is_nobodys() {
+    fn a_flush_that_failed_is_everybodys() {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));
-        doubts.flushed(Some(Errno::CANCELED));
-        doubts.flushed(None);
         assert!(!doubts.tell_failed(one));
-        doubts.flushed(Some(Errno::IO));
+        doubts.flush_failed();
         assert!(doubts.tell_failed(one), "whose it was");
         assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
     }

@@ -13,6 +13,7 @@
 //! Nothing but a comparison while few wait; finding what goes early is O(accounts + requests + pieces under way).
 
 use super::core::Core;
+use super::port::Seat;
 use plimsoll_core::Operation;
 
 /// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is left to
@@ -101,6 +102,11 @@ impl Core {
         if piece.service.is_some() {
             self.settle(index);
         }
+    }
+
+    /// Whether the scheduler still has pieces of a seat's that were answered: its account stays until they are let go.
+    pub(super) fn owes_early(&self, seat: &Seat) -> bool {
+        self.reads.of(seat.session).early > 0
     }
 
     /// Whether a new piece goes into the scheduler: not if its account owes too much already.

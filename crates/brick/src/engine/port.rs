@@ -138,10 +138,13 @@ impl Port<'_> {
         self.core.give_up_fetches_for(own);
     }
 
-    /// The same of the one request that the front end calls `token`.
-    pub fn abandon_request(&mut self, token: u64) {
+    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of everybody), however many they are;
+    /// nothing if there are none.
+    pub fn abandon_called(&mut self, tokens: &[u64]) {
         let own = self.seat.index;
-        self.core.abandon(|front_end, other| (front_end, other) == (own, token));
+        if !tokens.is_empty() {
+            self.core.abandon(|front_end, token| front_end == own && tokens.contains(&token));
+        }
     }
 
     /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.

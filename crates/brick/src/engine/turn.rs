@@ -313,6 +313,10 @@ impl Engine {
             if !is_through {
                 continue;
             }
+            if self.front_ends.get(index).is_some_and(|attached| self.core.owes_early(&attached.seat)) {
+                self.core.wishes.through.push(index);
+                continue;
+            }
             let Some(Attached { seat, front_end, .. }) = self.front_ends.remove(index) else { continue };
             drop(front_end);
             self.core.close_reader(&seat);

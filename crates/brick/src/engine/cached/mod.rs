@@ -297,6 +297,12 @@ impl Core {
         }
     }
 
+    /// Requests under way that count as `session`'s, before all caches: the store may have nothing of them. O(requests under way).
+    pub(super) fn cached_requests_of(&self, session: AccountId) -> usize {
+        let caches = self.volumes.iter().filter_map(|(_, seat)| seat.cache.as_deref());
+        caches.flat_map(|cache| cache.requests.iter()).filter(|(_, request)| request.metered == session).count()
+    }
+
     /// Marks requests as wanted by nobody, by their front end and its name for them, and takes back what the store was to do for them. O(requests
     /// under way).
     pub(super) fn abandon_in_caches(&mut self, is_meant: impl Fn(u32, u64) -> bool) {

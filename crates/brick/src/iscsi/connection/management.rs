@@ -69,7 +69,7 @@ impl IscsiConnection {
             function::ABORT_TASK | function::ABORT_TASK_SET => {}
             _ => self.target.unit().reset(),
         }
-        aborted.into_iter().for_each(|place| self.abort(port, place));
+        self.abort(port, aborted);
         let is_of_all = !matches!(function, function::ABORT_TASK | function::ABORT_TASK_SET);
         // Resets cost their sender nothing, and looking for what is abandoned takes time of everybody's.
         if is_of_all && self.target.unit().has_new_changes() {
@@ -100,27 +100,31 @@ impl IscsiConnection {
         self.answer(header, &[]);
     }
 
-    /// Aborts a task.
-    fn abort(&mut self, port: &mut Port<'_>, place: usize) {
-        let Some(task) = self.tasks.get_mut(place) else { return };
-        task.is_aborted = true;
-        match task.is_at_volume {
-            true => port.abandon_request(place as u64),
-            false => self.forget(port, place),
+    /// Aborts tasks, all together, and none twice: looking for what is abandoned takes time of everybody's.
+    fn abort(&mut self, port: &mut Port<'_>, places: Vec<usize>) {
+        let mut at_volume = Vec::new();
+        for place in places {
+            let Some(task) = self.tasks.get_mut(place).filter(|task| !task.is_aborted) else { continue };
+            task.is_aborted = true;
+            match task.is_at_volume {
+                true => at_volume.push(place as u64),
+                false => self.forget(port, place),
+            }
         }
+        port.abandon_called(&at_volume);
     }
 
     /// Aborts everything: nobody waits for answers any more.
     pub(super) fn abort_all(&mut self, port: &mut Port<'_>) {
         self.waiting = Waiting::default();
         let places: Vec<usize> = self.tasks.iter().map(|(place, _)| place).collect();
-        places.into_iter().for_each(|place| self.abort(port, place));
+        self.abort(port, places);
     }
 
     /// Aborts what waits for data that will not come any more.
     pub(super) fn abort_unfed(&mut self, port: &mut Port<'_>) {
         let unfed = self.tasks.iter().filter(|(_, task)| task.stage.is_unfed());
         let unfed: Vec<usize> = unfed.map(|(place, _)| place).collect();
-        unfed.into_iter().for_each(|place| self.abort(port, place));
+        self.abort(port, unfed);
     }
 }

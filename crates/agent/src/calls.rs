@@ -35,6 +35,9 @@ const ADMITTED_FIRST: u32 = 4;
 const ADMITTED_LAST: Span = Span::from_millis(10);
 /// The thread of calls that are asked about on an account's behalf.
 const NO_THREAD: ThreadId = ThreadId(0);
+/// Calls of threads that are gone which the scheduler may have at a time. Beyond, places of such threads at their listeners are not freed, so who makes
+/// more and more of them, by having threads killed that wait, waits himself. All of them are released in a few milliseconds.
+const ABANDONED_MAX: usize = 16_384;
 /// Numbers from here on are no thread's (PID_MAX_LIMIT: four million).
 const UNSEEN_MIN: u32 = 1 << 31;
 
@@ -84,6 +87,8 @@ pub struct Calls {
     closed: BTreeMap<AccountId, CallId>,
     /// Accounts that write through their word, which is open or lets some in.
     writing: BTreeMap<AccountId, Writing>,
+    /// Of those that are held, whose threads are gone.
+    abandoned: usize,
     calls_so_far: u64,
     released: Vec<CallId>,
 }
@@ -142,7 +147,13 @@ impl Calls {
         {
             self.waiting.remove(&call.thread);
             *held = Held::Abandoned(call.clone());
+            self.abandoned += 1;
         }
+    }
+
+    /// Whether the calls of more threads that are gone may be left to the scheduler. O(1).
+    pub fn may_abandon(&self) -> bool {
+        self.abandoned < ABANDONED_MAX
     }
 
     /// An account was seen to write: its word may have to close, or may let more in. Appends what is to be done.
@@ -214,7 +225,10 @@ impl Calls {
                     let admitted = Some(ADMITTED_FIRST);
                     self.writing.insert(call.account, Writing { call, last: now, admitted });
                 }
-                Some(Held::Abandoned(call)) => scheduler.call_returned(now, &call),
+                Some(Held::Abandoned(call)) => {
+                    self.abandoned -= 1;
+                    scheduler.call_returned(now, &call);
+                }
                 // Whoever was held by a scheduler before this one has gone on already.
                 None => {}
             }
@@ -247,6 +261,7 @@ impl Calls {
         }
         let admitted = self.writing.iter().filter(|(_, writing)| writing.admitted.is_some());
         actions.extend(admitted.map(|(&account, _)| Action::Open(account)));
+        self.abandoned = 0;
         self.inside.clear();
         self.waiting.clear();
         self.closed.clear();

@@ -271,6 +271,9 @@ impl Levels {
     /// Whoever was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
     /// many: also where the scheduler has released the call since. Says when to look at those that are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
+        if !self.calls.may_abandon() {
+            return now + HOUSEKEEPING;
+        }
         let (gone, has_more) = self.parts.listeners.take_gone(HELD_LOOKS_MAX);
         if !gone.is_empty() {
             // Those who wait behind a listener that was full are not announced once more.

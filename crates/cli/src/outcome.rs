@@ -1,6 +1,7 @@
 //! How a command ends.
 
 use crate::config::ConfigurationError;
+use std::io::Write;
 use std::process::ExitCode;
 use thiserror::Error;
 
@@ -46,7 +47,8 @@ pub fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            // Nobody may read it: the code says it, too.
+            let _ = writeln!(std::io::stderr(), "{failure}");
             ExitCode::from(failure.code())
         }
     }

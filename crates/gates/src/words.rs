@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -65,6 +66,8 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 /// Everybody may read; only the owner writes.
 const MODE: u32 = 0o644;
+/// What is locked as long as an agent has the words. Whoever may read a file may lock it, too, so it is one that nobody else can open.
+const LOCK_NAME: &str = "gate-words.lock";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// Whether a directory is on a tmpfs, as the run directory must be.
@@ -97,7 +100,7 @@ pub fn place_of(account: AccountId, class: GateClass) -> usize {
 pub struct GateWords {
     path: PathBuf,
     #[allow(dead_code, reason = "the lock is held as long as this is open")]
-    file: File,
+    lock: OwnedFd,
     mapping: Mapping,
     /// [`Lease::since`], nanoseconds. Nobody but us has to know it.
     lease_since: AtomicU64,
@@ -114,15 +117,20 @@ impl GateWords {
         if !is_in_memory(directory).map_err(GateError::file("look at", directory))? {
             return Err(GateError::NotInMemory { directory: directory.to_owned() });
         }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(MODE));
-        let file = File::from(file.map_err(|errno| GateError::file("open", &path)(errno.into()))?);
-        let at = |action| GateError::file(action, &path);
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let open = |path: &Path, mode| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let opened = rustix::fs::open(path, flags, mode);
+            opened.map_err(|errno| GateError::file("open", path)(errno.into()))
+        };
+        let lock_path = directory.join(LOCK_NAME);
+        let lock = open(&lock_path, Mode::RUSR | Mode::WUSR)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(GateError::Held { path }),
-            Err(errno) => return Err(at("lock")(errno.into())),
+            Err(errno) => return Err(GateError::file("lock", &lock_path)(errno.into())),
         }
+        let file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
+        let at = |action| GateError::file(action, &path);
         let length = file.metadata().map_err(at("look at"))?.len();
         if length == 0 {
             file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(MODE)).map_err(at("set the mode of"))?;
@@ -132,7 +140,7 @@ impl GateWords {
         // A page that the tmpfs has no room for would kill whoever touches it, agent or tenant.
         fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).map_err(|errno| at("reserve")(errno.into()))?;
         let mapping = Mapping::new(file.as_fd(), BYTES).map_err(at("map"))?;
-        let words = GateWords { path, file, mapping, lease_since: AtomicU64::new(0) };
+        let words = GateWords { path, lock, mapping, lease_since: AtomicU64::new(0) };
         words.begin()?;
         Ok(words)
     }
@@ -301,17 +309,31 @@ mod tests {
     fn one_agent_at_a_time_and_the_next_finds_all_open() {
         let directory = directory();
         let words = GateWords::create(directory.path()).unwrap();
-        let inode = |words: &GateWords| std::os::unix::fs::MetadataExt::ino(&words.file.metadata().unwrap());
+        let inode = |words: &GateWords| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&words.path).unwrap());
         assert!(matches!(GateWords::create(directory.path()), Err(GateError::Held { .. })));
         let first = inode(&words);
         // Killed: nothing is dropped, but the lock goes with the descriptor.
         words.close(AccountId(5), GateClass::Sync);
         let left = std::mem::ManuallyDrop::new(words);
-        flock(&left.file, FlockOperation::Unlock).unwrap();
+        flock(&left.lock, FlockOperation::Unlock).unwrap();
         let next = GateWords::create(directory.path()).unwrap();
         assert_eq!(inode(&next), first);
         assert!(!next.is_closed(AccountId(5), GateClass::Sync));
         assert!(next.lease().until > monotonic_now());
+    }
+
+    /// Everybody may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.
+    #[test]
+    fn whoever_locks_the_words_keeps_no_agent_from_them() {
+        let directory = directory();
+        drop(GateWords::create(directory.path()).unwrap());
+        let stranger = File::open(directory.path().join(FILE_NAME)).unwrap();
+        flock(&stranger, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let words = GateWords::create(directory.path()).unwrap();
+        assert!(matches!(GateWords::create(directory.path()), Err(GateError::Held { .. })), "one agent at a time");
+        drop(words);
+        let mode = std::fs::metadata(directory.path().join(LOCK_NAME)).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
     }
 
     #[test]

@@ -169,8 +169,11 @@ int BPF_PROG(ext4_ext_map_blocks_exit, struct inode *inode, unsigned int flags, 
 {
 	if (blocks <= 0 || (inode->i_mode & FILE_TYPE) != FILE_TYPE_DIRECTORY || !is_ours(inode))
 		return 0;
+	/* Of 4 KiB each, of which several of a file system's may lie in one. */
 	__u64 first = map->m_pblk * settings.block_sectors >> (BLOCK_SHIFT - SECTOR_SHIFT);
-	bpf_loop(blocks > DIRECTORY_BLOCKS_MAX ? DIRECTORY_BLOCKS_MAX : blocks, learn_directory, &first, 0);
+	__u64 last = ((map->m_pblk + blocks) * settings.block_sectors - 1) >> (BLOCK_SHIFT - SECTOR_SHIFT);
+	__u32 count = last - first + 1;
+	bpf_loop(count > DIRECTORY_BLOCKS_MAX ? DIRECTORY_BLOCKS_MAX : count, learn_directory, &first, 0);
 	return 0;
 }
 

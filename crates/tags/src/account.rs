@@ -114,6 +114,12 @@ impl AccountsOf<'_> {
             return Err(TagsError::Nobody { what: format!("process {process}") });
         }
         let before = self.register(Table::Processes, account, &process.bytes())?;
+        if is_ending(process) {
+            // Its end may have been seen before there was anything to take out, and its number will be another one's.
+            self.source.delete(Table::Processes, &process.bytes())?;
+            self.forget();
+            return Err(TagsError::Nobody { what: format!("process {process}") });
+        }
         if let Some(before) = before.filter(|it| it.is_automatic != 0) {
             self.word(offset_of!(State, ended_accounts)).fetch_or(1 << before.account, Ordering::SeqCst);
         }
@@ -300,4 +306,46 @@ impl AccountsOf<'_> {
 
 fn bits(mask: u64) -> impl Iterator<Item = u32> {
     (0..u64::BITS).filter(move |bit| mask >> bit & 1 == 1)
+}
+/// `PF_EXITING` of the kernel's `sched.h`: the thread is on its way out.
+const EXITING: u64 = 4;
+
+/// Whether no thread of a process will do anything more: all have ended, or are about to.
+fn is_ending(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    !threads.flatten().any(|thread| fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !has_ended(&stat)))
+}
+
+/// Whether a thread with this `/proc/PID/task/TID/stat` has ended or is about to. One that cannot be read is taken to run.
+fn has_ended(stat: &str) -> bool {
+    // The name may have anything in it. Then: state, parent, group, session, terminal, its group, flags.
+    let mut fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+    let is_dead = matches!(fields.next(), Some("Z" | "X"));
+    is_dead || fields.nth(5).and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & EXITING != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: its flags are not looked at, or another field.
+    #[test]
+    fn whoever_is_about_to_end_is_known_by_state_or_flags() {
+        let stat = |state: &str, flags: u64| format!("42 (a) b (c)) {state} 1 42 42 0 -1 {flags} 0 0 0 0 0");
+        let ended = [("R", 0), ("S", 4_194_304), ("Z", 0), ("X", 0), ("R", 4_194_308), ("D", 4)];
+        assert_eq!(ended.map(|(state, flags)| has_ended(&stat(state, flags))), [false, false, true, true, true, true]);
+        assert!(!has_ended(""), "what cannot be read is taken to run");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_and_is_not_waited_for_is_ending() {
+        assert!(!is_ending(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ends = (0..10_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            is_ending(child.id())
+        });
+        assert!(ends, "it is a zombie by now");
+        child.wait().unwrap();
+    }
 }

@@ -300,3 +300,34 @@ fn who_was_seen_outside_before_it_came_in_is_inside() {
         assert_eq!(calls.threads_inside().next().is_some(), is_inside, "seen at {seen}");
     }
 }
+
+/// Threads that are killed while they wait, again and again. Planted breaks: they are not counted; what is released, or forgotten with its scheduler, counts for
+/// ever.
+#[test]
+fn so_many_calls_of_threads_that_are_gone_may_be_left_to_the_scheduler() {
+    let (mut calls, mut doorkeeper) = (Calls::default(), Doorkeeper::default());
+    let account = AccountId(1);
+    let leave_behind = |calls: &mut Calls, doorkeeper: &mut Doorkeeper, count: usize| {
+        doorkeeper.refused.insert(account);
+        for number in 0..count as u32 {
+            let (id, kind, file) = (calls.next_id(), CallKind::Write, FileId(1));
+            let thread = ThreadId(number + 1);
+            let call = Call { id, account, thread, kind, file, offset: 0, length: 1, entered: Time::ZERO };
+            assert_eq!(calls.entered(Time::ZERO, doorkeeper, call), CallDecision::Hold);
+            calls.abandoned(id);
+            calls.abandoned(id);
+        }
+    };
+    leave_behind(&mut calls, &mut doorkeeper, ABANDONED_MAX - 1);
+    assert!(calls.may_abandon());
+    leave_behind(&mut calls, &mut doorkeeper, 1);
+    assert!(!calls.may_abandon());
+    doorkeeper.refused.clear();
+    let mut actions = Vec::new();
+    calls.released(Time::ZERO, &mut doorkeeper, &mut actions);
+    assert!(calls.may_abandon() && actions.is_empty(), "they return at once, and nobody goes on");
+    leave_behind(&mut calls, &mut doorkeeper, ABANDONED_MAX);
+    assert!(!calls.may_abandon());
+    calls.all_go_on(&mut actions);
+    assert!(calls.may_abandon());
+}

@@ -3,12 +3,13 @@
 //! Whoever may reach it may connect; who he is, the kernel tells (SO_PEERCRED). Everything that arrives is untrusted: a request
 //! is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for [`PATIENCE`]; one user other than
 //! root has [`CONNECTIONS_PER_USER_MAX`] of them, and beyond that his oldest one that is silent makes room, with EAGAIN: so nobody
-//! who is silent keeps others waiting. Descriptors that come along are not taken.
+//! who is silent keeps others waiting. Descriptors are refused where the kernel can ([`refuse_descriptors`]).
 
 use super::deletions::{Deleted, Deletions};
 use super::{FileClasses, ROOT};
 use crate::error::AgentError;
 use crate::files::Files;
+use plimsoll_brick::connection::refuse_descriptors;
 use plimsoll_classes::message::{Answer, REQUEST_BYTES, Request};
 use plimsoll_core::{Class, Span, Time};
 use plimsoll_gates::{clock::monotonic_now, passing};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Connections that have not asked yet. Those beyond wait in the kernel.
 const CONNECTIONS_MAX: usize = 64;
@@ -59,6 +61,7 @@ impl ClassServer {
     /// The socket cannot be made, a mount point not be opened, or deletions not be heard of, which takes root.
     pub fn start(path: &Path, mounts: Vec<ClassifiedMount>) -> Result<ClassServer, AgentError> {
         let socket = passing::listen(path, SocketType::SEQPACKET, BACKLOG, MODE)?;
+        refuse_descriptors(&socket);
         let is_over = Arc::new(AtomicBool::new(false));
         let (is_over_seen, (opened, is_opened)) = (is_over.clone(), sync_channel(1));
         // Files stay on the thread that opens them.
@@ -86,8 +89,17 @@ impl ClassServer {
 impl Drop for ClassServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
         let _ = std::fs::remove_file(&self.path);
+        // A client may hold it up, where the kernel lets it send descriptors.
+        let Some(thread) = self.thread.take() else { return };
+        let patient_until = monotonic_now() + PATIENCE;
+        while !thread.is_finished() && monotonic_now() < patient_until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match thread.is_finished() {
+            true => drop(thread.join()),
+            false => tracing::warn!("somebody holds up the thread that hears of classes: it is left behind"),
+        }
     }
 }
 

@@ -43,7 +43,8 @@ impl Note {
     pub(super) fn add(&mut self, group: &Group) -> io::Result<Limit> {
         let limit = group.limit(&self.device)?;
         self.entries.push((group.clone(), limit));
-        self.write().map(|()| limit)
+        // What is not noted is not changed, so there is nothing to put back.
+        self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
     /// Puts a cgroup's limits back, if it is still there, and forgets it.
@@ -161,6 +162,23 @@ mod tests {
         assert_eq!(anew.limit("8:0").unwrap(), Limit { read: Some(7), write: Some(8) });
         note.write().unwrap();
         assert!(!folder.path().join("note").exists(), "the one before is forgotten");
+    }
+
+    /// Planted break: it stays among what is to be put back.
+    #[test]
+    fn what_could_not_be_noted_is_not_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (group, place) = (folder.path().join("group"), folder.path().join("full"));
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join("io.max"), "8:0 rbps=5 wbps=max\n").unwrap();
+        let group = Group::open(&group).unwrap();
+        let (mut note, _) = Note::open(place.join("note"), "8:0").unwrap();
+        assert!(note.add(&group).is_err() && note.add(&group).is_err());
+        fs::create_dir(&place).unwrap();
+        note.add(&group).unwrap();
+        note.put_back(&group).unwrap();
+        note.write().unwrap();
+        assert!(!place.join("note").exists(), "one was noted, and is put back");
     }
 
     #[test]

@@ -185,20 +185,22 @@ impl Volume {
     /// # Errors
     /// Everything that [`VolumeError`] names.
     pub fn open(config: VolumeConfig) -> Result<Volume, VolumeError> {
+        let no_memory = |source| {
+            let (volume, action, path) = (config.name.clone(), "reserve memory for", "memory".into());
+            VolumeError::System { volume, action, path, source }
+        };
         let (backend, size_bytes, block_bytes) = match &config.backing {
             Backing::Memory { size_bytes } => {
                 check_size(&config, *size_bytes, BLOCK_BYTES_MIN)?;
-                let backend = MemoryBackend::new(*size_bytes).map_err(|source| VolumeError::System {
-                    volume: config.name.clone(),
-                    action: "reserve memory for",
-                    path: "memory".into(),
-                    source,
-                })?;
+                let backend = MemoryBackend::new(*size_bytes).map_err(no_memory)?;
                 (Backend::Memory(backend), *size_bytes, BLOCK_BYTES_MIN)
             }
             Backing::CompressedMemory { size_bytes, level } => {
                 check_size(&config, *size_bytes, PAGE_BYTES as u32)?;
-                let memory = Arc::new(CompressedMemory::new(*size_bytes, *level));
+                let memory = Arc::new(
+                    CompressedMemory::new(*size_bytes, *level)
+                        .map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?,
+                );
                 (Backend::Compressed(memory), *size_bytes, PAGE_BYTES as u32)
             }
             Backing::File { path, size_bytes, creates, encryption } => {

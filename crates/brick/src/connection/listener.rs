@@ -6,6 +6,7 @@
 //! when there are too many, who began most of them loses the oldest.
 
 use super::address::Address;
+use super::descriptors::refuse_descriptors;
 use super::handshakes::{Handshakes, Held};
 use super::socket::{Patience, now};
 use plimsoll_core::{Span, Time};
@@ -324,7 +325,13 @@ fn file_identity(path: &Path) -> io::Result<((u64, u64), bool)> {
 /// Binds a Unix socket; removes a file that nobody listens on any more, but never anything that is not a socket.
 fn bind_unix(path: &Path, address: &Address) -> Result<UnixListener, ListenError> {
     let system = |error| ListenError::System { address: address.clone(), error };
-    match UnixListener::bind(path) {
+    // Before anybody else knows of it, who could only have connected and sent in this moment.
+    let bind = || {
+        UnixListener::bind(path).inspect(|listener| {
+            refuse_descriptors(listener);
+        })
+    };
+    match bind() {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound.map_err(system),
     }
@@ -342,5 +349,5 @@ fn bind_unix(path: &Path, address: &Address) -> Result<UnixListener, ListenError
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(system(error)),
     }
-    UnixListener::bind(path).map_err(system)
+    bind().map_err(system)
 }

@@ -9,9 +9,11 @@
 //! | `socket` | waiting for a socket, with an end to the waiting |
 //! | `prepare` | a socket before its first operation on the ring |
 //! | `silence` | whether the other machine is still there |
+//! | `descriptors` | sockets that take none |
 //! | `send` | one send of bytes that lie in several places |
 
 pub mod address;
+mod descriptors;
 mod handshakes;
 pub mod listener;
 mod prepare;
@@ -20,6 +22,7 @@ mod silence;
 mod socket;
 
 pub use address::Address;
+pub use descriptors::refuse_descriptors;
 pub use listener::{ListenError, Listener, ListenerOptions, Peer, Serving};
 pub(crate) use prepare::prepare;
 pub(crate) use send::{GatheredSend, Part};

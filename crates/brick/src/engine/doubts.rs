@@ -39,8 +39,13 @@ impl Doubts {
         self.tell(session, self.failed)
     }
 
+    /// The same where a cache stands before the volume, which counts itself: so many since it began, and what had failed before.
+    pub fn tell_since(&mut self, session: AccountId, doubts: u64) -> bool {
+        self.tell(session, self.failed + doubts)
+    }
+
     /// A flush of `session` is answered, and there were so many doubts so far. Says whether it has to fail.
-    pub fn tell(&mut self, session: AccountId, doubts: u64) -> bool {
+    fn tell(&mut self, session: AccountId, doubts: u64) -> bool {
         self.told_to_anybody = self.told_to_anybody.max(doubts);
         std::mem::replace(self.of(session), doubts) < doubts
     }
@@ -81,5 +86,15 @@ mod tests {
         doubts.flush_failed();
         assert!(doubts.tell_failed(one), "whose it was");
         assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
+    }
+
+    /// Planted break: what had failed before the cache began is nobody's.
+    #[test]
+    fn what_had_failed_before_a_cache_began_is_told_behind_it() {
+        let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));
+        doubts.flush_failed();
+        assert!(doubts.tell_failed(one));
+        assert_eq!([one, other, other].map(|session| doubts.tell_since(session, 0)), [false, true, false]);
+        assert_eq!([one, other, other].map(|session| doubts.tell_since(session, 1)), [true, true, false]);
     }
 }

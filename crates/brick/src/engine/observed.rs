@@ -84,6 +84,7 @@ struct Observed {
     session: AccountId,
     causes: CauseSet,
     operation: Operation,
+    offset: u64,
     length: u32,
     runs: u64,
     seen: Time,
@@ -129,6 +130,9 @@ impl ObservedRequests {
     /// A request went to the disk at the time at which it arrived, where the kernel calls it `key`. It gets a number of its
     /// own.
     pub(super) fn issued(&mut self, now: Time, books: &mut Books<'_>, key: u64, mut request: BlockRequest) {
+        if self.is_once_more(key, &request) {
+            return;
+        }
         // The one before of that name is done, though nobody saw it.
         self.completed(now, books, key, request.arrived, true);
         if !self.has_room(now, books, &request) {
@@ -152,6 +156,7 @@ impl ObservedRequests {
             session: request.session,
             causes: request.causes.clone(),
             operation: request.operation,
+            offset: request.offset,
             length: request.length,
             runs: request.runs(),
             seen: request.arrived,
@@ -166,6 +171,16 @@ impl ObservedRequests {
         self.at_disk.insert(key, request.id);
         books.meters.piece_queued(request.session);
         books.scheduler.request_added(now, request);
+    }
+
+    /// Whether a request is one that the disk's driver was given before and gave back, as it does while the disk is busy with a flush: the kernel issues it
+    /// again, under the same name. One that was done without anybody seeing it, and came back the same, counts once.
+    fn is_once_more(&self, key: u64, request: &BlockRequest) -> bool {
+        let before = self.at_disk.get(&key).and_then(|id| self.requests.get(id));
+        before.is_some_and(|before| {
+            let of_both = (before.session, before.operation, before.offset, before.length);
+            of_both == (request.session, request.operation, request.offset, request.length)
+        })
     }
 
     /// Whether a request goes into the book.

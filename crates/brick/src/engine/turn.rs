@@ -141,8 +141,9 @@ impl Engine {
         let mut result = match outcome {
             Ok(result) => result,
             Err(panic) => {
-                tracing::error!("the engine's thread has panicked");
+                // Before anything else that may panic.
                 std::mem::forget((core, front_ends));
+                tracing::error!("the engine's thread has panicked");
                 resume_unwind(panic);
             }
         };

@@ -41,7 +41,7 @@ struct Pieces {
 impl Pieces {
     fn new(policy: Policy, requests_max: usize) -> Pieces {
         let executor = executor(policy, requests_max);
-        let memory = Arc::new(CompressedMemory::new(VOLUME_PAGES * PAGE_BYTES as u64, 1));
+        let memory = Arc::new(CompressedMemory::new(VOLUME_PAGES * PAGE_BYTES as u64, 1).unwrap());
         Pieces { work: Work::new(Some(executor.clone())).unwrap(), executor, memory }
     }
 

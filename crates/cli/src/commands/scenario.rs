@@ -293,7 +293,7 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
         let left_out: Vec<Scenario> =
             scenarios.extract_if(.., |scenario| !scenario.hosts.contains(&arguments.host.as_str())).collect();
         let names: Vec<&str> = left_out.iter().map(|scenario| scenario.name.as_str()).collect();
-        eprintln!("{} scenarios do not run on {}: {}", names.len(), arguments.host, names.join(", "));
+        say(format_args!("{} scenarios do not run on {}: {}", names.len(), arguments.host, names.join(", ")));
     }
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder)
@@ -310,7 +310,7 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
         }
         reports.push((scenario, report));
     }
-    live.notes().iter().for_each(|note| eprintln!("{note}"));
+    live.notes().iter().for_each(|note| say(format_args!("{note}")));
     if let Some(file) = &arguments.json {
         write_json(file, &reports, arguments.name == ALL)?;
     }
@@ -438,10 +438,16 @@ fn verdict(reports: &[(Scenario, Report)], is_all: bool) -> Outcome {
     let not_run: Vec<String> = not_run.collect();
     let is_said = is_all && not_run.len() < reports.len();
     if is_said {
-        not_run.iter().for_each(|reason| eprintln!("not run: {reason}"));
+        not_run.iter().for_each(|reason| say(format_args!("not run: {reason}")));
     }
     let unknown: Vec<String> = not_run.into_iter().filter(|_| !is_said).chain(unknown).collect();
     if unknown.is_empty() { Ok(()) } else { Err(Failure::NotRun(unknown.join("; "))) }
+}
+
+/// A line on stderr, which nobody may read.
+fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[cfg(test)]

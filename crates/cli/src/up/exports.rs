@@ -7,6 +7,7 @@
 //! Whoever opened a session closes it when nobody is connected to it any more. Where that is left to us, because the opener is
 //! gone, its export goes first, so that nobody comes any more, then those who are there, then the session.
 
+use super::administration::Refusal;
 use crate::control::protocol::Change;
 use plimsoll_brick::connection::Peer;
 use plimsoll_brick::engine::{self, EngineError, EngineHandle, SessionConfig};
@@ -87,7 +88,7 @@ impl Exports {
         export: &str,
         name: &str,
         change: &Change,
-    ) -> Result<(String, String), EngineError> {
+    ) -> Result<(String, String), Refusal> {
         let mut known = self.known();
         let (info, target) = known.targets.get(export).cloned().expect("the caller has looked");
         known.opened += 1;
@@ -100,7 +101,10 @@ impl Exports {
         let Allocation { priority, deadlines, .. } = allocation;
         let of_connection = Allocation { priority, deadlines, ..Allocation::default() };
         let session = SessionConfig { allocation: of_connection, ..target.session.clone() };
-        self.list.add(info.clone()).expect("the number is used once");
+        if let Err(error) = self.list.add(info.clone()) {
+            target.engine.close_pool(&path)?;
+            return Err(Refusal::Invalid(format!("session {name}: {error}")));
+        }
         known.targets.insert(export.clone(), (info, Target { account: path.clone(), session, ..target }));
         known.sessions.insert(path.clone(), export.clone());
         Ok((path, export))

@@ -46,6 +46,19 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     assert!(status.success(), "{status}: {log}");
 }
 
+/// As of `plimsoll up 2>log` on a disk that is full, or with a pipe that nobody reads any more. Broken on purpose and seen red, as it was: the log says on stderr that
+/// it cannot write to stderr, and whoever logged ends with that; a refusal is printed whatever comes of it.
+#[test]
+fn a_daemon_whose_log_cannot_be_written_goes_on() {
+    let site = Site::new(MEMORY);
+    let daemon = site.start_command(sh(&site, "exec \"$1\" --log trace up plimsoll.toml 2>/dev/full"));
+    assert!(site.ask(&["pool", "set", "p", "--weight", "5"]).status.success());
+    assert!(site.ask(&["status"]).status.success(), "the engine answers");
+    daemon.stop();
+    let refused = sh(&site, "\"$1\" check missing.toml 2>/dev/full").status().unwrap();
+    assert_eq!(refused.code(), Some(2));
+}
+
 /// Broken on purpose and seen red: whoever has made the directory may have it.
 #[test]
 fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() {

@@ -281,3 +281,29 @@ fn a_session_for_a_command_ends_with_the_last_of_its_processes_also_by_kill_9() 
     wait_until("the end of the third", || sessions(&site).is_empty());
     daemon.stop();
 }
+
+/// Another export has its name already, or it would be too long. Broken on purpose and seen red, as it was: whoever asks is cut off, and its pool and
+/// reserve stay.
+#[test]
+fn a_session_whose_name_is_no_export_is_refused_and_nothing_of_it_stays() {
+    let long = "x".repeat(4090);
+    let taken = r#"
+[volume.other]
+pool = "web"
+size = "1MiB"
+memory = true
+[volume.other.nbd]
+export = "db/loader#1"
+"#;
+    let long_name = ONE_VOLUME.replace("nbd = {}", &format!("nbd = {{ export = \"{long}\" }}"));
+    for (configuration, said) in [(format!("{ONE_VOLUME}{taken}"), "db/loader#1"), (long_name, "4096")] {
+        let site = Site::of_normal_user(&configuration);
+        let daemon = site.up();
+        let (answer, code) = asked(&site, &["session", "open", "db", "loader", "--reserve", "150 runs/s"]);
+        assert!(answer.contains(said) && code == Some(2), "{code:?}: {answer}");
+        assert_eq!(sessions(&site), []);
+        let (answer, code) = asked(&site, &["pool", "set", "web", "--weight", "3"]);
+        assert_eq!(code, Some(0), "{answer}");
+        daemon.stop();
+    }
+}

@@ -3,12 +3,11 @@
 //! **Intuition.** Shelves: whoever has something to spare lays it on the first shelf at which nobody stands, and whoever needs something
 //! takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock that is tried and never waited for. **The
 //! complication.** With one shelf, who comes while another one stands there leaves with nothing, and has to allocate. With more that takes as many
-//! others at once, and an empty shelf costs a look.
+//! others at once, and an empty shelf costs a look. What is taken while somebody stands at the shelf where things are has to be made, and comes back,
+//! too: what is more than a shelf has room for is dropped, so no more is kept than was ever there at once.
 
 use crossbeam_utils::CachePadded;
-use std::sync::Mutex;
-#[cfg(test)]
-use std::sync::MutexGuard;
+use std::sync::{Mutex, MutexGuard};
 
 /// Only who comes while as many others stand at shelves finds none free.
 const SHELVES: usize = 4;
@@ -26,7 +25,9 @@ impl<T> Spare<T> {
 
     /// Keeps it; it is dropped if others are at all shelves. O(1); waits for nobody.
     pub(super) fn put(&self, thing: T) {
-        if let Some(mut shelf) = self.shelves.iter().find_map(|shelf| shelf.try_lock().ok()) {
+        let has_room = |shelf: &MutexGuard<'_, Vec<T>>| shelf.len() < shelf.capacity();
+        let free = self.shelves.iter().filter_map(|shelf| shelf.try_lock().ok());
+        if let Some(mut shelf) = free.into_iter().find(has_room) {
             shelf.push(thing);
         }
     }
@@ -68,5 +69,21 @@ mod tests {
         assert_eq!(spare.take(), None);
         drop(all);
         assert_eq!(spare.take(), None, "it was dropped");
+    }
+
+    /// Somebody stands at the shelf where things are, again and again, so that others are made, and come back. Planted break: a shelf takes whatever comes.
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        const THINGS: usize = 3;
+        let spare = Spare::with_capacity(THINGS);
+        for _ in 0..10 * THINGS {
+            let at_first = spare.shelves[0].lock().unwrap();
+            let taken = spare.take();
+            drop(at_first);
+            spare.put(taken.unwrap_or(0));
+        }
+        let kept = spare.shelves.iter().map(|shelf| shelf.lock().unwrap().len()).max();
+        assert!(kept <= Some(spare.shelves[0].lock().unwrap().capacity()), "{kept:?}");
+        assert_eq!(spare.shelves[0].lock().unwrap().capacity(), THINGS, "none has grown");
     }
 }

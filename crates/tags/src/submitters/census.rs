@@ -98,6 +98,8 @@ impl Census {
     fn admit(&mut self, table: &dyn Processes, since: u64, registered: &mut Registered) {
         let listed: BTreeSet<u32> = table.list().into_iter().collect();
         self.strangers.retain(|process| listed.contains(process));
+        // Who ended between his registration and this look was never a member, and his number will be another one's.
+        registered.processes.retain(|process, _| self.members.contains_key(process) || listed.contains(process));
         let is_new = |process: &&u32| {
             !self.members.contains_key(process)
                 && (!self.strangers.contains(process) || registered.processes.contains_key(process))

@@ -19,6 +19,7 @@ pub(crate) use codec::NotCompressed;
 
 use backlog::Backlog;
 use codec::{packed, plain, smaller, unpack};
+use std::collections::TryReserveError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -71,13 +72,27 @@ fn lock(page: &Mutex<Page>) -> MutexGuard<'_, Page> {
 
 impl CompressedMemory {
     /// A volume of `size_bytes`, a multiple of [`PAGE_BYTES`], all zeroes; `level` is one of [`COMPRESSION_LEVELS`].
-    pub(crate) fn new(size_bytes: u64, level: u8) -> CompressedMemory {
+    ///
+    /// # Errors
+    /// There is not even memory for the places of its chunks, 16 bytes for 2 MiB.
+    pub(crate) fn new(size_bytes: u64, level: u8) -> Result<CompressedMemory, TryReserveError> {
         let pages = size_bytes / PAGE_BYTES as u64;
-        let chunks = pages.div_ceil(CHUNK_PAGES as u64);
-        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        let count = pages.div_ceil(CHUNK_PAGES as u64);
+        let mut chunks = Vec::new();
+        chunks.try_reserve_exact(usize::try_from(count).unwrap_or(usize::MAX))?;
+        chunks.extend((0..count).map(|_| OnceLock::new()));
+        let chunks = chunks.into_boxed_slice();
         let [stored_bytes, compressed_behind, compressed_by_writers] = [const { AtomicU64::new(0) }; 3];
         let (backlog, has_failed) = (Backlog::new(pages), AtomicBool::new(false));
-        CompressedMemory { chunks, stored_bytes, compressed_behind, compressed_by_writers, level, backlog, has_failed }
+        Ok(CompressedMemory {
+            chunks,
+            stored_bytes,
+            compressed_behind,
+            compressed_by_writers,
+            level,
+            backlog,
+            has_failed,
+        })
     }
 
     /// The place of a page, if any of its chunk was written.

@@ -21,7 +21,7 @@ pub(super) fn page(kind: u8, seed: u64) -> [u8; PAGE_BYTES] {
 }
 
 fn memory(level: u8) -> CompressedMemory {
-    CompressedMemory::new(PAGES * PAGE_BYTES as u64, level)
+    CompressedMemory::new(PAGES * PAGE_BYTES as u64, level).unwrap()
 }
 
 fn compress_all(memory: &CompressedMemory) {

@@ -214,7 +214,9 @@ impl Core {
         let session = SessionConfig { name: SESSION_NAME.into(), allocation: Allocation::default() };
         let session = self.open_session(&pool, &session)?;
         self.emulated_caches.extend(found.emulation.is_some().then_some(index));
-        self.volumes[index].cache = Some(Box::new(VolumeCache::new(found, session, begun)));
+        let mut cache = VolumeCache::new(found, session, begun);
+        cache.doubts = std::mem::take(&mut self.volumes[index].doubts);
+        self.volumes[index].cache = Some(Box::new(cache));
         self.cache_has_work(index);
         Ok(())
     }

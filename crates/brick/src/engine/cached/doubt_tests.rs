@@ -78,3 +78,38 @@ fn a_flush_that_the_slow_device_refused_fails_the_next_flush_of_every_session_on
     assert_eq!(ask(&mut cache, one, write, true, false), None);
     assert_eq!(ask(&mut cache, one, flush, true, false), None);
 }
+
+/// A forced write is answered when the store has been flushed behind it. Meanwhile somebody else's flush failed, which the store says once: its own succeeds. Planted
+/// breaks: what went past is not remembered; what was doubtful before counts, too.
+#[test]
+fn a_forced_write_fails_where_the_store_was_not_flushed_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cache = cache(directory.path());
+    let [one, other] = [1, 2].map(AccountId);
+    let class = Class::UNCLASSIFIED;
+    for fails_meanwhile in [true, false] {
+        let (operation, payload) = (Operation::Write, Payload::None);
+        let submission = Submission { token: 0, operation, offset: 0, length: 512, is_forced: true, class, payload };
+        let mut request = CachedRequest::new((0, one), submission, Time::ZERO);
+        (request.is_begun, request.submitted, request.blocks) = (true, 512, 1);
+        request.loose_since = Some(cache.machine.doubts());
+        let index = cache.requests.insert(request);
+        cache.places.take(one);
+        if fails_meanwhile {
+            assert_eq!(ask(&mut cache, other, operation, true, false), None);
+            assert_eq!(ask(&mut cache, other, Operation::Flush, false, false), Some(Errno::IO));
+        }
+        let (token, pool) = (token_of(index, 0), plimsoll_cache::Pool::default());
+        let block = Request { token, kind: RequestKind::Write, block: 0, from: 0, to: 512, class, pool };
+        assert!(cache.machine.submit(&block, &[7; 512]));
+        while cache.done.is_empty() {
+            while let Some(operation) = cache.machine.next_operation() {
+                cache.machine.completed(operation.id, true);
+            }
+            assert!(cache.take_answers());
+        }
+        assert_eq!(cache.done.pop(), Some(index));
+        let error = cache.requests.remove(index).expect("it is there").error;
+        assert_eq!(error, fails_meanwhile.then_some(Errno::IO), "fails meanwhile: {fails_meanwhile}");
+    }
+}

@@ -56,6 +56,8 @@ pub(super) struct CachedRequest {
     pub submitted: u32,
     /// Something was submitted.
     pub is_begun: bool,
+    /// A block was submitted that is answered before it is durable, and how many doubts there were when the first one was.
+    pub loose_since: Option<u64>,
     /// The flush behind a forced write was submitted.
     pub is_flushed: bool,
     /// Blocks under way.
@@ -87,6 +89,7 @@ impl CachedRequest {
             arrived,
             submitted: 0,
             is_begun: false,
+            loose_since: None,
             is_flushed: false,
             blocks: 0,
             store_error: None,

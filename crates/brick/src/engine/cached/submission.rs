@@ -133,6 +133,9 @@ impl VolumeCache {
             }
             let request = &mut self.requests[index];
             request.is_begun = true;
+            if self.settings.semantics == Semantics::WriteCache {
+                request.loose_since.get_or_insert(self.machine.doubts());
+            }
             request.blocks += 1;
             request.submitted += u32::from(block.to - block.from);
             self.places.take(request.session);
@@ -177,8 +180,7 @@ impl VolumeCache {
 
     /// Takes what the cache has answered. Says whether there was anything.
     pub(super) fn take_answers(&mut self) -> bool {
-        let VolumeCache { machine, requests, places, doubts, done, ended_orphans, settings, .. } = self;
-        let is_write_cache = settings.semantics == Semantics::WriteCache;
+        let VolumeCache { machine, requests, places, doubts, done, ended_orphans, .. } = self;
         let doubts_so_far = machine.doubts();
         let (mut has_taken, mut to_flush) = (false, None);
         while machine.next_answer(|token, failure, data| {
@@ -192,15 +194,20 @@ impl VolumeCache {
                 Some(failure) => drop(request.error.get_or_insert(errno_of(failure, request.store_error))),
             }
             let is_heard = request.operation == Operation::Flush && !request.is_abandoned;
-            if is_heard && doubts.tell(request.session, doubts_so_far) {
+            if is_heard && doubts.tell_since(request.session, doubts_so_far) {
                 request.error.get_or_insert(Errno::IO);
             }
             if request.blocks == 0 {
                 ended_orphans.extend(request.orphan.take());
             }
             if request.is_through() {
-                let is_to_flush = request.is_forced && is_write_cache && request.operation.is_write();
-                match is_to_flush && request.error.is_none() && !request.is_flushed {
+                let loose_since = request.loose_since.filter(|_| request.is_forced && request.operation.is_write());
+                if loose_since.is_some_and(|before| before < doubts_so_far) {
+                    // The store was to be flushed meanwhile and could not, and says so only once.
+                    doubts.tell_since(request.session, doubts_so_far);
+                    request.error.get_or_insert(Errno::IO);
+                }
+                match loose_since.is_some() && request.error.is_none() && !request.is_flushed {
                     true => to_flush = Some(index),
                     false => done.push(index),
                 }

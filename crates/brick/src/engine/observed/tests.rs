@@ -96,8 +96,10 @@ impl World {
         self.issued_of(now, key, self.session, Operation::Read);
     }
 
+    /// At another place each millisecond.
     fn issued_of(&mut self, now: Time, key: u64, session: AccountId, operation: Operation) {
-        let request = BlockRequest::new(RequestId(0), session, operation, 0, 65_536, now);
+        let offset = now.as_nanos() / 1_000_000 * 65_536;
+        let request = BlockRequest::new(RequestId(0), session, operation, offset, 65_536, now);
         self.with(|observed, books| observed.issued(now, books, key, request));
     }
 
@@ -150,6 +152,25 @@ fn a_request_takes_as_long_as_the_disk_had_it_whenever_the_scheduler_lets_it_go(
     let services: Vec<_> = world.slow.completed.values().map(|one| (one.service, one.runs, one.succeeded)).collect();
     assert_eq!(services, [(Span::from_millis(4), 2, true), (Span::from_millis(7), 2, false)]);
     assert_eq!((world.observed.of(world.session), world.metered()), (0, (0, 0, 131_072)));
+}
+
+/// A driver that is busy gives a request back, and the kernel issues it once more. Broken on purpose and seen red, as it was: it counts as another one, and the one
+/// before as done.
+#[test]
+fn a_request_that_the_driver_gave_back_is_issued_again_and_counts_once() {
+    let mut world = World::new();
+    world.slow.may_go = 2;
+    for operation in [Operation::Read, Operation::Write] {
+        let before = world.slow.completed.len();
+        world.issued_of(at(0), 7, world.session, operation);
+        world.pump(at(0));
+        world.issued_of(at(0), 7, world.session, operation);
+        world.pump(at(1));
+        assert_eq!((world.slow.completed.len(), world.observed.of(world.session)), (before, 1));
+        world.completed(at(2), 7, true);
+        assert_eq!((world.slow.completed.len(), world.observed.of(world.session)), (before + 1, 0));
+    }
+    assert_eq!(world.metered(), (0, 0, 2 * 65_536));
 }
 
 #[test]

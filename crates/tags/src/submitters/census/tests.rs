@@ -226,3 +226,13 @@ fn what_a_registered_thread_moves_is_not_its_processs() {
     let moved = census.look(&machine, 0, &mut registered);
     assert_eq!((moved[&8].written, moved[&ACCOUNT].written), (3, 7));
 }
+
+/// Planted break: it stays registered until its number is another one's.
+#[test]
+fn who_ended_before_the_first_look_is_registered_no_more() {
+    let machine = Machine::with(Vec::new());
+    let (mut census, mut registered) = (Census::default(), registered());
+    registered.processes.insert(99, ACCOUNT);
+    written(&mut census, &machine, &mut registered);
+    assert_eq!(registered.processes, BTreeMap::from([(2, ACCOUNT)]));
+}

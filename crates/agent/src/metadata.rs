@@ -7,7 +7,8 @@
 //! Whoever wrote the container's configuration wrote it, so it is bounded, and what is not understood is refused.
 
 use plimsoll_core::account::{WEIGHT_MAX, WEIGHT_MIN};
-use plimsoll_core::{Allocation, Priority, Rate, Span};
+use plimsoll_core::units::deadline;
+use plimsoll_core::{Allocation, Priority, Rate};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -129,10 +130,7 @@ impl ContainerWish {
             allowed: allowed.to_owned(),
         };
         let rate = || Rate::from_str(value).map_err(|error| refusal(error.expected()));
-        let time = || {
-            let time = Span::from_str(value).map_err(|error| refusal(error.expected()))?;
-            if time > Span::ZERO { Ok(Some(time)) } else { Err(refusal("a time above zero")) }
-        };
+        let time = || deadline(value).map(Some).map_err(|error| refusal(error.expected()));
         let Allocation { reserve, limit, weight, priority, deadlines } = &mut self.allocation;
         match key {
             "pool" if !value.is_empty() => self.pool = Some(value.to_owned()),

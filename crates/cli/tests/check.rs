@@ -1,5 +1,7 @@
 //! `plimsoll check` against files that are broken, each with its exact messages beside it, and files that are good.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,7 +17,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs `plimsoll` in `directory`, so that messages name files without their directories.
-fn plimsoll(directory: &Path, arguments: &[&str]) -> Output {
+fn plimsoll(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(arguments)
         .current_dir(directory)
@@ -91,6 +93,28 @@ fn json_says_the_same() {
     let value: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();
     assert_eq!(value["errors"][0]["line"], 7);
     assert_eq!(value["errors"][0]["key"], "volume.v.pool");
+}
+
+/// Whatever somebody called a file, or the folder that its paths count from. Broken on purpose and seen red, as it was: one path
+/// as it is, at which the program ended.
+#[test]
+fn json_says_paths_that_are_no_text_as_near_as_text_can() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join(OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&inner).unwrap();
+    let check = |of: &Path| {
+        let file = inner.join(OsStr::from_bytes(b"\xfe.toml"));
+        std::fs::copy(of, &file).unwrap();
+        let output = plimsoll(directory.path(), &[OsStr::new("check"), OsStr::new("--json"), file.as_os_str()]);
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(value["file"].as_str().unwrap().ends_with("/\u{fffd}/\u{fffd}.toml"), "{value}");
+        (output.status.code(), value)
+    };
+    for file in files(&folder("good")) {
+        assert_eq!(check(&file).0, Some(0), "{}", file.display());
+    }
+    let (code, value) = check(&folder("broken").join("undefined-pool.toml"));
+    assert_eq!((code, &value["errors"][0]["key"]), (Some(2), &"volume.v.pool".into()));
 }
 
 #[test]

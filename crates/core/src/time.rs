@@ -3,7 +3,7 @@
 //! The zero of [`Time`] is whatever the host says: the start of a simulation, or the start of a device's thread. Two
 //! hosts never compare times. 64 bits of nanoseconds last 584 years.
 
-use crate::units::{ParseUnitError, parse_quantity};
+use crate::units::{ParseUnitError, in_whole_units, parse_quantity, three_digits};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -102,6 +102,10 @@ impl Span {
         self.0 as f64 / NANOSECONDS_PER_SECOND as f64
     }
 
+    pub(crate) fn exact_text(&self) -> String {
+        in_whole_units(self.0, &[(1, "ns"), (1_000, "us"), (1_000_000, "ms"), (NANOSECONDS_PER_SECOND, "s")])
+    }
+
     /// This span less `other`, at the least zero.
     pub const fn saturating_sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
@@ -181,7 +185,7 @@ impl fmt::Display for Span {
             1_000_000..1_000_000_000 => (self.0 as f64 / 1e6, "ms"),
             _ => (self.as_secs_f64(), "s"),
         };
-        write!(out, "{} {unit}", crate::units::three_digits(value))
+        write!(out, "{} {unit}", three_digits(value))
     }
 }
 
@@ -191,17 +195,17 @@ impl FromStr for Span {
     /// Reads `250us`, `1.5 s`, `10 min`. Units: ns, us, ms, s, min, h.
     fn from_str(text: &str) -> Result<Span, ParseUnitError> {
         const EXPECTED: &str = "a time such as \"20ms\" or \"1.5 s\" (units: ns, us, ms, s, min, h)";
-        let (value, unit) = parse_quantity(text, EXPECTED)?;
+        let (number, unit) = parse_quantity(text, EXPECTED)?;
         let nanoseconds = match unit {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "min" => 60e9,
-            "h" => 3600e9,
+            "ns" => 1,
+            "us" | "µs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => NANOSECONDS_PER_SECOND,
+            "min" => 60 * NANOSECONDS_PER_SECOND,
+            "h" => 3600 * NANOSECONDS_PER_SECOND,
             _ => return Err(ParseUnitError::new(text, EXPECTED)),
         };
-        Ok(Span((value * nanoseconds).round() as u64))
+        Ok(number.times(nanoseconds).map_or(Span::MAX, Span))
     }
 }
 

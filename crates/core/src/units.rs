@@ -4,7 +4,11 @@
 //! 32 KiB, a proxy for one seek (Zygaria, section 3). *Bytes per second* is what users of streams think in. *Per cent
 //! of the device* is what administrators think in; it stays a percentage until the device is known, because the same
 //! configuration must mean something on a faster disk.
+//!
+//! `Display` is for people, to three digits. What is serialised is read back as the same value, to the last digit: a promise
+//! that is sent is the one that is kept.
 
+use crate::time::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +16,10 @@ use thiserror::Error;
 
 /// Bytes in one run: sequential I/O of a session up to this size counts as one (Zygaria, section 4.3).
 pub const RUN_BYTES_MAX: u64 = 32 * 1024;
+/// The longest deadline: what is due in centuries is due when no clock says so any more, and then it is never done.
+pub const DEADLINE_MAX: Span = Span::from_secs(3600);
+/// The deadlines that [`deadline`] takes, in words.
+pub const DEADLINES: &str = "a time above zero and up to 1 h, such as \"20ms\"";
 
 /// A text that is not the quantity it should be.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -32,18 +40,55 @@ impl ParseUnitError {
     }
 }
 
+/// A number as it was written: finite, and not negative.
+pub(crate) struct Number {
+    value: f64,
+    /// The same to the last digit, if it is whole and not beyond 64 bits.
+    whole: Option<u64>,
+}
+
+impl Number {
+    /// What so many units of `factor` are, to the last digit if the number is whole; `None` if that is beyond 64 bits.
+    pub(crate) fn times(&self, factor: u64) -> Option<u64> {
+        let product = self.value * factor as f64;
+        let rounded = (product < u64::MAX as f64).then(|| product.round() as u64);
+        self.whole.map_or(rounded, |whole| whole.checked_mul(factor))
+    }
+}
+
 /// Splits `12.5 MB/s` into its number and its unit; refuses a missing, negative or infinite number.
 pub(crate) fn parse_quantity<'text>(
     text: &'text str,
     expected: &'static str,
-) -> Result<(f64, &'text str), ParseUnitError> {
+) -> Result<(Number, &'text str), ParseUnitError> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
     let number = trimmed[..end].replace('_', "");
     match number.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok((value, trimmed[end..].trim())),
+        Ok(value) if value.is_finite() => Ok((Number { value, whole: number.parse().ok() }, trimmed[end..].trim())),
         _ => Err(ParseUnitError::new(text, expected)),
     }
+}
+
+/// Reads a deadline: how soon something should be done.
+///
+/// # Errors
+/// What is no time, and what is none of [`DEADLINES`].
+pub fn deadline(text: &str) -> Result<Span, ParseUnitError> {
+    let span: Span = text.parse()?;
+    is_deadline(span).then_some(span).ok_or_else(|| ParseUnitError::new(text, DEADLINES))
+}
+
+/// Whether `span` is one of [`DEADLINES`].
+pub fn is_deadline(span: Span) -> bool {
+    span > Span::ZERO && span <= DEADLINE_MAX
+}
+
+/// `value` in the largest of `units` of which it is a whole number; they are by size, and the first is 1.
+pub(crate) fn in_whole_units(value: u64, units: &[(u64, &str)]) -> String {
+    let fits = |factor: u64| value >= factor && value.is_multiple_of(factor);
+    let &(factor, unit) = units.iter().rev().find(|(factor, _)| fits(*factor)).unwrap_or(&units[0]);
+    format!("{} {unit}", value / factor)
 }
 
 /// Prints at most three significant digits, without trailing zeros, and never rounds a whole number.
@@ -62,17 +107,17 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-fn byte_factor(unit: &str) -> Option<f64> {
+fn byte_factor(unit: &str) -> Option<u64> {
     Some(match unit {
-        "B" => 1.0,
-        "kB" | "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "TB" => 1e12,
-        "KiB" => 1024.0,
-        "MiB" => 1024.0 * 1024.0,
-        "GiB" => 1024.0 * 1024.0 * 1024.0,
-        "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
         _ => return None,
     })
 }
@@ -87,13 +132,15 @@ impl FromStr for ByteCount {
     /// Reads `4KiB`, `10 GB`, `512 B`. Decimal units are powers of 1000, binary ones of 1024.
     fn from_str(text: &str) -> Result<ByteCount, ParseUnitError> {
         const EXPECTED: &str = "a size such as \"64MiB\" or \"10 GB\" (units: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)";
-        let (value, unit) = parse_quantity(text, EXPECTED)?;
-        let factor = byte_factor(unit).ok_or_else(|| ParseUnitError::new(text, EXPECTED))?;
-        let bytes = value * factor;
-        if bytes >= u64::MAX as f64 {
-            return Err(ParseUnitError::new(text, EXPECTED));
-        }
-        Ok(ByteCount(bytes.round() as u64))
+        let (number, unit) = parse_quantity(text, EXPECTED)?;
+        let bytes = byte_factor(unit).and_then(|factor| number.times(factor));
+        bytes.map(ByteCount).ok_or_else(|| ParseUnitError::new(text, EXPECTED))
+    }
+}
+
+impl ByteCount {
+    fn exact_text(&self) -> String {
+        in_whole_units(self.0, &[(1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB")])
     }
 }
 
@@ -145,6 +192,20 @@ impl Rate {
             runs => runs.runs_per_second(device_runs_per_second) * RUN_BYTES_MAX as f64,
         }
     }
+
+    fn exact_text(&self) -> String {
+        match *self {
+            Rate::RunsPerSecond(runs) => format!("{runs} runs/s"),
+            Rate::DevicePercent(percent) => format!("{percent}%"),
+            Rate::BytesPerSecond(bytes) => {
+                let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
+                // A quotient may be rounded: then the next smaller unit.
+                let is_exact = |factor: f64| bytes >= factor && bytes / factor * factor == bytes;
+                let &(factor, unit) = units.iter().find(|(factor, _)| is_exact(*factor)).unwrap_or(&(1.0, "B/s"));
+                format!("{} {unit}", bytes / factor)
+            }
+        }
+    }
 }
 
 impl Default for Rate {
@@ -159,14 +220,16 @@ impl FromStr for Rate {
     /// Reads `45 runs/s`, `10MB/s`, `30%`; `IOPS` is accepted for `runs/s`.
     fn from_str(text: &str) -> Result<Rate, ParseUnitError> {
         const EXPECTED: &str = "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"";
-        let (value, unit) = parse_quantity(text, EXPECTED)?;
+        let (Number { value, .. }, unit) = parse_quantity(text, EXPECTED)?;
         match unit {
             "%" => Ok(Rate::DevicePercent(value)),
             "runs/s" | "run/s" | "IOPS" | "iops" => Ok(Rate::RunsPerSecond(value)),
             _ => unit
                 .strip_suffix("/s")
                 .and_then(byte_factor)
-                .map(|factor| Rate::BytesPerSecond(value * factor))
+                .map(|factor| value * factor as f64)
+                .filter(|bytes| bytes.is_finite())
+                .map(Rate::BytesPerSecond)
                 .ok_or_else(|| ParseUnitError::new(text, EXPECTED)),
         }
     }
@@ -201,17 +264,29 @@ macro_rules! serde_as_text {
         }
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(&self.exact_text())
             }
         }
     )*};
 }
-serde_as_text!(ByteCount, Rate, crate::time::Span);
+serde_as_text!(ByteCount, Rate, Span);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, StrDeserializer};
+
+    fn read<T: for<'de> Deserialize<'de>>(text: &str) -> T {
+        let text: StrDeserializer<'_, Error> = text.into_deserializer();
+        T::deserialize(text).unwrap()
+    }
+
+    /// The text as which `value` is serialised.
+    fn written(value: impl Serialize) -> String {
+        toml::Value::try_from(value).unwrap().as_str().unwrap().to_owned()
+    }
 
     #[test]
     fn rates_have_three_units() {
@@ -243,10 +318,56 @@ mod tests {
         assert!("99999999999999 TB".parse::<ByteCount>().is_err());
     }
 
+    #[test]
+    fn what_is_serialised_reads_well_and_is_exact() {
+        for text in
+            ["10.06 MB/s", "1.048576 MB/s", "3 MB/s", "999 B/s", "0 B/s", "0.004 runs/s", "20 runs/s", "33.3333%"]
+        {
+            assert_eq!(written(read::<Rate>(text)), text);
+        }
+        for text in ["64 MiB", "1536 MiB", "1500000 B", "0 B", "18446744073709551615 B"] {
+            assert_eq!(written(read::<ByteCount>(text)), text);
+        }
+        for text in ["1234 ms", "250 us", "120 s", "0 ns", "18446744073709551615 ns"] {
+            assert_eq!(written(read::<Span>(text)), text);
+        }
+        assert_eq!(read::<Rate>("10.06MB/s").to_string(), "10.1 MB/s", "three digits for people");
+        assert!(format!("{}TB/s", "9".repeat(300)).parse::<Rate>().is_err(), "a finite number, and an infinite rate");
+    }
+
+    #[test]
+    fn deadlines_are_above_zero_and_up_to_an_hour() {
+        for allowed in ["1ns", "20ms", "60 min", "1h"] {
+            assert_eq!(deadline(allowed), allowed.parse(), "{allowed}");
+        }
+        for refused in ["0ms", "3600001ms", "300 h", "99999999999999999999h"] {
+            let message = format!("got {refused:?}, expected a time above zero and up to 1 h, such as \"20ms\"");
+            assert_eq!(deadline(refused).unwrap_err().to_string(), message);
+        }
+        assert!(deadline("20").unwrap_err().expected().contains("units: ns, us, ms, s, min, h"));
+    }
+
     proptest! {
+        /// Any bits at all, so that the smallest and the largest numbers come up, too.
+        #[test]
+        fn what_is_serialised_is_read_as_the_same(bits in any::<u64>(), shift in 0u32..64) {
+            let value = f64::from_bits(bits).abs();
+            for value in [value, (bits >> shift) as f64, f64::MAX, f64::from_bits(1), 0.0] {
+                for rate in [Rate::RunsPerSecond(value), Rate::BytesPerSecond(value), Rate::DevicePercent(value)] {
+                    if value.is_finite() {
+                        prop_assert_eq!(read::<Rate>(&written(rate)), rate);
+                    }
+                }
+            }
+            for whole in [bits >> shift, u64::MAX - (bits >> shift)] {
+                prop_assert_eq!(read::<ByteCount>(&written(ByteCount(whole))), ByteCount(whole));
+                prop_assert_eq!(read::<Span>(&written(Span::from_nanos(whole))), Span::from_nanos(whole));
+            }
+        }
+
         #[test]
         fn no_text_makes_a_parser_panic(text in "\\PC{0,12}") {
-            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<crate::Span>());
+            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<Span>());
         }
 
         #[test]

@@ -92,7 +92,7 @@ static REGISTRY: &[Entry] = &[
         name: "static_throttle",
         summary: "fixed caps on reads and on writes, by weight (ST of the WDT paper)",
         laws: Laws { is_work_conserving: false, keeps_limits: false, keeps_reserves: false, shares_by_weight: false },
-        build: |device| Box::new(StaticThrottle::new(device)),
+        build: |device| Box::new(StaticThrottle::new(&with_assumed_rates(device))),
     },
     Entry {
         name: "wdt",

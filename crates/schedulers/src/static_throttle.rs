@@ -103,6 +103,8 @@ impl Scheduler for StaticThrottle {
             _ => (self.accounts[parent.index()].container, 0),
         };
         self.accounts[index] = Place { container, weight, has_asked: false };
+        // Whoever had the number before has left nothing to wait for.
+        self.lines[index * QUEUES..][..QUEUES].iter_mut().for_each(|line| line.release = Time::ZERO);
     }
 
     fn account_changed(&mut self, _now: Time, account: &Account) {
@@ -149,5 +151,52 @@ impl Scheduler for StaticThrottle {
             self.waiting.push(Reverse((*release, number)));
         }
         Dispatch::Now(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::disk;
+    use plimsoll_core::{AccountKind, Allocation, RequestId};
+
+    const CONTAINER: AccountId = AccountId(1);
+
+    fn open(scheduler: &mut dyn Scheduler, now: Time) {
+        let (parent, allocation) = (Some(AccountId::ROOT), Allocation::default());
+        let account = Account { id: CONTAINER, parent, name: "a".into(), kind: AccountKind::Session, allocation };
+        scheduler.account_opened(now, &account);
+    }
+
+    /// When a read of `length` bytes that comes now may go.
+    fn release(scheduler: &mut dyn Scheduler, length: u32, now: Time) -> Time {
+        scheduler.request_added(now, BlockRequest::new(RequestId(1), CONTAINER, Operation::Read, 0, length, now));
+        match scheduler.next(now) {
+            Dispatch::Now(_) => now,
+            Dispatch::NotBefore(release) => release,
+            Dispatch::Nothing => panic!("a request is lost"),
+        }
+    }
+
+    /// Was seen red without assumed rates: the second read was to go at the end of time.
+    #[test]
+    fn a_device_that_nobody_has_measured_is_taken_for_a_slow_one() {
+        let unknown = DeviceProfile { worst_case_runs_per_second: 0.0, ..disk(4) };
+        let mut scheduler = crate::registry::build("static_throttle", &unknown).unwrap();
+        open(&mut *scheduler, Time::ZERO);
+        assert_eq!(release(&mut *scheduler, 4096, Time::ZERO), Time::ZERO);
+        let second = release(&mut *scheduler, 4096, Time::ZERO).as_secs_f64();
+        assert!((0.001..1.0).contains(&second), "{second} s");
+    }
+
+    /// Was seen red where the line kept its release: ten seconds.
+    #[test]
+    fn who_gets_a_number_does_not_wait_for_who_had_it() {
+        let (mut scheduler, now) = (StaticThrottle::new(&disk(4)), Time::ZERO);
+        open(&mut scheduler, now);
+        assert_eq!(release(&mut scheduler, 1000 * 4096, now), now);
+        scheduler.account_closed(now, CONTAINER);
+        open(&mut scheduler, now);
+        assert_eq!(release(&mut scheduler, 4096, now), now);
     }
 }

@@ -3,14 +3,15 @@
 use crate::problem::Problem;
 use crate::reader::Section;
 use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
-use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
+use plimsoll_core::units::{self, DEADLINES};
+use plimsoll_core::{Allocation, Deadlines, Priority, Rate};
 
 const RATE: &str = "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"";
-const TIME: &str = "a time above zero, such as \"20ms\"";
 
 /// Reads `read`, `write` and `fsync`: everything that `section` may have.
 pub fn deadlines(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Deadlines {
-    let mut time = |key| section.quantity(key, TIME, problems, |span| *span > Span::ZERO);
+    let deadline = |text: &str| units::deadline(text).map_err(|error| error.expected().to_owned());
+    let mut time = |key| section.read(key, DEADLINES, problems, deadline);
     let deadlines = Deadlines { read: time("read"), write: time("write"), fsync: time("fsync") };
     section.finish(problems);
     deadlines
@@ -33,5 +34,33 @@ pub fn allocation(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> All
         priority: priority
             .map_or(Priority::default(), |level| level.map_or(Priority::Idle, |level| Priority::Level(level as u8))),
         deadlines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::LineIndex;
+    use crate::syntax;
+    use plimsoll_core::Span;
+
+    fn of(text: &str) -> (Deadlines, Vec<String>) {
+        let (lines, mut problems) = (LineIndex::new(text), Vec::new());
+        let (table, _) = syntax::parse(text, &lines, &mut problems);
+        let deadlines = deadlines(Section::root(&table, &lines), &mut problems);
+        (deadlines, problems.iter().map(Problem::to_string).collect())
+    }
+
+    #[test]
+    fn deadlines_are_above_zero_and_up_to_an_hour() {
+        let (hour, problems) = of("fsync = \"1h\"");
+        assert_eq!((hour.fsync, problems.len()), (Some(Span::from_secs(3600)), 0));
+        let (none, problems) = of("read = \"0ms\"\nwrite = \"61 min\"\nfsync = \"5000000h\"\n");
+        assert_eq!(none, Deadlines::default());
+        assert_eq!(problems.len(), 3);
+        for (line, got) in [(0, "read: got \"0ms\""), (1, "write: got \"61 min\""), (2, "fsync: got \"5000000h\"")] {
+            let allowed = format!("{got}, allowed a time above zero and up to 1 h, such as \"20ms\"");
+            assert!(problems[line].ends_with(&allowed), "{}", problems[line]);
+        }
     }
 }

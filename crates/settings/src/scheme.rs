@@ -203,7 +203,8 @@ fn class(name: &str, mut section: Section<'_>, inherited: &Scheme, scheme: &mut 
     let [reads, writes] = ["reads", "writes"].map(|key| admission(&mut section, key, problems));
     let occupancy_max = section.with("occupancy_max", "a part of the cache such as \"20%\"", problems, |value| {
         let percent: f64 = value.as_str()?.strip_suffix('%')?.trim().parse().ok()?;
-        (percent > 0.0 && percent <= 100.0).then_some(percent / 100.0)
+        // Of the smallest numbers a hundredth is nothing.
+        Some(percent / 100.0).filter(|part| *part > 0.0 && *part <= 1.0)
     });
     let known = inherited.named(name).cloned();
     if known.is_none() {

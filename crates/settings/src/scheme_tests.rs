@@ -114,6 +114,21 @@ fn mistakes_are_told_with_their_lines() {
     assert_eq!(error, format!("classes: got \"ext3\", allowed {built_in} (did you mean \"ext4\"?)"));
 }
 
+/// Was seen red, as a panic, where the percentage was tested and not the part.
+#[test]
+fn a_part_of_the_cache_is_more_than_nothing_and_no_more_than_all() {
+    let of = |part: &str| format!("[class.a]\nnumber = 1\npriority = 2\noccupancy_max = \"{part}\"\n");
+    for refused in ["1e-323%", "0%", "-1%", "100.1%", "inf%", "NaN%"] {
+        let allowed = format!(
+            "mine.toml:4: class.a.occupancy_max: got \"{refused}\", allowed a part of the cache such as \"20%\""
+        );
+        assert_eq!(messages(&of(refused)), [allowed]);
+    }
+    for part in ["100%", "1e-300%"] {
+        assert!(parse(&of(part), Path::new("mine.toml")).is_ok(), "{part}");
+    }
+}
+
 #[test]
 fn schemes_that_contradict_each_other_are_refused() {
     assert_eq!(

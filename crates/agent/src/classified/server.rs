@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub struct ClassServer {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Ends with the thread.
+    ended: Receiver<()>,
 }
 
 impl ClassServer {
@@ -64,8 +66,10 @@ impl ClassServer {
         refuse_descriptors(&socket);
         let is_over = Arc::new(AtomicBool::new(false));
         let (is_over_seen, (opened, is_opened)) = (is_over.clone(), sync_channel(1));
+        let (ends, ended) = sync_channel(0);
         // Files stay on the thread that opens them.
         let thread = std::thread::Builder::new().name("classes".to_owned()).spawn(move || {
+            let _ends: SyncSender<()> = ends;
             match mounts.into_iter().map(Mount::open).collect::<Result<Vec<_>, _>>() {
                 Ok(mounts) => {
                     let _ = opened.send(Ok(()));
@@ -75,7 +79,7 @@ impl ClassServer {
             }
         });
         let thread = thread.map_err(|source| AgentError::System { action: "start a thread", source })?;
-        let server = ClassServer { path: path.to_owned(), is_over, thread: Some(thread) };
+        let server = ClassServer { path: path.to_owned(), is_over, thread: Some(thread), ended };
         is_opened.recv().map_err(|_| AgentError::Gone)??;
         Ok(server)
     }
@@ -92,13 +96,11 @@ impl Drop for ClassServer {
         let _ = std::fs::remove_file(&self.path);
         // A client may hold it up, where the kernel lets it send descriptors.
         let Some(thread) = self.thread.take() else { return };
-        let patient_until = monotonic_now() + PATIENCE;
-        while !thread.is_finished() && monotonic_now() < patient_until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        match thread.is_finished() {
-            true => drop(thread.join()),
-            false => tracing::warn!("somebody holds up the thread that hears of classes: it is left behind"),
+        match self.ended.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos())) {
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("somebody holds up the thread that hears of classes: it is left behind");
+            }
+            _ => drop(thread.join()),
         }
     }
 }

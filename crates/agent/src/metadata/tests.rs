@@ -1,5 +1,5 @@
 use super::*;
-use plimsoll_core::Deadlines;
+use plimsoll_core::{Deadlines, Span};
 use proptest::prelude::*;
 
 fn refusal(text: &str) -> String {
@@ -49,7 +49,10 @@ fn what_is_not_understood_is_refused_in_one_line_that_says_what_is_allowed() {
     assert_eq!(refusal("priority=8"), "listenerMetadata has priority=\"8\", allowed is 0 to 7 or idle");
     assert_eq!(refusal("limit=0 MB/s"), "listenerMetadata has limit=\"0 MB/s\", allowed is a rate above zero");
     assert!(refusal("limit=fast").starts_with("listenerMetadata has limit=\"fast\", allowed is a rate such as"));
-    assert!(refusal("fsync_deadline=0ms").ends_with("allowed is a time above zero"));
+    for deadline in ["0ms", "61 min", "9999999h"] {
+        let allowed = "allowed is a time above zero and up to 1 h, such as \"20ms\"";
+        assert!(refusal(&format!("fsync_deadline={deadline}")).ends_with(allowed), "{deadline}");
+    }
     assert!(refusal("name=a/b").contains("name=\"a/b\", allowed is 1 to 128 of the letters"));
     assert!(refusal("name=").contains("name=\"\", allowed is 1 to 128"));
     assert_eq!(refusal("pool="), "listenerMetadata has pool=\"\", allowed is the path of a pool");

@@ -3,6 +3,7 @@
 use super::{DaemonArguments, DaemonOutputArguments};
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Subcommand};
+use plimsoll_core::units::deadline;
 use plimsoll_core::{Priority, Rate, Span};
 use std::ffi::OsString;
 
@@ -179,13 +180,13 @@ pub struct ChangeArguments {
     #[arg(long, value_parser = priority)]
     pub priority: Option<Priority>,
     /// How soon a block read should be done: 10ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub read_deadline: Option<Span>,
     /// How soon a block write should be done
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub write_deadline: Option<Span>,
     /// How soon an fsync should return
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub fsync_deadline: Option<Span>,
 }
 

@@ -1,6 +1,6 @@
 //! `plimsoll check FILE`: what a configuration would serve, or everything that is wrong with it.
 
-use super::{allocation_cells, print, print_json};
+use super::{allocation_cells, print, print_json, text};
 use crate::arguments::CheckArguments;
 use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Outcome {
         Ok(configuration) => print(as_tables(&configuration)),
         Err(error) => {
             if arguments.json {
-                print_json(&json!({ "file": error.file, "errors": error.problems }))?;
+                print_json(&json!({ "file": text(&error.file), "errors": error.problems }))?;
             }
             Err(error.into())
         }
@@ -118,7 +118,7 @@ fn front_ends(volume: &Volume) -> Vec<String> {
 fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
     json!({
         "name": name,
-        "file": settings.path,
+        "file": text(&settings.path),
         "size_bytes": settings.size_bytes,
         "policy": settings.policy.name,
         "classes": classes,
@@ -137,7 +137,7 @@ fn as_json(configuration: &Configuration) -> Value {
             "name": device.name,
             "scheduler": device.scheduler,
             "emulate": device.emulate,
-            "observe": device.observe,
+            "observe": device.observe.as_deref().map(text),
             "worst_case_runs_per_second":
                 device.is_worst_case_known().then_some(device.profile.worst_case_runs_per_second),
             "outstanding_max": device.profile.outstanding_max,
@@ -171,17 +171,17 @@ fn as_json(configuration: &Configuration) -> Value {
             })),
             "mount": volume.mount.as_ref().map(|mount| json!({
                 "filesystem": mount.file_system.as_ref().map(|file_system| file_system.kind),
-                "path": mount.file_system.as_ref().map(|file_system| &file_system.target),
+                "path": mount.file_system.as_ref().map(|file_system| text(&file_system.target)),
                 "format": mount.file_system.as_ref().map(|file_system| file_system.format),
                 "options": mount.file_system.as_ref().map(|file_system| &file_system.options),
             })),
         })
     });
     json!({
-        "file": configuration.file,
-        "control_socket": configuration.daemon.control_socket,
-        "state_directory": configuration.daemon.state_directory,
-        "notes_directory": configuration.daemon.notes_directory,
+        "file": text(&configuration.file),
+        "control_socket": text(&configuration.daemon.control_socket),
+        "state_directory": text(&configuration.daemon.state_directory),
+        "notes_directory": text(&configuration.daemon.notes_directory),
         "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
         "iscsi_listen":
             configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),

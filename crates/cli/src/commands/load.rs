@@ -1,6 +1,6 @@
 //! `plimsoll load`.
 
-use super::{print, print_json};
+use super::{out, print, print_json};
 use crate::arguments::LoadArguments;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
@@ -14,6 +14,7 @@ const STEPS: f64 = 1000.0;
 const BUSY: f64 = 0.9;
 
 pub(super) fn run(arguments: &LoadArguments) -> Outcome {
+    arguments.out.as_deref().map_or(Ok(()), out::check)?;
     let options = LoadOptions {
         target: arguments.target.clone(),
         mix: arguments.mix.clone(),
@@ -33,15 +34,16 @@ pub(super) fn run(arguments: &LoadArguments) -> Outcome {
     });
     bar.finish_and_clear();
     let report = report.map_err(failure)?;
-    if let Some(file) = &arguments.out {
-        std::fs::write(file, report.svg())
-            .map_err(|error| Failure::Failed(format!("{}: cannot write it: {error}", file.display())))?;
-    }
+    tell(&report, arguments)?;
+    arguments.out.as_deref().map_or(Ok(()), |file| out::write(file, &report.svg()))
+}
+
+fn tell(report: &LoadReport, arguments: &LoadArguments) -> Outcome {
     if arguments.json {
-        return print_json(&report);
+        return print_json(report);
     }
-    print(table(&report))?;
-    print(peak(&report, arguments))?;
+    print(table(report))?;
+    print(peak(report, arguments))?;
     match report.rows.iter().find(|row| row.generator_busy > BUSY) {
         Some(row) => print(format!(
             "at {:.0}/s the generator itself used {:.0} % of a processor: more may be possible",

@@ -1,6 +1,6 @@
 //! `plimsoll device measure`.
 
-use super::{print, print_json};
+use super::{out, print, print_json, text};
 use crate::arguments::MeasureArguments;
 use crate::config::MeasuredProfile;
 use crate::outcome::{Failure, Outcome};
@@ -11,6 +11,7 @@ use plimsoll_core::{ByteCount, Rate, Span};
 use serde_json::json;
 
 pub(super) fn run(arguments: &MeasureArguments) -> Outcome {
+    arguments.out.as_deref().map_or(Ok(()), out::check)?;
     let mut target = Target::open(&arguments.path, arguments.size.0, arguments.destructive).map_err(as_input)?;
     let loads = Load::of(target.is_writable());
     let span = Span::from_secs(arguments.seconds);
@@ -33,13 +34,8 @@ pub(super) fn run(arguments: &MeasureArguments) -> Outcome {
     }
     bar.finish_and_clear();
     let profile = profile(&measured, arguments.outstanding);
-    if let Some(file) = &arguments.out {
-        let heading =
-            format!("Measured by plimsoll device measure, {} s a load:\n{}", arguments.seconds, table(&measured));
-        std::fs::write(file, profile.to_toml(heading.trim_end()))
-            .map_err(|error| Failure::Failed(format!("{}: cannot write it: {error}", file.display())))?;
-    }
-    report(arguments, &target, &measured, &profile)
+    report(arguments, &target, &measured, &profile)?;
+    keep(arguments, &measured, &profile)
 }
 
 /// What was named cannot be measured: nothing was written, not even to a file that was made.
@@ -106,7 +102,7 @@ fn report(
             })
         });
         return print_json(&json!({
-            "path": arguments.path,
+            "path": text(&arguments.path),
             "size_bytes": target.size_bytes(),
             "loads": loads.collect::<Vec<_>>(),
             "worst_case_runs_per_second": profile.worst_case_runs_per_second,
@@ -117,11 +113,18 @@ fn report(
     }
     print(table(measured))?;
     let worst_case = Rate::RunsPerSecond(profile.worst_case_runs_per_second);
-    print(format!("{} of {}: worst case {worst_case}\n", arguments.path.display(), ByteCount(target.size_bytes())))?;
-    match &arguments.out {
-        Some(file) => print(format!("written to {}\n", file.display())),
-        None => print("not kept: --out FILE writes a profile that a configuration can name\n"),
-    }
+    print(format!("{} of {}: worst case {worst_case}\n", arguments.path.display(), ByteCount(target.size_bytes())))
+}
+
+/// Writes the profile where it was asked for.
+fn keep(arguments: &MeasureArguments, measured: &[(Load, Measured)], profile: &MeasuredProfile) -> Outcome {
+    let tell = |text: String| if arguments.json { Ok(()) } else { print(text) };
+    let Some(file) = &arguments.out else {
+        return tell("not kept: --out FILE writes a profile that a configuration can name\n".to_owned());
+    };
+    let heading = format!("Measured by plimsoll device measure, {} s a load:\n{}", arguments.seconds, table(measured));
+    out::write(file, &profile.to_toml(heading.trim_end()))?;
+    tell(format!("written to {}\n", file.display()))
 }
 
 #[cfg(test)]

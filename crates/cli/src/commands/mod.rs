@@ -10,6 +10,7 @@ mod device;
 mod load;
 mod man_pages;
 mod measure;
+mod out;
 mod pool;
 mod record;
 mod replay;
@@ -29,6 +30,7 @@ use crate::outcome::{Failure, Outcome, exit};
 use clap::Parser;
 use plimsoll_core::{Allocation, Rate};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Clears a terminal and goes to its first line (ECMA-48, ED and CUP).
@@ -82,7 +84,9 @@ fn start_log(level: &str) -> Outcome {
             "--log: got {level:?} ({error}), allowed error, warn, info, debug, trace or a filter"
         ))
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // Whoever logs goes on where nobody reads it any more, or the disk is full: an error of the log's own would be told on stderr, too, and end the thread.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    log.log_internal_errors(false).init();
     Ok(())
 }
 
@@ -129,6 +133,11 @@ fn show(text: impl std::fmt::Display) -> Result<bool, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Prints `value` as JSON with line breaks.

@@ -1,6 +1,6 @@
 //! `plimsoll replay --cache`.
 
-use super::{print, print_json};
+use super::{out, print, print_json};
 use crate::arguments::ReplayArguments;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
@@ -20,6 +20,7 @@ impl From<CacheReplayError> for Failure {
 
 pub(super) fn run(arguments: &ReplayArguments) -> Outcome {
     let cache = &arguments.cache;
+    cache.out.as_deref().map_or(Ok(()), out::check)?;
     let options = CacheOptions {
         sizes: cache.cache.clone(),
         policies: chosen(&cache.policy)?,
@@ -36,16 +37,19 @@ pub(super) fn run(arguments: &ReplayArguments) -> Outcome {
     bar.finish_and_clear();
     let report = report?;
     let name = arguments.trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if let Some(out) = &cache.out {
-        let title = format!("{name} through caches (classes: {})", report.classes);
-        let svg = plimsoll_lab::picture::svg(&drawing(&report, &title)).unwrap_or_default();
-        std::fs::write(out, svg).map_err(|error| Failure::Failed(format!("{}: {error}", out.display())))?;
-    }
     if arguments.json {
-        return print_json(&report);
+        print_json(&report)?
+    } else {
+        tell(&report, &name)?
     }
-    print(table(&report))?;
-    print(class_table(&report))?;
+    let Some(file) = &cache.out else { return Ok(()) };
+    let title = format!("{name} through caches (classes: {})", report.classes);
+    out::write(file, &plimsoll_lab::picture::svg(&drawing(&report, &title)).unwrap_or_default())
+}
+
+fn tell(report: &CacheReport, name: &str) -> Outcome {
+    print(table(report))?;
+    print(class_table(report))?;
     print(format!(
         "{name}: {} blocks of {} read and written, {:.0} % written; about {} different ones",
         report.accesses,

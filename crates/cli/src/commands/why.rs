@@ -1,6 +1,6 @@
 //! `plimsoll why`: who caused the I/O of each disk, live.
 
-use super::{CLEAR, connect, show};
+use super::{CLEAR, connect, show, text};
 use crate::arguments::{DaemonArguments, WhyArguments};
 use crate::control::protocol::{Request, Response, TenantEntry};
 use crate::outcome::{Failure, Outcome};
@@ -14,7 +14,6 @@ use plimsoll_tags::TagsError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::time::Duration;
 
 /// Rows of a disk in a table; JSON has all.
@@ -164,11 +163,6 @@ fn file(disk: &mut Watched, row: &Row, now: Time) -> String {
     }
 }
 
-/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Value {
     let rate = |bytes| per_second(bytes, elapsed);
     let rows = sample.rows.iter().map(|row| {
@@ -210,6 +204,7 @@ mod tests {
     use super::*;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
 
     /// Planted break: the path as it is, at which `json!` panics.
     #[test]

@@ -9,7 +9,7 @@ use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What a client asks: `{"command": "pool_set", "pool": "web", "change": {"limit": "10 MB/s"}}`.
@@ -198,7 +198,10 @@ impl fmt::Display for Limit {
 
 impl Serialize for Limit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self.0 {
+            Some(rate) => rate.serialize(serializer),
+            None => serializer.serialize_str("none"),
+        }
     }
 }
 
@@ -251,6 +254,7 @@ pub struct DaemonStatus {
     /// Its process number.
     pub process: u32,
     /// The configuration that it was started with.
+    #[serde(serialize_with = "lossy")]
     pub configuration: PathBuf,
     /// Its service threads, where a volume needs them.
     #[serde(default)]
@@ -328,11 +332,22 @@ pub struct VolumeEntry {
     /// Its NBD export, if it has one.
     pub export: Option<String>,
     /// Its block device, if it has one.
+    #[serde(serialize_with = "lossy_if_any")]
     pub block_device: Option<PathBuf>,
     /// Its mount point, if it is mounted.
+    #[serde(serialize_with = "lossy_if_any")]
     pub mount_point: Option<PathBuf>,
     /// Connections and mounts now.
     pub front_ends: u32,
+}
+
+/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.to_string_lossy().serialize(serializer)
+}
+
+fn lossy_if_any<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
 /// What a recording is of.
@@ -434,67 +449,9 @@ pub fn parse_request(line: &[u8]) -> Result<Request, Response> {
 pub fn parse_for_fuzzing(line: &[u8]) {
     if let Ok(request) = parse_request(line) {
         let written = serde_json::to_vec(&request).expect("requests can be written");
-        // Rates are printed to three digits, so the second time is what stays.
-        let again = parse_request(&written).expect("what we write is a request");
-        assert_eq!(serde_json::to_vec(&again).expect("requests can be written"), written);
+        assert_eq!(parse_request(&written), Ok(request));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn requests_are_read_as_they_are_documented() {
-        let parse = |text: &str| parse_request(text.as_bytes());
-        assert_eq!(parse(r#"{"command":"status"}"#), Ok(Request::Status));
-        let set = parse(r#"{"command":"pool_set","pool":"web","change":{"limit":"none","priority":"idle"}}"#).unwrap();
-        let change = Change { limit: Some(Limit(None)), priority: Some(Priority::Idle), ..Change::default() };
-        assert_eq!(set, Request::PoolSet { pool: "web".into(), change });
-        let record = parse(r#"{"command":"record","device":"disk0"}"#);
-        assert_eq!(record, Ok(Request::Record { device: Some("disk0".into()) }));
-        let add = parse(r#"{"command":"pool_add","pool":"web/new"}"#).unwrap();
-        assert_eq!(add, Request::PoolAdd { pool: "web/new".into(), device: None, change: Change::default() });
-        let open = parse(r#"{"command":"session_open","volume":"db","name":"loader"}"#).unwrap();
-        let (volume, name) = ("db".to_owned(), "loader".to_owned());
-        assert_eq!(open, Request::SessionOpen { volume, name, change: Change::default(), tied: false });
-        for bad in [
-            "",
-            "{}",
-            "[]",
-            "null",
-            r#"{"command":"dance"}"#,
-            r#"{"command":"pool_set","pool":"web"}"#,
-            r#"{"command":"pool_set","pool":"web","change":{"reserve":"fast"}}"#,
-            r#"{"command":"pool_set","pool":"web","change":{"wieght":5}}"#,
-            r#"{"command":"pool_remove","pool":"web","force":true}"#,
-        ] {
-            let Err(Response::Error(report)) = parse(bad) else { panic!("{bad} was understood") };
-            assert_eq!(report.kind, ErrorKind::BadRequest, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_change_leaves_the_rest_as_it_was() {
-        let before = Allocation { reserve: Rate::DevicePercent(30.0), weight: 7, ..Allocation::default() };
-        let change = Change { limit: Some(Limit(Some(Rate::BytesPerSecond(1e6)))), ..Change::default() };
-        let after = change.apply(before);
-        assert_eq!(after, Allocation { limit: Some(Rate::BytesPerSecond(1e6)), ..before });
-        let without = Change { limit: Some(Limit(None)), weight: Some(9), ..Change::default() }.apply(after);
-        assert_eq!(without, Allocation { weight: 9, ..before });
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(line in prop::collection::vec(any::<u8>(), 0..200)) {
-            parse_for_fuzzing(&line);
-        }
-
-        #[test]
-        fn no_rate_is_misread(pool in "[a-z/]{0,9}", runs in 0.0f64..1e9, weight in any::<u32>()) {
-            let change = Change { reserve: Some(Rate::RunsPerSecond(runs)), weight: Some(weight), ..Change::default() };
-            parse_for_fuzzing(&serde_json::to_vec(&Request::PoolSet { pool, change }).unwrap());
-        }
-    }
-}
+mod tests;

@@ -30,11 +30,11 @@ use disk::Disk;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_core::{ByteCount, Span};
 use report::Sample;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stopwatch::Stopwatch;
-use tenant::{Backup, Transactions};
+use tenant::{Backup, Transaction, Transactions};
 
 /// How long the small writer is alone, seconds: enough to know what it asks for.
 const ALONE_SECONDS: u64 = 6;
@@ -48,12 +48,27 @@ const PATIENCE_FACTOR: u64 = 3;
 pub struct DemoOptions {
     /// Seconds that are counted, without and with Plimsoll each.
     pub seconds: u64,
-    /// Where the picture goes.
-    pub picture: PathBuf,
     /// No progress bar.
     pub is_quiet: bool,
     /// NBD even where file systems could be mounted.
     pub uses_nbd: bool,
+}
+
+/// What was seen.
+pub struct Demonstration {
+    /// In figures.
+    pub report: Report,
+    transactions: Vec<Transaction>,
+}
+
+impl Demonstration {
+    /// Draws the picture into an SVG file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn draw(&self, file: &Path) -> Result<(), Failure> {
+        picture::draw(&self.report, &self.transactions, file)
+    }
 }
 
 /// A part of the demonstration.
@@ -78,11 +93,11 @@ impl Stage {
     }
 }
 
-/// Runs the demonstration and draws the picture.
+/// Runs the demonstration.
 ///
 /// # Errors
 /// The disk could not be set up, or somebody pressed Ctrl-C.
-pub fn run(options: &DemoOptions) -> Result<Report, Failure> {
+pub fn run(options: &DemoOptions) -> Result<Demonstration, Failure> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&is_stopped);
     signals::listen(move |_| handler.store(true, Ordering::Relaxed))?;
@@ -105,12 +120,11 @@ pub fn run(options: &DemoOptions) -> Result<Report, Failure> {
         stages.push((stage, samples));
     }
     progress.set_message("putting everything away");
-    let latencies = transactions.stop();
+    let transactions = transactions.stop();
     drop(backup);
-    let report = Report::new(&disk, options.seconds, stages, &latencies);
+    let report = Report::new(&disk, options.seconds, stages, &transactions);
     progress.finish_and_clear();
-    picture::draw(&report, &latencies, &options.picture)?;
-    Ok(report)
+    Ok(Demonstration { report, transactions })
 }
 
 fn progress_bar(options: &DemoOptions) -> ProgressBar {

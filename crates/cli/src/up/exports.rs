@@ -83,12 +83,7 @@ impl Exports {
     ///
     /// # Panics
     /// If there is no such export.
-    pub(super) fn open_session(
-        &self,
-        export: &str,
-        name: &str,
-        change: &Change,
-    ) -> Result<(String, String), Refusal> {
+    pub(super) fn open_session(&self, export: &str, name: &str, change: &Change) -> Result<(String, String), Refusal> {
         let mut known = self.known();
         let (info, target) = known.targets.get(export).cloned().expect("the caller has looked");
         known.opened += 1;

@@ -48,6 +48,17 @@ fn a_volume_is_loaded_as_spc1_does() {
 }
 
 #[test]
+fn a_picture_where_this_user_may_not_write_is_refused_before_anybody_is_asked() {
+    let site = Site::of_normal_user(VOLUMES);
+    for out in ["/load.svg", "/etc/passwd"] {
+        let output = site.command(&["load", "missing", "--out", out]).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert_eq!(message, format!("--out {out}: Permission denied (os error 13)\n"));
+    }
+}
+
+#[test]
 fn what_cannot_be_loaded_is_one_line_and_2() {
     let site = Site::new(VOLUMES);
     let daemon = site.up();

@@ -12,7 +12,7 @@ pub use tree::AccountTree;
 
 use crate::scheduler::DeviceProfile;
 use crate::time::Span;
-use crate::units::{Rate, three_digits};
+use crate::units::{DEADLINES, Rate, is_deadline, three_digits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -243,6 +243,10 @@ impl Allocation {
         }
         if let Priority::Level(level @ 8..) | Priority::RealTime(level @ 8..) = self.priority {
             return Some(format!("priority {level} is out of range, allowed are 0 (highest) to 7 and \"idle\""));
+        }
+        let Deadlines { read, write, fsync } = self.deadlines;
+        if let Some(span) = [read, write, fsync].into_iter().flatten().find(|span| !is_deadline(*span)) {
+            return Some(format!("deadline {span} is out of range, allowed is {DEADLINES}"));
         }
         let is_percentage = matches!(self.limit, Some(Rate::DevicePercent(_)));
         if worst_case <= 0.0 && (self.reserve != Rate::ZERO || is_percentage) {

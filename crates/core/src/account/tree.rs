@@ -276,6 +276,11 @@ mod tests {
             "a: limit 10% is less than reserve 20%, allowed is at least as much"
         );
         assert!(of(Allocation { limit: Some(Rate::ZERO), ..reserve(0.0) }).contains("allowed is more than 0"));
+        for read in [Span::ZERO, Span::from_secs(3601), Span::MAX] {
+            let deadlines = Deadlines { read: Some(read), ..Deadlines::default() };
+            let refusal = of(Allocation { deadlines, ..reserve(0.0) });
+            assert!(refusal.contains("allowed is a time above zero and up to 1 h"), "{refusal}");
+        }
         for priority in [Priority::Level(8), Priority::RealTime(8)] {
             assert!(of(Allocation { priority, ..reserve(0.0) }).contains("0 (highest) to 7"));
         }

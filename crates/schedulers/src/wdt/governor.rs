@@ -34,8 +34,29 @@ const TOTAL_MAX: f64 = ((1i64 << 30) * CREDITS_PER_SECTOR) as f64;
 #[derive(Clone, Copy, Debug)]
 struct Heaviest {
     container: usize,
-    /// What it had taken when the measurement began.
+    /// When the measurement began: what it had taken, how often its weight had changed, how often its number had been closed.
     taken: i64,
+    weight_changes: u64,
+    closings: u64,
+}
+
+impl Heaviest {
+    /// Begins to measure it; there is none if it is closed.
+    fn measured(container: usize, throttle: &Throttle) -> Option<Heaviest> {
+        let (taken, weight_changes) = (throttle.taken(container), throttle.weight_changes(container));
+        let closings = throttle.closings(container);
+        (throttle.weight(container) > 0).then_some(Heaviest { container, taken, weight_changes, closings })
+    }
+
+    /// Begins a new measurement, unless it has been closed, whoever has its number now.
+    fn again(self, throttle: &Throttle) -> Option<Heaviest> {
+        Heaviest::measured(self.container, throttle).filter(|now| now.closings == self.closings)
+    }
+
+    /// Whether its weight is what it was: what was used under another one is no part of the budget of now.
+    fn keeps_its_weight(&self, throttle: &Throttle) -> bool {
+        throttle.weight_changes(self.container) == self.weight_changes
+    }
 }
 
 /// Whoever owns it decides when windows end; there is one beside each [`Throttle`].
@@ -92,7 +113,7 @@ impl Governor {
     /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for who looks at
     /// all of them anyway. In place at once.
     pub fn measure(&mut self, container: Option<usize>, weight: u64, throttle: &Throttle) {
-        self.heaviest = container.map(|container| Heaviest { container, taken: throttle.taken(container) });
+        self.heaviest = container.and_then(|container| Heaviest::measured(container, throttle));
         self.weight = weight;
         throttle.end_windows(0, self.unit(throttle));
     }
@@ -153,10 +174,12 @@ impl Governor {
         self.total / weight.max(1) as f64
     }
 
-    /// Notes what the heaviest used, as a part of its budget of now: who comes changes that.
+    /// Notes what the heaviest used, as a part of its budget of now: who comes changes that. If its own weight has changed, or
+    /// it is closed, what it used says nothing.
     fn sample(&mut self, now: Time, throttle: &Throttle) {
         let milliseconds = now.since(self.measured_since).as_millis_f64();
-        if let Some(Heaviest { container, taken }) = self.heaviest {
+        let heaviest = self.heaviest.filter(|heaviest| heaviest.keeps_its_weight(throttle));
+        if let Some(Heaviest { container, taken, .. }) = heaviest {
             let used = throttle.taken(container) - taken;
             let windows = milliseconds / WINDOW.as_millis_f64();
             let part = used.max(self.given) as f64 / windows / throttle.budget(container) as f64;
@@ -172,9 +195,7 @@ impl Governor {
     }
 
     fn begin_sample(&mut self, now: Time, throttle: &Throttle) {
-        if let Some(heaviest) = &mut self.heaviest {
-            heaviest.taken = throttle.taken(heaviest.container);
-        }
+        self.heaviest = self.heaviest.and_then(|heaviest| heaviest.again(throttle));
         self.measured_since = now;
         self.given = 0;
     }
@@ -191,7 +212,7 @@ impl Governor {
             self.total = (self.total * (mean + deviation * PROBIT_80)).clamp(TOTAL_MIN, TOTAL_MAX);
         }
         self.weight = active.weight;
-        self.heaviest = active.heaviest.map(|(container, _)| Heaviest { container, taken: 0 });
+        self.heaviest = active.heaviest.and_then(|(container, _)| Heaviest::measured(container, throttle));
         self.samples_left = SAMPLES_PER_PERIOD;
         self.begin_sample(now, throttle);
     }
@@ -257,6 +278,43 @@ mod tests {
         }
         let scaled = governor.total_sectors() / before;
         assert!((scaled - 16.0).abs() < 0.5, "two periods of 20 windows, 4 times each: {scaled}");
+    }
+
+    /// Uses half of the heaviest's budget in each window of a period, and has `change` happen at the end of the first one. Answers
+    /// with what became of TotalCredit, and with who is measured next.
+    fn scaled_though(change: impl FnOnce(&mut Throttle)) -> (f64, Option<usize>) {
+        let (mut governor, mut throttle, mut pocket) = measured();
+        let before = governor.total_sectors();
+        let use_half = |throttle: &Throttle, pocket: &mut Pocket| {
+            let sectors = throttle.budget(0) / CREDITS_PER_SECTOR / 2;
+            (0..sectors).for_each(|_| assert!(pocket.admit(throttle, 0, 1)));
+        };
+        use_half(&throttle, &mut pocket);
+        change(&mut throttle);
+        for window in 12..12 + PERIOD {
+            governor.end_due(at(window * 100), &throttle);
+            use_half(&throttle, &mut pocket);
+        }
+        (governor.total_sectors() / before, governor.heaviest.map(|heaviest| heaviest.container))
+    }
+
+    /// Was seen red where a sample is taken as a part of the budget of now: 300 times as much in one of ten.
+    #[test]
+    fn what_was_used_under_another_weight_is_no_part_of_the_budget_of_now() {
+        for weight in [1, 30, 3000] {
+            let (scaled, _) = scaled_though(|throttle| throttle.set_weight(0, weight));
+            assert!((scaled - 0.5).abs() < 0.01, "{scaled} times with weight {weight}");
+        }
+    }
+
+    #[test]
+    fn who_is_closed_is_measured_no_longer_nor_is_who_has_its_number_next() {
+        assert_eq!(scaled_though(|throttle| throttle.set_weight(0, 0)), (1.0, None));
+        let next = |throttle: &mut Throttle| {
+            throttle.set_weight(0, 0);
+            throttle.open(0, 300);
+        };
+        assert_eq!(scaled_though(next).0, 1.0);
     }
 
     #[test]

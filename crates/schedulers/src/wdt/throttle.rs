@@ -62,6 +62,9 @@ struct Purse {
     /// Credits that were ever taken.
     taken: AtomicU64,
     weight: AtomicU64,
+    /// How often the weight has changed, and how often to 0, whoever had the number.
+    changes: AtomicU64,
+    closings: AtomicU64,
 }
 
 /// Who was there in a period.
@@ -97,14 +100,36 @@ impl Throttle {
         }
         self.set_weight(container, 0);
         let windows_ago = self.pace.window.load(Ordering::Relaxed).wrapping_sub(WINDOW_MASK / 2);
-        self.purses[container] = Purse { word: AtomicU64::new(pack(windows_ago, 0)), ..Purse::default() };
+        let Purse { changes, closings, .. } = std::mem::take(&mut self.purses[container]);
+        let word = AtomicU64::new(pack(windows_ago, 0));
+        self.purses[container] = Purse { word, changes, closings, ..Purse::default() };
         self.set_weight(container, weight);
     }
 
     /// Changes the weight, to 0 when the container is closed; what is in the purse stays.
     pub fn set_weight(&self, container: usize, weight: u32) {
-        let previous = self.purses[container].weight.swap(u64::from(weight), Ordering::Relaxed);
+        let purse = &self.purses[container];
+        let previous = purse.weight.swap(u64::from(weight), Ordering::Relaxed);
         self.weight_open.fetch_add(u64::from(weight).wrapping_sub(previous), Ordering::Relaxed);
+        if u64::from(weight) != previous {
+            purse.changes.fetch_add(1, Ordering::Relaxed);
+            purse.closings.fetch_add(u64::from(weight == 0), Ordering::Relaxed);
+        }
+    }
+
+    /// The weight of a container; 0 if it is closed.
+    pub fn weight(&self, container: usize) -> u64 {
+        self.purses[container].weight.load(Ordering::Relaxed)
+    }
+
+    /// How often a container's weight has changed; other weights, other budgets.
+    pub fn weight_changes(&self, container: usize) -> u64 {
+        self.purses[container].changes.load(Ordering::Relaxed)
+    }
+
+    /// How often a container of that number has closed.
+    pub fn closings(&self, container: usize) -> u64 {
+        self.purses[container].closings.load(Ordering::Relaxed)
     }
 
     /// Sum of the weights of all containers that are open.

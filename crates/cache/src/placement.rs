@@ -39,12 +39,9 @@ impl Cache {
         Some((unit, self.units.block(unit)))
     }
 
-    /// The unit that [`Cache::next_free`] names is in use, or the store lacks what is in it: it returns into the order.
-    pub fn keep_next_free(&mut self, is_dirty: bool) {
+    /// The unit that [`Cache::next_free`] names is in use: it returns into the order.
+    pub fn keep_next_free(&mut self) {
         if let Some(unit) = self.free.pop(&mut self.units) {
-            if is_dirty {
-                self.units.set_dirty(unit, true);
-            }
             self.give_back(unit);
             self.refill();
         }

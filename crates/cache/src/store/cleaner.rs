@@ -147,7 +147,7 @@ pub(super) struct StoreSide {
     flushing: Option<u64>,
     flushed: u64,
     wanted: u64,
-    /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written before the start.
+    /// The last write or trim past the cache that was acknowledged before it was durable.
     acknowledged: u64,
     doubts: u64,
     /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
@@ -156,7 +156,7 @@ pub(super) struct StoreSide {
 
 impl Default for StoreSide {
     fn default() -> StoreSide {
-        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 1, doubts: 0, has_lost: false }
+        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 0, doubts: 0, has_lost: false }
     }
 }
 
@@ -209,17 +209,15 @@ impl CacheStore {
         let ready = ready_units(self.superblock.layout.units);
         let mut tries = self.slots.slots.len();
         while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
-            let Some((unit, block)) = self.cache.next_free() else { break };
-            // What only the cache has is not given away, whoever says that it is free.
-            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
-            // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
-            if is_dirty || self.slots.is_locked(block) {
-                if tries == 0 {
-                    break;
+            match self.cache.next_free() {
+                Some((_, block)) if !self.slots.is_locked(block) => {}
+                // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
+                Some(_) if tries > 0 => {
+                    tries -= 1;
+                    self.cache.keep_next_free();
+                    continue;
                 }
-                tries -= 1;
-                self.cache.keep_next_free(is_dirty);
-                continue;
+                _ => break,
             }
             let Some(was) = self.cache.evict_free() else { break };
             self.cleaner.forget(was.unit);
@@ -434,11 +432,7 @@ impl CacheStore {
             }
         }
         if entry.why == Why::Victim && self.cache.is_being_cleaned(unit) {
-            // It may be another copy that goes on, of what was written since: that says itself when it is durable.
-            match self.marks.get(&self.cache.units, unit).is_dirty {
-                true => self.cache.clean_failed(unit),
-                false => self.cache.cleaned(unit),
-            }
+            self.cache.cleaned(unit);
         }
     }
 

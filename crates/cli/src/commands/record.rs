@@ -2,7 +2,7 @@
 //!
 //! The daemon sends records over the control socket; this process writes the file, with its own user's rights.
 
-use super::{connect, out, print, unexpected};
+use super::{connect, print, unexpected};
 use crate::arguments::RecordArguments;
 use crate::control::client::Client;
 use crate::control::protocol::{Record, RecordingEnd, RecordingStart, Request, Response};
@@ -25,7 +25,6 @@ struct Tally {
 }
 
 pub(super) fn run(arguments: &RecordArguments) -> Outcome {
-    out::check(&arguments.out)?;
     let mut client = connect(&arguments.daemon)?;
     let request = Request::Record { device: arguments.device.clone() };
     // The file is made once the daemon has agreed, so that a mistyped device costs nobody a file. Who sees it may end the recording.

@@ -199,6 +199,7 @@ impl Machine {
 
     /// Waits until there is room for so many pages more. It is only sure until the next `await`.
     pub async fn reserve_memory(&self, pages: u64) {
+        self.executor.count_step();
         while !self.cache.borrow_mut().make_room(pages) {
             self.memory_queue.wait(&self.executor).await;
         }

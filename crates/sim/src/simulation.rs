@@ -69,7 +69,8 @@ impl Simulation {
     /// Runs until `end`, or until nothing happens any more before that.
     ///
     /// # Panics
-    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer.
+    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer; if a great many steps
+    /// are taken and no time passes.
     pub fn run_until(&mut self, end: Time) {
         loop {
             self.step();
@@ -88,7 +89,7 @@ impl Simulation {
     /// Runs until every process of every machine has ended.
     ///
     /// # Panics
-    /// As [`run_until`](Self::run_until), and if processes wait for what will never come.
+    /// As [`run_until`](Self::run_until), and if processes wait for what will never come, although the kernel's tasks go on.
     pub fn run_to_completion(&mut self) {
         loop {
             self.step();
@@ -97,7 +98,8 @@ impl Simulation {
                 break;
             }
             let next = self.next_event();
-            assert!(next != Time::MAX, "{running} processes wait for ever");
+            assert!(next != Time::MAX, "{running} processes wait for ever: {}", self.executor.processes());
+            self.executor.assert_processes_run(next);
             self.advance(next);
         }
         self.assert_conserved();
@@ -106,7 +108,7 @@ impl Simulation {
     /// Runs until every process of every machine has ended, or until `end`.
     ///
     /// # Panics
-    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer.
+    /// As [`run_until`](Self::run_until).
     pub fn run_until_ended(&mut self, end: Time) {
         loop {
             self.step();
@@ -122,6 +124,7 @@ impl Simulation {
     /// Lets happen what happens at this instant.
     fn step(&mut self) {
         loop {
+            self.executor.count_step();
             self.executor.run_ready();
             self.machines.iter().for_each(Machine::settle);
             if !self.executor.has_ready() && !self.machines.iter().any(Machine::is_unsettled) {

@@ -4,7 +4,8 @@ mod common;
 
 use common::*;
 use plimsoll_core::*;
-use plimsoll_sim::{Bytes, MachineConfig};
+use plimsoll_sim::cache::PageRange;
+use plimsoll_sim::{Bytes, MachineConfig, Process};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -97,4 +98,36 @@ fn every_process_draws_from_a_stream_of_its_own() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 6, "by seed, by name, by number");
+}
+
+/// A run with one process that goes on as `program` says, beside the kernel's tasks.
+fn run_alone<Run: Future<Output = ()> + 'static>(name: &str, program: impl FnOnce(Process) -> Run) {
+    let (mut simulation, sessions) =
+        machine(MachineConfig { memory_bytes: 4 << 20, ..MachineConfig::default() }, "noop", DISK, 1);
+    simulation.machine().spawn(name, sessions[0], program);
+    simulation.run_to_completion();
+}
+
+#[test]
+#[should_panic(expected = "no time passes: spinner")]
+fn a_process_that_goes_round_while_no_time_passes_ends_the_run_and_is_named() {
+    run_alone("spinner", |process| async move {
+        loop {
+            process.sleep(Span::ZERO).await;
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "processes wait for ever while the kernel's tasks go on: starving")]
+fn a_process_that_waits_for_what_never_comes_ends_the_run_and_is_named() {
+    run_alone("starving", |process| async move {
+        // More pages at once than there is memory.
+        process.read_device(PageRange { first: 0, count: 2048 }).await;
+    });
+}
+
+#[test]
+fn a_process_that_sleeps_for_a_year_ends_no_run() {
+    run_alone("sleeper", |process| async move { process.sleep(Span::from_secs(365 * 24 * 3600)).await });
 }

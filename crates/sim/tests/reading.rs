@@ -117,3 +117,28 @@ fn a_partial_write_to_a_page_that_is_not_in_memory_reads_it_first() {
     assert_eq!(simulation.machine().block.borrow().flow().added, 1, "whole pages and new ones need no reading");
     assert!(simulation.machine().now() > at(0.001));
 }
+
+/// Red where a reader goes on asking for pages behind the new end: no page comes, no time passes, and the run never ends.
+#[test]
+fn a_read_of_a_file_that_is_cut_meanwhile_ends_at_the_new_end() {
+    let (whole, left) = (16.mib(), 1.mib());
+    let (mut simulation, sessions) = with_file(config(), DISK, whole, 2);
+    let machine = simulation.machine().clone();
+    let read = std::rc::Rc::new(std::cell::Cell::new((0, 0)));
+    let seen = read.clone();
+    machine.spawn("reader", sessions[0], move |process| async move {
+        let file = process.open("/file").await.unwrap();
+        let first = file.read(100, whole - 100).await;
+        seen.set((first, file.read(left, whole).await));
+    });
+    machine.spawn("cutter", sessions[1], move |process| async move {
+        process.sleep(Span::from_millis(50)).await;
+        process.open("/file").await.unwrap().truncate(left).await;
+    });
+    simulation.run_to_completion();
+    let (first, second) = read.get();
+    assert!((left - 100..whole - 100).contains(&first), "{first}: what was there before the cut, and no more");
+    assert_eq!(second, 0, "behind the end there is nothing");
+    let reader = machine.statistics.of("reader");
+    assert_eq!(reader.bytes(CallKind::Read), first, "the figures have what the call answered");
+}

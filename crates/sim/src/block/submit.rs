@@ -61,6 +61,7 @@ impl Machine {
 
     /// Submits what a plug holds, neighbours merged, in order of place.
     pub async fn unplug(&self, plug: &mut Plug) {
+        self.executor.count_step();
         for (bio, ends) in plug.merged(self.config.request_bytes_max) {
             if bio.length > self.config.request_bytes_max {
                 let end = ends.into_iter().next().unwrap_or_default();

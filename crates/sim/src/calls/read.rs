@@ -16,18 +16,20 @@ impl File {
         let (process, inode) = (self.process(), self.inode());
         process.machine().cache.borrow().expect_place(inode.number, offset / PAGE_BYTES);
         let call = process.enter(CallKind::Read, inode, offset, length).await;
-        let length = length.min(inode.size().saturating_sub(offset));
+        let mut length = length.min(inode.size().saturating_sub(offset));
         if length > 0 && self.is_direct() {
             self.read_direct(offset, length).await;
         } else if length > 0 {
-            self.read_pages(PageRange::of_bytes(offset, length)).await;
+            let end = self.read_pages(PageRange::of_bytes(offset, length)).await;
+            length = length.min((end * PAGE_BYTES).saturating_sub(offset));
         }
         process.leave(&call, length);
         length
     }
 
-    /// Uses the pages one after the other, as soon as each is there.
-    pub(crate) async fn read_pages(&self, pages: PageRange) {
+    /// Uses the pages one after the other, as soon as each is there. Answers the page at which it stopped: the end of `pages`,
+    /// or the first page that is not in memory and lies behind the file's end, since another process cut the file.
+    pub(crate) async fn read_pages(&self, pages: PageRange) -> u64 {
         let (process, number) = (self.process(), self.inode().number);
         let machine = process.machine();
         let max = machine.config.read_ahead_bytes / PAGE_BYTES;
@@ -35,6 +37,9 @@ impl File {
         while page < pages.end() {
             let flags = machine.cache.borrow_mut().touch(number, page);
             let is_marked = flags.is_some_and(|flags| flags & frames::READ_AHEAD != 0);
+            if flags.is_none() && page >= self.inode().pages() {
+                break;
+            }
             if flags.is_none() || is_marked {
                 let wanted = PageRange { first: page, count: pages.end() - page };
                 let window = self.with_read_ahead(|state| state.next(wanted, is_marked, max));
@@ -55,8 +60,9 @@ impl File {
             self.with_read_ahead(|state| state.used(page));
             (page, copied) = (page + 1, copied + 1);
         }
-        machine.cache.borrow_mut().totals.hits += pages.count;
+        machine.cache.borrow_mut().totals.hits += page - pages.first;
         process.compute(machine.config.cpu.page_read * copied).await;
+        page
     }
 
     /// Starts reading what of a window is not in memory; the pages are locked until it is.

@@ -9,11 +9,17 @@
 //! task ([`Executor::current`]), which costs no reference counting. So only the waiting primitives of this crate
 //! ([`Executor::sleep_until`], [`wait`]) can be awaited, and each looks at its own condition when it is polled: a wake too
 //! many does no harm. A task waits for several things by waiting for one after the other, or by a [`wait::Group`].
+//!
+//! A run that makes no progress ends with a panic, which names the processes at fault: see [`progress`].
 
+mod progress;
 pub mod wait;
 
 #[cfg(test)]
 mod tests;
+
+use progress::Progress;
+pub(crate) use progress::STEPS_MAX;
 
 use plimsoll_core::{Span, Time};
 use std::cell::{Cell, RefCell};
@@ -21,6 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// The executor's name for a task; a name is never used again, though its place is.
@@ -37,6 +44,8 @@ impl TaskId {
 struct Task {
     /// `None` while it runs, and after its end.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Its process's; the kernel's tasks have none.
+    name: Option<Rc<str>>,
     generation: u32,
     is_alive: bool,
     is_ready: bool,
@@ -52,6 +61,7 @@ pub struct Executor {
     timers: RefCell<BinaryHeap<Reverse<(Time, u64, TaskId)>>>,
     timers_set: Cell<u64>,
     polls: Cell<u64>,
+    progress: Progress,
 }
 
 impl Default for Executor {
@@ -65,6 +75,7 @@ impl Default for Executor {
             timers: RefCell::default(),
             timers_set: Cell::new(0),
             polls: Cell::new(0),
+            progress: Progress::default(),
         }
     }
 }
@@ -87,14 +98,22 @@ impl Executor {
 
     /// Adds a task, which runs for the first time when its turn comes, at the present instant.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> TaskId {
-        let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
+        self.add(None, Box::pin(future))
+    }
+
+    /// Adds the task of a process called `name`: [`spawn`](Self::spawn), and messages name it.
+    pub(crate) fn spawn_process(&self, name: &str, future: impl Future<Output = ()> + 'static) -> TaskId {
+        self.add(Some(name.into()), Box::pin(future))
+    }
+
+    fn add(&self, name: Option<Rc<str>>, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            tasks.push(Task { future: None, generation: 0, is_alive: false, is_ready: false });
+            tasks.push(Task { future: None, name: None, generation: 0, is_alive: false, is_ready: false });
             tasks.len() as u32 - 1
         });
         let task = &mut tasks[index as usize];
-        (task.future, task.is_alive, task.is_ready) = (Some(future), true, true);
+        (task.future, task.name, task.is_alive, task.is_ready) = (Some(future), name, true, true);
         let id = TaskId { index, generation: task.generation };
         self.ready.borrow_mut().push_back(id);
         id
@@ -140,14 +159,18 @@ impl Executor {
     pub(crate) fn run_ready(&self) {
         loop {
             let Some(id) = self.ready.borrow_mut().pop_front() else { break };
-            let future = {
+            let (future, is_process) = {
                 let task = &mut self.tasks.borrow_mut()[id.index as usize];
                 task.is_ready = false;
-                task.future.take()
+                (task.future.take(), task.name.is_some())
             };
             let mut future = future.expect("a ready task is alive and does not run");
             self.current.set(id);
             self.polls.set(self.polls.get() + 1);
+            self.count_step();
+            if is_process {
+                self.progress.process_runs(self.now());
+            }
             match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => self.tasks.borrow_mut()[id.index as usize].future = Some(future),
                 Poll::Ready(()) => {
@@ -183,7 +206,7 @@ impl Executor {
     /// Goes on to `now` and wakes whoever slept until then.
     pub(crate) fn advance(&self, now: Time) {
         debug_assert!(now >= self.now.get(), "time does not go backwards");
-        self.now.set(now);
+        self.progress.advance(self.now.replace(now), now);
         let mut timers = self.timers.borrow_mut();
         while let Some(&Reverse((at, _, task))) = timers.peek()
             && at <= now
@@ -214,6 +237,7 @@ impl Future for Sleep<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
         if self.executor.now() >= self.deadline {
+            self.executor.count_step();
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut self.is_set, true) {

@@ -157,3 +157,30 @@ fn a_wake_in_the_past_is_now_and_time_does_not_go_back() {
     run(&executor);
     assert_eq!((woken.get(), executor.now()), (Time::from_nanos(100), Time::from_nanos(100)));
 }
+
+#[test]
+#[should_panic(expected = "no time passes: a task of the kernel")]
+fn two_tasks_that_wake_each_other_for_ever_are_found() {
+    let executor = Rc::new(Executor::default());
+    let queues = [Rc::new(WaitQueue::default()), Rc::new(WaitQueue::default())];
+    for own in 0..2 {
+        let (inside, queues) = (executor.clone(), queues.clone());
+        executor.spawn(async move {
+            loop {
+                queues[1 - own].wake_one(&inside);
+                queues[own].wait(&inside).await;
+            }
+        });
+    }
+    executor.run_ready();
+}
+
+/// As many steps as are allowed, again and again: time passes between them.
+#[test]
+fn steps_count_from_when_time_passed() {
+    let executor = Executor::default();
+    for nanosecond in 1..4 {
+        (0..progress::STEPS_MAX).for_each(|_| executor.count_step());
+        executor.advance(Time::from_nanos(nanosecond));
+    }
+}

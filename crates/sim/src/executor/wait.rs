@@ -91,6 +91,7 @@ impl Semaphore {
 
     /// Takes a unit, at once or when one is handed over.
     pub async fn acquire(&self, executor: &Executor) {
+        executor.count_step();
         if !self.try_acquire() {
             self.queue.wait(executor).await;
         }
@@ -158,6 +159,7 @@ impl Group {
 
     /// Waits until nothing is under way.
     pub async fn wait(&self, executor: &Executor) {
+        executor.count_step();
         while self.outstanding() > 0 {
             self.inner.queue.wait(executor).await;
         }

@@ -5,6 +5,7 @@ use super::back_end::{BackEnd, DriveNumber};
 use super::chance::Chance;
 use super::log::{DRIVE_WRITE_BYTES, Log, OPERATIONS};
 use super::request::{Origin, Request, Requests};
+use crate::executor::STEPS_MAX;
 use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Adaptive, Arrival, Kind, LowSorts, QUEUES, Queue, Queues, Selector, Turn, Waiting};
 use std::cmp::Reverse;
@@ -118,12 +119,18 @@ impl Filer {
     }
 
     /// Goes on until `end`.
+    ///
+    /// # Panics
+    /// If a great many events happen at one instant: time stands still.
     pub fn run_until(&mut self, end: Time, done: Done<'_>) {
+        let mut steps = 0;
         while let Some(&Reverse((at, _, event))) = self.events.peek() {
             if at > end {
                 break;
             }
             self.events.pop();
+            steps = if at > self.now { 0 } else { steps + 1 };
+            assert!(steps <= STEPS_MAX, "{steps} events of the server at {at:?} and no time passes: {event:?}");
             self.now = at;
             self.happen(event, done);
         }

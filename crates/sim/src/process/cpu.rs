@@ -52,6 +52,7 @@ impl Cpu {
     /// Takes `span` of a core's time; `has_run` is the task's own account of its time, in nanoseconds.
     pub(crate) async fn compute(&self, executor: &Executor, has_run: &Cell<u64>, span: Span) {
         if span == Span::ZERO {
+            executor.count_step();
             return;
         }
         has_run.set(has_run.get().max(self.level.get().saturating_sub(SLEEPER_CREDIT.as_nanos())));

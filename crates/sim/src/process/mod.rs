@@ -76,7 +76,7 @@ impl Machine {
         let run = program(self.thread(name, session));
         self.statistics.start_process();
         let machine = self.clone();
-        self.executor.spawn(async move {
+        self.executor.spawn_process(name, async move {
             run.await;
             machine.statistics.end_process();
         });

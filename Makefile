@@ -65,8 +65,8 @@ guest-tests: setup ## Tests of what depends on the kernel, on Debian 12's in QEM
 fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
 	@for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do fuzz/run.sh $$target $(or $(SECONDS_EACH),60) || exit 1; done
 
-soak: build ## Load, kill -9 and restart, verified: for SOAK_MINUTES (default 10), then SOAK_KILLS (default 200) of caches of either semantics and of an encrypted volume
-	bench/soak.sh $(or $(SOAK_MINUTES),10)
+soak: build ## Load, kill -9 and restart, verified, and beside it the cache's crash search: for SOAK_MINUTES (default 10), then SOAK_KILLS (default 200) of caches of either semantics and of an encrypted volume
+	CARGO=$(CARGO) bench/soak-beside-search.sh $(or $(SOAK_MINUTES),10)
 	SOAK_KILLS=$(or $(SOAK_KILLS),200) $(CARGO) test -p plimsoll-cli --test up $(FLAGS) -- --ignored --nocapture many_kills_under_load
 
 clean: ## Removes what was built

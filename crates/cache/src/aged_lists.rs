@@ -92,6 +92,11 @@ impl AgedLists {
         self.lists.len()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> &[List] {
+        &self.lists
+    }
+
     /// How many each group has.
     pub fn per_group(&self) -> usize {
         self.per_group

@@ -61,6 +61,14 @@ pub struct CleanJob {
     pub pool: Pool,
 }
 
+/// A unit that the host copies to the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cleaning {
+    pub unit: UnitId,
+    /// The number of the job, which no other job ever has.
+    pub job: u64,
+}
+
 /// A cache's index and order.
 pub struct Cache {
     pub(crate) units: Units,
@@ -72,9 +80,13 @@ pub struct Cache {
     /// Victims that are dirty, in the order in which they left.
     pub(crate) to_clean: List,
     /// Those that the host copies.
-    pub(crate) cleaning: Vec<UnitId>,
-    /// Victims that are dirty and cannot be read: nothing becomes of them until they are used.
+    pub(crate) cleaning: Vec<Cleaning>,
+    /// Jobs so far.
+    jobs: u64,
+    /// Victims that are dirty and cannot be copied: nothing becomes of them until they are used.
     pub(crate) aside: List,
+    /// Units that cannot be written: they hold nothing, and no block gets one.
+    pub(crate) bad: List,
     /// Units that hold nothing and may not be given away yet.
     pub(crate) in_limbo: u32,
     /// Units so far that left the order clean, and so were free at once.
@@ -127,7 +139,9 @@ impl Cache {
             partition: rules.partition,
             to_clean: List::default(),
             cleaning: Vec::new(),
+            jobs: 0,
             aside: List::default(),
+            bad: List::default(),
             in_limbo: 0,
             given_up_clean: 0,
             is_awake: false,
@@ -230,11 +244,7 @@ impl Cache {
         debug_assert!(access.block < TRIMMED, "block {}", access.block);
         let home = self.index.home(access.block);
         if let Some(unit) = self.index.find_at(home, &self.units, access.block) {
-            let state = self.units.state(unit);
-            if access.is_write {
-                self.units.set_dirty(unit, true);
-            }
-            self.hit(unit, state, access.class);
+            self.hit(unit, access);
             return Outcome::Hit(unit);
         }
         if let Some(outcome) = self.turned_away(access) {
@@ -260,7 +270,15 @@ impl Cache {
         }
     }
 
-    fn hit(&mut self, unit: UnitId, state: State, class: Class) {
+    fn hit(&mut self, unit: UnitId, access: &Access) {
+        let (state, class) = (self.units.state(unit), access.class);
+        if matches!(state, State::Free | State::Aside) {
+            self.take_out(unit);
+            self.units.set_state(unit, State::InOrder);
+        }
+        if access.is_write {
+            self.units.set_dirty(unit, true);
+        }
         match state {
             State::InOrder => {
                 let old = self.units.class(unit);
@@ -274,8 +292,6 @@ impl Cache {
                 self.units.set_state(unit, State::Wanted);
             }
             State::Free | State::Aside => {
-                let list = if state == State::Free { &mut self.free } else { &mut self.aside };
-                list.remove(&mut self.units, unit);
                 self.units.set_class(unit, class);
                 self.give_back(unit);
                 self.refill();
@@ -362,14 +378,15 @@ impl Cache {
     pub fn clean_next(&mut self) -> Option<CleanJob> {
         let unit = self.to_clean.pop(&mut self.units)?;
         self.units.set_dirty(unit, false);
-        self.cleaning.push(unit);
+        self.jobs += 1;
+        self.cleaning.push(Cleaning { unit, job: self.jobs });
         let units = &self.units;
         Some(CleanJob { unit, block: units.block(unit), class: units.class(unit), pool: units.pool(unit) })
     }
 
     /// The store has, durably, what a job was made for.
     pub fn cleaned(&mut self, unit: UnitId) {
-        let at = self.cleaning.iter().position(|&other| other == unit).expect("whoever is clean was being cleaned");
+        let at = self.cleaning.iter().position(|job| job.unit == unit).expect("whoever is clean was being cleaned");
         self.cleaning.swap_remove(at);
         if self.units.block(unit) == TRIMMED {
             self.empty.push(&mut self.units, unit);
@@ -395,7 +412,7 @@ impl Cache {
         self.policy.trimmed(block);
         let Some(unit) = self.index.find(&self.units, block) else { return };
         self.index.remove(self.index.home(block), unit);
-        if self.cleaning.contains(&unit) {
+        if self.is_being_cleaned(unit) {
             self.units.fill(unit, TRIMMED, Class::UNCLASSIFIED, Pool::default());
             self.units.set_state(unit, State::Cleaning);
             return;

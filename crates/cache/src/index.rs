@@ -167,6 +167,38 @@ impl Index {
         self.buckets[bucket].entries[place] = home.tag | to.0;
     }
 
+    /// Whether exactly those units are in it that hold a block, each once and where it is found. O(buckets + units).
+    ///
+    /// # Errors
+    /// The first unit for which it is not so.
+    pub(crate) fn audit(&self, units: &Units, holds: impl Fn(UnitId) -> bool) -> Result<(), String> {
+        let (mut entries, mut passed) = (0, vec![0; self.buckets.len()]);
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            for &entry in bucket.entries.iter().filter(|&&entry| entry != EMPTY) {
+                entries += 1;
+                let unit = UnitId(entry & self.homes.number_mask());
+                let home = self.home(units.block(unit));
+                if !holds(unit) || self.find_at(home, units, units.block(unit)) != Some(unit) {
+                    let (block, holds) = (units.block(unit), holds(unit));
+                    return Err(format!("the index has unit {} for block {block}, which it holds: {holds}", unit.0));
+                }
+                let mut on_the_way = home.bucket as usize;
+                while on_the_way != at {
+                    passed[on_the_way] += 1;
+                    on_the_way = self.next(on_the_way);
+                }
+            }
+        }
+        let holders = (0..units.count()).map(UnitId).filter(|&unit| holds(unit)).count();
+        if holders != entries {
+            return Err(format!("{holders} units hold a block and the index has {entries}"));
+        }
+        match self.buckets.iter().zip(&passed).position(|(bucket, passed)| bucket.passed != *passed) {
+            Some(at) => Err(format!("bucket {at} of the index counts wrong who is further on")),
+            None => Ok(()),
+        }
+    }
+
     /// `unit` does not hold the block of `home` any more.
     #[inline]
     pub fn remove(&mut self, home: Home, unit: UnitId) {

@@ -28,6 +28,7 @@
 //! | [`duel`], [`miss_costs`], [`stays`] | which of its two ways `credit` goes: two small caches try both; what a miss costs; who is used before he leaves |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
+//! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `listing`, `threads` | a start that puts all units into their lists at once, on all processors |
 //! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
 //! | [`placement`] | what [`store`] asks of [`Cache`] beyond accesses |
@@ -35,6 +36,7 @@
 
 pub mod aged_lists;
 mod announced;
+mod audit;
 pub mod cache;
 pub mod config;
 pub mod credit;

@@ -140,6 +140,11 @@ impl Partition {
         self.pool_units_max[usize::from(pool.number())]
     }
 
+    /// Units in the cache's order, of all pools.
+    pub(crate) fn pool_units_of_all(&self) -> u32 {
+        self.pool_units.iter().sum()
+    }
+
     /// Units of a pool in the cache's order.
     pub fn pool_units(&self, pool: Pool) -> u32 {
         self.pool_units[usize::from(pool.number())]

@@ -39,9 +39,11 @@ impl Cache {
         Some((unit, self.units.block(unit)))
     }
 
-    /// The unit that [`Cache::next_free`] names is in use: it returns into the order.
-    pub fn keep_next_free(&mut self) {
+    /// The unit that [`Cache::next_free`] names is in use, or the store lacks what is in it: it returns into the order.
+    pub fn keep_next_free(&mut self, is_dirty: bool) {
         if let Some(unit) = self.free.pop(&mut self.units) {
+            self.units.set_state(unit, State::InOrder);
+            self.units.set_dirty(unit, is_dirty);
             self.give_back(unit);
             self.refill();
         }
@@ -70,17 +72,25 @@ impl Cache {
     pub fn relocate(&mut self, block: u64, to: UnitId) -> UnitId {
         let from = self.find(block).expect("whoever is relocated is there");
         self.index.replace(self.index.home(block), from, to);
+        let state = self.units.state(from);
+        if matches!(state, State::Free | State::Aside) {
+            self.take_out(from);
+            self.units.set_state(from, State::InOrder);
+        }
         self.units.copy(from, to);
         self.units.set_dirty(to, true);
-        if let Some(copied) = self.cleaning.iter_mut().find(|unit| **unit == from) {
-            *copied = to;
+        if let Some(job) = self.cleaning.iter_mut().find(|job| job.unit == from) {
+            job.unit = to;
             return from;
         }
-        match self.units.state(from) {
+        match state {
             State::InOrder => self.policy.replaced(&mut self.units, &self.partition, from, to),
-            State::Free => self.free.replace(&mut self.units, from, to),
-            State::Aside => self.aside.replace(&mut self.units, from, to),
             State::Cleaning | State::Wanted => self.to_clean.replace(&mut self.units, from, to),
+            // What is dirty now is not free any more.
+            State::Free | State::Aside => {
+                self.give_back(to);
+                self.refill();
+            }
         }
         from
     }
@@ -90,7 +100,7 @@ impl Cache {
         self.policy.trimmed(block);
         let unit = self.find(block)?;
         self.index.remove(self.index.home(block), unit);
-        match self.cleaning.iter().position(|&other| other == unit) {
+        match self.cleaning.iter().position(|job| job.unit == unit) {
             Some(at) => drop(self.cleaning.swap_remove(at)),
             None => self.take_out(unit),
         }
@@ -100,7 +110,13 @@ impl Cache {
 
     /// Whether the host copies `unit`.
     pub fn is_being_cleaned(&self, unit: UnitId) -> bool {
-        self.cleaning.contains(&unit)
+        self.job(unit).is_some()
+    }
+
+    /// The number of the job by which the host copies `unit`, if it does. A job ends when it is done or has failed, or when the block is
+    /// forgotten; another job for the same unit or block has another number.
+    pub fn job(&self, unit: UnitId) -> Option<u64> {
+        self.cleaning.iter().find(|job| job.unit == unit).map(|job| job.job)
     }
 
     /// What is in `unit`, which is being cleaned, cannot be read. It leaves the way free for others, and returns into the order when it is
@@ -114,7 +130,7 @@ impl Cache {
         if self.aside.len() >= self.watermark_high {
             return false;
         }
-        self.cleaning.retain(|&other| other != unit);
+        self.cleaning.retain(|job| job.unit != unit);
         self.units.set_dirty(unit, true);
         self.units.set_state(unit, State::Aside);
         self.aside.push(&mut self.units, unit);
@@ -124,12 +140,14 @@ impl Cache {
 
     /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is, or is free if it was aside.
     pub fn set_clean(&mut self, unit: UnitId) {
-        let was_aside = self.units.state(unit) == State::Aside;
-        self.units.set_dirty(unit, false);
-        if was_aside {
-            self.aside.remove(&mut self.units, unit);
-            self.free.push(&mut self.units, unit);
+        if self.units.state(unit) != State::Aside {
+            return self.units.set_dirty(unit, false);
         }
+        self.aside.remove(&mut self.units, unit);
+        self.units.set_state(unit, State::InOrder);
+        self.units.set_dirty(unit, false);
+        self.units.set_state(unit, State::Free);
+        self.free.push(&mut self.units, unit);
     }
 
     /// What is in `unit`.

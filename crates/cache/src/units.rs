@@ -94,7 +94,8 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
-    /// Has left the order and cannot be written back, since it cannot be read. In a word: free and dirty, which nobody else is.
+    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store does not take it. The word has no bits for a
+    /// fifth state; it is the code of a free unit with the dirty bit, which only [`Units::set_state`] gives and takes.
     Aside,
 }
 
@@ -252,8 +253,13 @@ impl Units {
     }
 
     /// See [`Units::is_dirty`].
+    ///
+    /// # Panics
+    /// If that contradicts the unit's state: what is free has to leave the free list before it is dirty, and what is aside is dirty.
     #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
+        let is_at_rest = STATE.get(self.word(unit)) == State::Free as u64;
+        assert!(!is_at_rest || is_dirty == self.is_dirty(unit), "unit {} is {:?}", unit.0, self.state(unit));
         self.put(unit, &DIRTY, u64::from(is_dirty));
     }
 
@@ -290,10 +296,14 @@ impl Units {
     }
 
     /// See [`Units::state`].
+    ///
+    /// # Panics
+    /// If a dirty unit is to be free, or a clean one aside.
     #[inline]
     pub fn set_state(&mut self, unit: UnitId, state: State) {
         let in_word = if state == State::Aside { State::Free } else { state };
-        debug_assert_eq!(self.is_dirty(unit) && in_word == State::Free, state == State::Aside);
+        let is_dirty = self.is_dirty(unit);
+        assert!(in_word != State::Free || is_dirty == (state == State::Aside), "unit {}: {state:?}", unit.0);
         self.put(unit, &STATE, in_word as u64);
     }
 }
@@ -312,6 +322,7 @@ mod tests {
             [(0, true, State::Wanted), (STAMPS - 1, false, State::Free), (512, true, State::InOrder)]
         {
             units.set_stamp(unit, stamp);
+            units.set_state(unit, State::InOrder);
             units.set_dirty(unit, flag);
             units.set_again(unit, !flag);
             units.set_state(unit, state);
@@ -328,5 +339,23 @@ mod tests {
         units.set_class(unit, Class::UNCLASSIFIED);
         assert_eq!(rest(&units), (BLOCKS_MAX - 1, Class::UNCLASSIFIED, Pool(511)));
         assert_eq!(size_of::<Record>(), 16);
+    }
+
+    /// Outcome: a unit does not become another state's by being dirty or clean.
+    ///
+    /// Planted break that was seen red: dirty is set without a look at the state.
+    #[test]
+    fn free_and_aside_are_left_before_a_unit_is_dirty_or_clean() {
+        for (state, is_dirty) in [(State::Free, false), (State::Aside, true)] {
+            let (mut units, unit) = (Units::new(1), UnitId(0));
+            units.set_dirty(unit, is_dirty);
+            units.set_state(unit, state);
+            let mut other = units.clone();
+            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other.set_dirty(unit, !is_dirty)));
+            assert!(found.is_err(), "{state:?}");
+            units.set_state(unit, State::InOrder);
+            units.set_dirty(unit, !is_dirty);
+            assert_eq!((units.state(unit), units.is_dirty(unit)), (State::InOrder, !is_dirty));
+        }
     }
 }

@@ -66,6 +66,7 @@ fn answer(outcome: Outcome) -> Answer {
 
 /// The promises themselves, whatever the slow cache says.
 fn keeps_its_promises(cache: &Cache, slow: &Slow, config: &CacheConfig) -> Result<(), TestCaseError> {
+    prop_assert_eq!(cache.audit(), Ok(()));
     let clean = slow.entries.iter().filter(|entry| entry.place == Place::Free);
     prop_assert!(clean.into_iter().all(|entry| !entry.is_dirty), "a free unit may be given away");
     prop_assert!(cache.class_units(Class::new(2).unwrap()) <= (config.units * 3 / 10).max(1));

@@ -44,8 +44,8 @@ pub(super) fn ready_units(units: u32) -> u32 {
 /// Why a unit waits for a flush of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It was copied, because the policy gave it up.
-    Victim,
+    /// It was copied, because the policy gave it up: by the job of that number.
+    Victim { job: u64 },
     /// It was copied, because everything is cleaned.
     InPlace,
     /// A read brought it.
@@ -133,70 +133,18 @@ impl Cleaner {
         self.cleaned.retain(|entry| entry.unit != unit);
     }
 
+    /// The jobs of units that wait for a flush.
+    pub fn waiting_jobs(&self) -> impl Iterator<Item = u64> {
+        self.cleaned.iter().filter_map(|entry| match entry.why {
+            Why::Victim { job } => Some(job),
+            Why::InPlace | Why::Promoted => None,
+        })
+    }
+
     /// Units that were copied by a later write of the store than that, and wait for a flush.
     fn copies(&self, after_writes: u64) -> usize {
         let is_meant = |entry: &&Cleaned| entry.why != Why::Promoted && entry.store_writes > after_writes;
         self.cleaned.iter().filter(is_meant).count()
-    }
-}
-
-/// The store's writes and flushes. The first write is whatever was written before the start.
-pub(super) struct StoreSide {
-    writes: u64,
-    /// What the flush under way makes durable.
-    flushing: Option<u64>,
-    flushed: u64,
-    wanted: u64,
-    /// The last write or trim past the cache that was acknowledged before it was durable.
-    acknowledged: u64,
-    doubts: u64,
-    /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
-    has_lost: bool,
-}
-
-impl Default for StoreSide {
-    fn default() -> StoreSide {
-        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 0, doubts: 0, has_lost: false }
-    }
-}
-
-impl StoreSide {
-    /// Writes that ended so far.
-    pub fn writes(&self) -> u64 {
-        self.writes
-    }
-
-    /// Those of them that are durable.
-    pub fn flushed(&self) -> u64 {
-        self.flushed
-    }
-
-    pub fn want(&mut self, writes: u64) {
-        self.wanted = self.wanted.max(writes);
-    }
-
-    /// Another write ended: what it must wait for to be durable.
-    pub fn wrote(&mut self) -> u64 {
-        self.writes += 1;
-        self.writes
-    }
-
-    /// The last one is acknowledged, and not durable.
-    pub fn acknowledged(&mut self) {
-        self.acknowledged = self.writes;
-    }
-
-    /// See [`CacheStore::doubts`].
-    pub fn doubts(&self) -> u64 {
-        self.doubts
-    }
-
-    /// A flush failed. A device says so once: what it has lost, the next flush that succeeds says nothing of.
-    fn flush_failed(&mut self) {
-        (self.wanted, self.has_lost) = (self.flushed, true);
-        if self.acknowledged > self.flushed {
-            (self.doubts, self.acknowledged) = (self.doubts + 1, 0);
-        }
     }
 }
 
@@ -209,15 +157,17 @@ impl CacheStore {
         let ready = ready_units(self.superblock.layout.units);
         let mut tries = self.slots.slots.len();
         while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
-            match self.cache.next_free() {
-                Some((_, block)) if !self.slots.is_locked(block) => {}
-                // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
-                Some(_) if tries > 0 => {
-                    tries -= 1;
-                    self.cache.keep_next_free();
-                    continue;
+            let Some((unit, block)) = self.cache.next_free() else { break };
+            // What only the cache has is not given away, whoever says that it is free.
+            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
+            // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
+            if is_dirty || self.slots.is_locked(block) {
+                if tries == 0 {
+                    break;
                 }
-                _ => break,
+                tries -= 1;
+                self.cache.keep_next_free(is_dirty);
+                continue;
             }
             let Some(was) = self.cache.evict_free() else { break };
             self.cleaner.forget(was.unit);
@@ -285,7 +235,8 @@ impl CacheStore {
         if !self.is_closing
             && let Some(job) = self.cache.clean_next()
         {
-            return Some((Kind::Clean { is_victim: true }, job.block));
+            let number = self.cache.job(job.unit);
+            return Some((Kind::Clean { job: number }, job.block));
         }
         let units = self.superblock.layout.units;
         while let Some(next) = self.cleaner.next {
@@ -297,7 +248,7 @@ impl CacheStore {
                 self.cleaner.next = Some(next + 1);
                 let unit = UnitId(next);
                 if self.marks.get(&self.cache.units, unit).is_dirty {
-                    return Some((Kind::Clean { is_victim: false }, self.cache.describe(unit).block));
+                    return Some((Kind::Clean { job: None }, self.cache.describe(unit).block));
                 }
             } else if is_first && self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
                 // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one does not count.
@@ -312,13 +263,13 @@ impl CacheStore {
 
     pub(super) fn start_clean(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        let is_victim = slot.kind == Kind::Clean { is_victim: true };
-        let unit = self.cache.find(slot.block).filter(|&unit| {
-            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
-            if is_victim { self.cache.is_being_cleaned(unit) } else { is_dirty }
+        // The block may have been forgotten while the slot waited for it, and even be back, and to be copied by another job.
+        let unit = self.cache.find(slot.block).filter(|&unit| match slot.job() {
+            None => self.marks.get(&self.cache.units, unit).is_dirty,
+            job => self.cache.job(unit) == job,
         });
         match unit {
-            Some(unit) if is_victim && self.cache.is_dirty(unit) => {
+            Some(unit) if slot.job().is_some() && self.cache.is_dirty(unit) => {
                 // It was written while it waited.
                 self.cache.cleaned(unit);
                 self.end_clean(at);
@@ -350,7 +301,6 @@ impl CacheStore {
 
     pub(super) fn clean_completed(&mut self, at: usize, has_succeeded: bool) {
         let slot = self.slots.slots[at];
-        let is_victim = slot.kind == Kind::Clean { is_victim: true };
         match slot.step {
             Step::ReadUnit if has_succeeded && self.is_intact(at, true) => {
                 self.slots.slots[at].step = Step::Neighbours;
@@ -358,8 +308,8 @@ impl CacheStore {
             }
             Step::Store if has_succeeded => {
                 self.counters.cleaned += 1;
-                self.cleaner.copied_victims += u64::from(is_victim);
-                let why = if is_victim { Why::Victim } else { Why::InPlace };
+                self.cleaner.copied_victims += u64::from(slot.job().is_some());
+                let why = slot.job().map_or(Why::InPlace, |job| Why::Victim { job });
                 let store_writes = self.store.wrote();
                 let (unit, block) = (slot.unit, slot.block);
                 self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why, is_stale: false });
@@ -377,8 +327,7 @@ impl CacheStore {
     fn clean_unreadable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         self.counters.damaged_dirty += 1;
-        let is_leaving = slot.kind == (Kind::Clean { is_victim: true }) && self.cache.is_being_cleaned(slot.unit);
-        if is_leaving && !self.cache.set_aside(slot.unit) {
+        if self.has_job(slot.unit, slot.job()) && !self.cache.set_aside(slot.unit) {
             self.clean_failed(at);
             return self.pause();
         }
@@ -390,11 +339,25 @@ impl CacheStore {
     /// What was to be copied stays dirty.
     pub(super) fn clean_failed(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        // If its block was trimmed and written again while it waited, another copy of it may have ended before.
-        if slot.kind == (Kind::Clean { is_victim: true }) && self.cache.is_being_cleaned(slot.unit) {
+        if self.has_job(slot.unit, slot.job()) {
             self.cache.clean_failed(slot.unit);
         }
         self.end_clean(at);
+    }
+
+    /// Whether it is this job by which `unit` is copied.
+    fn has_job(&self, unit: UnitId, job: Option<u64>) -> bool {
+        job.is_some() && self.cache.job(unit) == job
+    }
+
+    /// Slots that wait for `block`, to copy it, have nothing to wait for any more: it is going to be forgotten. O(units that are cleaned at
+    /// once).
+    pub(super) fn copy_no_more(&mut self, block: u64, jobs_only: bool) {
+        while let Some(at) = self.slots.waiting_to_clean(block, jobs_only) {
+            self.slots.wait_no_more(at);
+            self.slots.give_back(at);
+            self.write_run(self.slots.slots[at].run);
+        }
     }
 
     /// Whatever the store was told before the flush is durable, or it is not known what of it is.
@@ -431,8 +394,14 @@ impl CacheStore {
                 self.cache.set_clean(unit);
             }
         }
-        if entry.why == Why::Victim && self.cache.is_being_cleaned(unit) {
-            self.cache.cleaned(unit);
+        if let Why::Victim { job } = entry.why
+            && self.has_job(unit, Some(job))
+        {
+            // What could not be recorded stays dirty.
+            match self.marks.get(&self.cache.units, unit).is_dirty {
+                true => self.cache.clean_failed(unit),
+                false => self.cache.cleaned(unit),
+            }
         }
     }
 
@@ -442,7 +411,9 @@ impl CacheStore {
         self.store.flush_failed();
         self.pause();
         while let Some(entry) = self.cleaner.cleaned.pop_front() {
-            if entry.why == Why::Victim && self.cache.is_being_cleaned(entry.unit) {
+            if let Why::Victim { job } = entry.why
+                && self.has_job(entry.unit, Some(job))
+            {
                 self.cache.clean_failed(entry.unit);
             }
         }

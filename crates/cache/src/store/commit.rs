@@ -137,6 +137,12 @@ impl Journal {
         Some(self.committed + at as u64 + 1)
     }
 
+    /// Units that are free when what waits is durable.
+    pub fn freed(&self) -> impl Iterator<Item = UnitId> {
+        let pending = self.open.iter().chain(&self.sealed).chain(&self.written);
+        pending.filter_map(|pending| pending.freed)
+    }
+
     fn seal(&mut self, uuid: &[u8; 16]) {
         self.sealed.extend(self.open.drain(..self.open.len().min(RECORDS)));
         self.records.clear();

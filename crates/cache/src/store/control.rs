@@ -23,7 +23,8 @@ impl CacheStore {
 
     /// How often a flush of the store has failed while writes or trims past the cache were acknowledged and not flushed. Nobody knows what of
     /// them is there, and the next flush that succeeds does not say so: a device says once that it has lost something. So whoever flushes
-    /// next and has not been told is to be told. With [`Semantics::Strict`] none is acknowledged before, so it stays 0.
+    /// next and has not been told is to be told. With [`Semantics::Strict`] none is acknowledged before, so there is one at the most: for what was
+    /// written before the start, perhaps without a cache, if the first flush fails.
     pub fn doubts(&self) -> u64 {
         self.store.doubts()
     }

@@ -4,6 +4,8 @@ use super::layout::BLOCK_BYTES;
 use super::recovery::Report;
 use super::superblock::VERSION;
 use crate::config::ConfigError;
+use crate::units::BLOCKS_MAX;
+use plimsoll_core::ByteCount;
 use std::io;
 use thiserror::Error;
 
@@ -44,6 +46,15 @@ pub enum FormatError {
         blocks: u64,
         /// Blocks that the cache needs.
         needs: u64,
+    },
+    /// The store has more blocks than records and entries can name.
+    #[error(
+        "the store has {blocks} blocks of {BLOCK_BYTES} bytes, and a cache can be of one with at most {} (less than {})", BLOCKS_MAX - 1,
+        ByteCount(BLOCKS_MAX * BLOCK_BYTES as u64)
+    )]
+    StoreTooLarge {
+        /// Blocks of the store.
+        blocks: u64,
     },
 }
 

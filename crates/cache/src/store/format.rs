@@ -9,6 +9,7 @@ use super::layout::{BLOCK_BYTES, Layout};
 use super::map::{self, PageHead};
 use super::reading::Unreadable;
 use super::superblock::{Found, Superblock, page_digest};
+use crate::units::BLOCKS_MAX;
 use std::io;
 
 /// Pages that are written at once: 1 MiB.
@@ -50,13 +51,16 @@ pub struct Identity {
 /// Makes an empty cache; whatever was in the device is gone. `uuid` is random.
 ///
 /// # Errors
-/// The device's, or that it is too small for `layout`.
+/// The device's, that it is too small for `layout`, or that the store is too large for any cache; then nothing was written.
 pub fn format(
     device: &mut dyn Blocks,
     identity: Identity,
     uuid: [u8; 16],
     layout: Layout,
 ) -> Result<Superblock, FormatError> {
+    if identity.store_blocks >= BLOCKS_MAX {
+        return Err(FormatError::StoreTooLarge { blocks: identity.store_blocks });
+    }
     let needs = layout.blocks();
     if needs > device.blocks() {
         return Err(FormatError::TooSmall { blocks: device.blocks(), needs });
@@ -122,7 +126,8 @@ pub fn give_up(
         map_digest: 0,
         is_ready: false,
     };
-    // The one that does not hold first: until the new one is durable, the old one does.
+    // The one that does not hold first: until the new one is durable, the old one does. Whoever wrote that may have been killed before it was.
+    device.flush().map_err(DeviceError::flush)?;
     write_superblocks(device, &given_up, newest.map_or(0, |(slot, _)| 1 - slot))?;
     Ok(given_up)
 }

@@ -5,7 +5,7 @@
 //! ended. So a test can stop it between any two steps of any order, which is what `tests/store/crash.rs` does.
 
 use super::bytes::Block;
-use super::cleaner::{Cleaner, StoreSide};
+use super::cleaner::Cleaner;
 use super::commit::Journal;
 use super::layout::BLOCK_BYTES;
 use super::marks::Marks;
@@ -14,6 +14,7 @@ use super::pages::Pages;
 use super::recovery::Opened;
 use super::slots::{Kind, Slots, Step};
 use super::snapshot::Snapshot;
+use super::store_side::StoreSide;
 use super::superblock::Superblock;
 use super::turns::pace_of;
 use crate::cache::Cache;

@@ -17,9 +17,11 @@
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
 //! | [`mod@format`], [`recovery`], `reading`, `replay` | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
-//! | `requests`, `commit`, `cleaner`, `snapshot`, `control` | its parts: a request's way, the journal, the store, the map, its owner |
+//! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
+//! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
+mod audit;
 pub mod bytes;
 mod cleaner;
 mod commit;
@@ -41,6 +43,7 @@ mod replay;
 mod requests;
 mod slots;
 mod snapshot;
+mod store_side;
 pub mod superblock;
 mod turns;
 

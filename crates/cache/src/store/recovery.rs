@@ -19,7 +19,7 @@
 //! and the next snapshot might not come to its end: then the map is written as a whole first, and the journal begins anew.
 //!
 //! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
-//! the program that died and not the machine. So the device is flushed at the end.
+//! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
 
 use super::bytes::Block;
 use super::commit::BLOCKS_KEPT;
@@ -109,8 +109,9 @@ pub fn open(
     if report.has_losses() && !accepts_losses {
         return Err(OpenError::Damaged { report: Box::new(report) });
     }
-    report.repaired_superblocks = repair(device, &superblock)?;
+    // The superblock that holds may be volatile, and must not be when the other one is written: a power failure could tear both.
     device.flush().map_err(DeviceError::flush)?;
+    report.repaired_superblocks = repair(device, &superblock)?;
     let (cache, marks) = loader.finish();
     (report.units, report.dirty_units) = (superblock.layout.units - cache.empty_units(), marks.dirty_units);
     let Place { sequence, previous } = end;

@@ -143,6 +143,7 @@ impl CacheStore {
                 // A copy of it that waits for a flush must not be recorded as clean when the store has lost it.
                 if self.cache.is_being_cleaned(unit) {
                     self.cache.clean_failed(unit);
+                    self.copy_no_more(block, true);
                 }
                 self.cleaner.forget(unit);
             }
@@ -239,6 +240,7 @@ impl CacheStore {
         let was = self.cache.describe(unit);
         self.cache.remove(block);
         self.cleaner.forget(unit);
+        self.copy_no_more(block, false);
         self.record_forgotten(unit, was.block, was.class, was.pool);
     }
 

@@ -21,7 +21,8 @@ pub(super) enum Kind {
     Flush,
     /// A dirty unit is copied to the store: because the policy gave it up, or because everything is being cleaned.
     Clean {
-        is_victim: bool,
+        /// The number of the job, if the policy gave it up.
+        job: Option<u64>,
     },
 }
 
@@ -85,6 +86,16 @@ pub(super) struct Slot {
     ticket: u64,
     /// The host has an answer that it did not take yet.
     pub is_answered: bool,
+}
+
+impl Slot {
+    /// The job by which it copies a unit that the policy gave up.
+    pub fn job(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Clean { job } => job,
+            _ => None,
+        }
+    }
 }
 
 /// Memory that a device can be read to and written from.
@@ -282,6 +293,55 @@ impl Slots {
     /// Whether somebody has one of `blocks`.
     pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
         self.locked.iter().any(|block| blocks.contains(block))
+    }
+
+    /// A slot that waits for `block` to copy it; of those with a job only, if so.
+    pub fn waiting_to_clean(&self, block: u64, jobs_only: bool) -> Option<usize> {
+        let is_meant = |kind| matches!(kind, Kind::Clean { job } if job.is_some() || !jobs_only);
+        let from = self.requests as usize;
+        let mut cleaning = self.slots.iter().enumerate().skip(from);
+        let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked[at] == NOT_LOCKED;
+        cleaning.find(|&(at, slot)| slot.block == block && is_meant(slot.kind) && waits(at, slot)).map(|(at, _)| at)
+    }
+
+    /// The slot does not wait for its block any more.
+    pub fn wait_no_more(&mut self, at: usize) {
+        self.waiting -= 1;
+        self.slots[at].step = Step::Vacant;
+    }
+
+    /// Whether each block has one slot at the most, each that waits has one to wait for, and counts are what they count.
+    ///
+    /// # Errors
+    /// The first thing that is not so.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut waiting = 0;
+        for (at, slot) in self.slots.iter().enumerate() {
+            let block = self.locked[at];
+            if block != NOT_LOCKED && (slot.step == Step::Vacant || slot.block != block) {
+                return Err(format!("slot {at} is {:?} for block {} and has block {block}", slot.step, slot.block));
+            }
+            if block != NOT_LOCKED && self.locked.iter().filter(|&&other| other == block).count() > 1 {
+                return Err(format!("block {block} is had twice"));
+            }
+            if slot.step == Step::Lock && block == NOT_LOCKED {
+                waiting += 1;
+                if !self.is_locked(slot.block) {
+                    return Err(format!("slot {at} waits for block {}, which is not locked", slot.block));
+                }
+            }
+            let vacant = if at < self.requests as usize { &self.vacant } else { &self.vacant_clean };
+            if vacant.has(at as u32 - vacant.first) != (slot.step == Step::Vacant) {
+                return Err(format!("slot {at} is {:?}, and given away or not", slot.step));
+            }
+        }
+        let vacant = self.slots.iter().filter(|slot| slot.step == Step::Vacant).count() as u32;
+        let counted = self.vacant.count + self.vacant_clean.count;
+        if (waiting, vacant) != (self.waiting, counted) {
+            let counted = (self.waiting, counted);
+            return Err(format!("{waiting} wait and {vacant} slots are vacant, and {counted:?} are counted"));
+        }
+        Ok(())
     }
 
     /// Locks the slot's block. False if somebody else has it: the slot will be told.

@@ -100,6 +100,30 @@ impl List {
         }
     }
 
+    /// Its members in order, if each link leads to the next one and back. O(members).
+    ///
+    /// # Errors
+    /// Which link does not.
+    pub(crate) fn audit(&self, units: &Units) -> Result<Vec<UnitId>, String> {
+        let (mut members, mut before, mut at) = (Vec::new(), NOBODY, self.oldest);
+        while at != NOBODY {
+            let Some(record) = units.records.get(at as usize) else { return Err(format!("there is no unit {at}")) };
+            if record.older.unit() != before {
+                return Err(format!("unit {at} comes after {before} and says {}", record.older.unit()));
+            }
+            if members.len() == units.records.len() {
+                return Err("it is a ring".to_owned());
+            }
+            members.push(UnitId(at));
+            (before, at) = (at, record.newer.unit());
+        }
+        match (self.newest == before, self.length as usize == members.len()) {
+            (false, _) => Err(format!("{before} is its newest and it says {}", self.newest)),
+            (_, false) => Err(format!("it has {} members and says {}", members.len(), self.length)),
+            _ => Ok(members),
+        }
+    }
+
     /// Takes out who has been in it longest.
     #[inline]
     pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {

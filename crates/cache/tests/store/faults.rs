@@ -4,7 +4,7 @@ use crate::crash::{Points, crash_plainly};
 use crate::device::Device;
 use crate::rig::{Random, Rig, Setup, policy};
 use crate::versions::Versions;
-use plimsoll_cache::store::{Identity, Layout, RequestKind, Semantics, Target, format, give_up, open, probe};
+use plimsoll_cache::store::{Failure, Identity, Layout, RequestKind, Semantics, Target, format, give_up, open, probe};
 
 /// Runs on a store that loses something: with these each of the planted breaks is found.
 const LOSING_RUNS: u64 = 40;
@@ -180,7 +180,7 @@ fn giving_a_cache_up_that_fails_at_any_write_leaves_the_old_one_or_none() {
             }
         }
     });
-    assert_eq!(writes, 4);
+    assert_eq!(writes, 5);
     // Then there is none, and what the store has is all that there was.
     let mut rig = cleaned();
     assert!(given_up(&mut rig));
@@ -252,6 +252,9 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
         let policy = ["lru", "selective"][seed as usize / 2 % 2];
         let setup = Setup { units: 14, store_blocks: 32, ..Setup::small(policy, semantics) };
         let (mut rig, mut random) = (Rig::fresh(setup, seed), Random(seed));
+        // What was written before the start is of no account here.
+        rig.request(RequestKind::Flush, 0, u8::MAX);
+        rig.settle();
         rig.store_fails_one_in = 6;
         for step in 0..600 {
             rig.step();
@@ -266,7 +269,32 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
         doubts[seed as usize % 2] += rig.machine.doubts();
     }
     // With strict semantics nothing is acknowledged before it is durable.
-    assert!(doubts[0] == 0 && doubts[1] >= LOSING_RUNS, "{doubts:?}");
+    // Of the others each second run has one at least. How many there are is a matter of chance: it was two in each run when some units were
+    // copied twice, and each copy brought a flush.
+    assert!(doubts[0] == 0 && doubts[1] >= LOSING_RUNS / 4, "{doubts:?}");
+}
+
+/// The first flush of the store fails. Outcome: that is a doubt, with either semantics, though nothing has gone past this cache: what was
+/// written before the start, perhaps without a cache, may be lost, and whoever wrote it has to hear of it. There is no other one.
+///
+/// Planted break that was seen red: what was written before the start was not acknowledged.
+#[test]
+fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
+    for semantics in [Semantics::Strict, Semantics::WriteCache] {
+        let mut rig = Rig::fresh(Setup::small("lru", semantics), 12);
+        rig.store.fails_at = Some(rig.store.writes);
+        for _ in 0..2 {
+            rig.request(RequestKind::Flush, 0, u8::MAX);
+            rig.settle();
+        }
+        assert_eq!((&rig.failures[..], rig.machine.doubts()), (&[Failure::Store][..], 1), "{semantics:?}");
+        rig.store.fails_at = Some(rig.store.writes);
+        rig.request(RequestKind::Write, 0, u8::MAX);
+        rig.settle();
+        rig.machine.clean_all();
+        rig.settle();
+        assert_eq!(rig.machine.doubts(), 1, "{semantics:?}: what is in the cache is copied again");
+    }
 }
 
 /// A write past the cache fails and was done nevertheless; what it wrote is read, and comes into the cache. Outcome: it is not in the cache
@@ -365,4 +393,19 @@ fn a_device_that_is_too_small_is_refused_and_not_written() {
     let error = format(&mut device, identity, [1; 16], Layout { units: 10, journal_blocks: 16 }).unwrap_err();
     assert_eq!(error.to_string(), "the device has 20 blocks of 4096 bytes, and the cache needs 30");
     assert_eq!(device.writes, 0);
+}
+
+/// Planted break that was seen red: the limit is not known, and both superblocks are damaged at the next start.
+#[test]
+fn a_store_that_is_larger_than_the_format_can_say_is_refused_and_nothing_is_written() {
+    let (layout, most) = (Layout { units: 10, journal_blocks: 16 }, (1 << 36) - 1);
+    let mut device = Device::new(layout.blocks());
+    let error = format(&mut device, Identity { store: [0; 16], store_blocks: most + 1 }, [1; 16], layout).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the store has 68719476736 blocks of 4096 bytes, and a cache can be of one with at most 68719476735 (less than 256 TiB)"
+    );
+    assert_eq!(device.writes, 0);
+    format(&mut device, Identity { store: [0; 16], store_blocks: most }, [1; 16], layout).unwrap();
+    assert_eq!(probe(&mut device).unwrap().store_blocks, most);
 }

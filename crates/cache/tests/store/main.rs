@@ -14,6 +14,7 @@ mod races;
 mod recovery;
 mod restart;
 mod rig;
+mod search;
 mod timed;
 mod unreadable;
 mod versions;

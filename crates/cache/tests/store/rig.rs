@@ -1,6 +1,7 @@
 //! A host in memory: it does the cache's operations in a random order, and can be stopped after each.
 
-use crate::device::{self, Device, SECTOR};
+use crate::device::{self, Device, SECTOR, SECTORS};
+use crate::search::Faults;
 use crate::timed::{Answered, Timing};
 use crate::versions::Versions;
 use plimsoll_cache::store::{
@@ -41,12 +42,15 @@ pub struct Setup {
     pub depth: Depth,
     /// Whether what is damaged is given up at a start.
     pub accepts_losses: bool,
+    /// Whether class 1 and pool 1 may fill only a part.
+    pub has_bounds: bool,
 }
 
 impl Setup {
     pub fn small(policy: &'static str, semantics: Semantics) -> Setup {
         let depth = Depth { requests: 6, cleaning: 3 };
-        Setup { units: 20, journal_blocks: 16, store_blocks: 48, policy, semantics, depth, accepts_losses: false }
+        let (accepts_losses, has_bounds) = (false, false);
+        Setup { units: 20, journal_blocks: 16, store_blocks: 48, policy, semantics, depth, accepts_losses, has_bounds }
     }
 
     pub fn layout(&self) -> Layout {
@@ -62,10 +66,14 @@ impl Setup {
         let class =
             |number, priority| ClassEntry::new(Class::new(number).unwrap(), &format!("class-{number}"), priority);
         scheme.set(class(0, 12));
-        scheme.set(class(1, 0));
+        let occupancy_max = if self.has_bounds { 0.4 } else { 1.0 };
+        scheme.set(ClassEntry { occupancy_max, ..class(1, 0) });
         scheme.set(ClassEntry { writes: Admission::Never, ..class(2, 5) });
         scheme.set(ClassEntry { reads: Admission::WhileIdle, writes: Admission::WhileIdle, ..class(3, 11) });
         let mut config = CacheConfig::new(self.units, scheme);
+        if self.has_bounds {
+            config.pools = vec![(Pool::new(1).unwrap(), 0.3)];
+        }
         config.watermark_low = (self.units / 6).max(1);
         config.watermark_high = (self.units / 4).max(1);
         config
@@ -107,6 +115,8 @@ struct Asked {
     since: u64,
     /// What a flush promises.
     promises: Vec<u64>,
+    /// For each sector of the block, the last write that was acknowledged when this was asked for.
+    floor: [u64; SECTORS],
 }
 
 pub struct Doing {
@@ -130,6 +140,13 @@ pub struct Rig {
     tokens: u64,
     /// Operations that fail, one in so many; 0: none.
     pub store_fails_one_in: u64,
+    /// What else goes wrong.
+    pub faults: Faults,
+    /// A flush of the store failed, so what is read may be older than what was acknowledged.
+    pub store_lost: bool,
+    /// A block's class is its number and this, modulo four; the pool is always this.
+    pub class_shift: u64,
+    pub pool: Pool,
     pub failures: Vec<Failure>,
     /// Doubts of the machine's that the host has been told of.
     told: u64,
@@ -155,6 +172,10 @@ impl Rig {
             doing: Vec::new(),
             tokens: 0,
             store_fails_one_in: 0,
+            faults: Faults::default(),
+            store_lost: false,
+            class_shift: 0,
+            pool: Pool::default(),
             failures: Vec::new(),
             told: 0,
             is_rough: true,
@@ -207,11 +228,12 @@ impl Rig {
         self.tokens += 1;
         let from = sectors.trailing_zeros() as u16 * SECTOR as u16;
         let to = (8 - sectors.leading_zeros() as u16) * SECTOR as u16;
-        let class = Class::new((block % 4) as u8).unwrap();
-        let request = Request { token: self.tokens, kind, block, from, to, class, pool: Pool::default() };
+        let class = Class::new(((block + self.class_shift) % 4) as u8).unwrap();
+        let request = Request { token: self.tokens, kind, block, from, to, class, pool: self.pool };
         let promises = if kind == RequestKind::Flush { self.versions.acknowledged() } else { Vec::new() };
         let (token, since) = (self.tokens, self.timing.now);
-        let mut asked = Asked { token, kind, block, sectors, number: 0, since, promises };
+        let floor = self.versions.floor(block);
+        let mut asked = Asked { token, kind, block, sectors, number: 0, since, promises, floor };
         let data = match kind {
             RequestKind::Write | RequestKind::Trim => {
                 let (number, data) = self.versions.submit(block, sectors, kind == RequestKind::Trim);
@@ -277,7 +299,7 @@ impl Rig {
         let (asked, versions, failures) = (&mut self.asked, &mut self.versions, &mut self.failures);
         let is_strict = self.setup.semantics == Semantics::Strict;
         let (now, answered) = (self.timing.now, &mut self.answered);
-        let (doubts, told) = (self.machine.doubts(), &mut self.told);
+        let (doubts, told, store_lost) = (self.machine.doubts(), &mut self.told, self.store_lost);
         while self.machine.next_answer(|token, failure, data| {
             let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
             let done = asked.remove(at);
@@ -300,6 +322,8 @@ impl Rig {
                     if !busy && failures.is_empty() && doubts == 0 {
                         versions.check_newest(done.block, done.sectors, &content).unwrap();
                     }
+                    let floor = if store_lost { [0; SECTORS] } else { done.floor };
+                    versions.check_from(done.block, done.sectors, &content, &floor).unwrap();
                 }
                 RequestKind::Write | RequestKind::Trim => {
                     versions.acknowledge(done.block, done.sectors, done.number);
@@ -326,6 +350,7 @@ impl Rig {
             device.writes += u64::from(operation.action != Action::Read);
             is_planted
         };
+        let fails = fails || self.faults.fails(&operation, &mut self.random);
         if !fails {
             match operation.action {
                 Action::Read => {
@@ -339,12 +364,13 @@ impl Rig {
         }
         match operation.action {
             Action::Flush if fails && operation.target == Target::Store => {
+                self.store_lost = true;
                 self.store.lose(|below| self.random.below(below));
             }
             // It was done nevertheless, or it was not.
-            Action::Write | Action::Trim if fails && operation.target == Target::Store => match self.random.below(2) {
-                0 => self.store.end(number),
-                _ => self.store.drop_write(number),
+            Action::Write | Action::Trim if fails => match self.random.below(2) {
+                0 => self.device(operation.target).end(number),
+                _ => self.device(operation.target).drop_write(number),
             },
             _ => {}
         }

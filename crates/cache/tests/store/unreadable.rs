@@ -124,6 +124,7 @@ fn a_device_that_cannot_be_read_is_refused_and_not_touched() {
 struct Dying {
     device: Device,
     reads_left: u32,
+    writes: u32,
 }
 
 impl Blocks for Dying {
@@ -137,6 +138,7 @@ impl Blocks for Dying {
     }
 
     fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
+        self.writes += 1;
         self.device.write(first, from)
     }
 
@@ -147,6 +149,9 @@ impl Blocks for Dying {
 
 /// A device that cannot be read any more in the midst of a start, which accepts losses: nothing is written, and so nothing given up.
 ///
+/// Writes are counted, and flushes are not, as they were: a start flushes the device before it writes a superblock again, since the one that
+/// holds may be volatile. That gives nothing up.
+///
 /// Planted break that was seen red: whether a superblock can still be read is of no account.
 #[test]
 fn a_device_that_dies_in_a_start_loses_nothing() {
@@ -154,9 +159,9 @@ fn a_device_that_dies_in_a_start_loses_nothing() {
     let rig = used(&setup, 73, false);
     let mut failures = 0;
     loop {
-        let mut dying = Dying { device: with_unreadable(&rig.cache, &[], 0), reads_left: failures };
+        let mut dying = Dying { device: with_unreadable(&rig.cache, &[], 0), reads_left: failures, writes: 0 };
         match setup.accepting().find(&mut dying) {
-            Err(OpenError::Device(_)) => assert_eq!(dying.device.writes, 0, "after {failures} reads"),
+            Err(OpenError::Device(_)) => assert_eq!(dying.writes, 0, "after {failures} reads"),
             Err(error) => panic!("after {failures} reads: {error}"),
             Ok(opened) => {
                 assert!(!opened.report.has_losses());

@@ -85,6 +85,40 @@ impl Versions {
         self.acknowledged.clone()
     }
 
+    /// For each sector of a block, the last write that was acknowledged.
+    pub fn floor(&self, block: u64) -> [u64; SECTORS] {
+        let at = block as usize * SECTORS;
+        self.acknowledged.get(at..at + SECTORS).map_or([0; SECTORS], |floor| floor.try_into().expect("a block"))
+    }
+
+    /// Whether each of these sectors is as that write left it, or a later one, and not older than what was promised.
+    pub fn check_from(&self, block: u64, sectors: u8, content: &[u8], floor: &[u64; SECTORS]) -> Result<(), String> {
+        for sector in Versions::range(block, sectors) {
+            let (at, least) = (sector % SECTORS * SECTOR, floor[sector % SECTORS]);
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            let allowed = &self.sectors[sector];
+            if !allowed.iter().any(|version| version.0 >= least && Some(version.1) == found) {
+                let sector = sector % SECTORS;
+                return Err(format!(
+                    "block {block} sector {sector}: version {found:?}, allowed {allowed:?} from {least} on"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The program died and not the machine: what was found is what the block is, and what was written since is lost. It is not promised.
+    pub fn survived(&mut self, block: u64, content: &[u8]) {
+        for sector in Versions::range(block, u8::MAX) {
+            let at = sector % SECTORS * SECTOR;
+            let found = version_of(sector as u64, &content[at..at + SECTOR]);
+            let versions = &mut self.sectors[sector];
+            let last = versions.iter().rposition(|version| Some(version.1) == found).expect("it was checked");
+            versions.truncate(last + 1);
+            self.acknowledged[sector] = versions[last].0;
+        }
+    }
+
     /// The host is told that of what was acknowledged some may be lost.
     pub fn doubt(&mut self) {
         self.doubted = self.acknowledged.clone();

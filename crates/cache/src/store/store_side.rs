@@ -1,0 +1,61 @@
+//! What is known of the store: how far it has been written to, and how much of that is durable.
+
+/// The store's writes and flushes. The first write is whatever was written before the start.
+pub(super) struct StoreSide {
+    pub(super) writes: u64,
+    /// What the flush under way makes durable.
+    pub(super) flushing: Option<u64>,
+    pub(super) flushed: u64,
+    pub(super) wanted: u64,
+    /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written before the start.
+    acknowledged: u64,
+    doubts: u64,
+    /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
+    pub(super) has_lost: bool,
+}
+
+impl Default for StoreSide {
+    fn default() -> StoreSide {
+        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 1, doubts: 0, has_lost: false }
+    }
+}
+
+impl StoreSide {
+    /// Writes that ended so far.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Those of them that are durable.
+    pub fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    pub fn want(&mut self, writes: u64) {
+        self.wanted = self.wanted.max(writes);
+    }
+
+    /// Another write ended: what it must wait for to be durable.
+    pub fn wrote(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
+    }
+
+    /// The last one is acknowledged, and not durable.
+    pub fn acknowledged(&mut self) {
+        self.acknowledged = self.writes;
+    }
+
+    /// See [`CacheStore::doubts`].
+    pub fn doubts(&self) -> u64 {
+        self.doubts
+    }
+
+    /// A flush failed. A device says so once: what it has lost, the next flush that succeeds says nothing of.
+    pub(super) fn flush_failed(&mut self) {
+        (self.wanted, self.has_lost) = (self.flushed, true);
+        if self.acknowledged > self.flushed {
+            (self.doubts, self.acknowledged) = (self.doubts + 1, 0);
+        }
+    }
+}

@@ -38,6 +38,8 @@ pub enum Who {
 pub struct Joined {
     /// Its bit in masks of causes, and the number of its words.
     pub bit: u32,
+    /// What its words say while they are closed ([`GateWords`](plimsoll_gates::GateWords)).
+    pub generation: u32,
 }
 
 pub(crate) enum Command {
@@ -239,8 +241,8 @@ impl LevelsHandle {
     }
 
     /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed. O(tasks
-    /// of all accounts), and the levels take a few out in a turn. Processes that live on keep looking at the word of their
-    /// shim, which is somebody else's once the bit is used again: so this is for accounts whose processes have ended, or soon will.
+    /// of all accounts), and the levels take a few out in a turn. Processes that live on pass
+    /// the words of their shims, also when the bit is used again.
     ///
     /// # Errors
     /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.

@@ -342,7 +342,9 @@ impl Levels {
         }
         let bit = self.parts.tags.accounts().open(name)?.0;
         self.members.set(bit, Some(account));
-        Ok(Joined { bit })
+        // Processes of a tenant before, of this agent or the one before it, may look at the same words.
+        let generation = self.parts.words.begin_generation(AccountId(bit));
+        Ok(Joined { bit, generation })
     }
 
     fn enroll(&mut self, account: AccountId, who: &Who) -> Result<(), AgentError> {

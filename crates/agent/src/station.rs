@@ -100,6 +100,8 @@ pub fn tag_options(filter: Filter, dirty_bytes_max: u64, disk: &Disk) -> Options
 pub struct Entrance {
     /// Its bit in masks of causes.
     pub bit: u32,
+    /// What its words say while they are closed.
+    pub generation: u32,
     /// What its commands are called in messages.
     pub name: String,
     /// The library to preload.
@@ -118,7 +120,7 @@ impl Entrance {
     /// # Errors
     /// See [`Launch`].
     pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
-        let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit))?;
+        let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit), self.generation)?;
         let launch = self.classes.iter().fold(launch, |launch, path| launch.with_classes(path));
         Ok(launch.with_filter(filter, &self.listeners, &metadata::of_joined(self.bit), &self.name))
     }
@@ -268,6 +270,7 @@ impl Station {
     pub fn entrance(&self, tenant: &Tenant) -> Entrance {
         Entrance {
             bit: tenant.bit,
+            generation: tenant.generation,
             name: tenant.name.clone(),
             shim: self.programs.shim().to_owned(),
             words: self.words.clone(),
@@ -301,8 +304,8 @@ impl Station {
         Ok(tenants)
     }
 
-    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on; they should end within a
-    /// minute, since somebody else gets the words that their shims look at then.
+    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on, and pass the words that their shims
+    /// look at.
     ///
     /// # Errors
     /// [`AgentError::Busy`] if calls or requests of it are still under way after ten seconds.

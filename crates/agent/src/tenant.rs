@@ -1,6 +1,6 @@
 //! Tenants: how one joins and leaves, on both sides, the engine's and the levels'.
 
-use crate::commands::LevelsHandle;
+use crate::commands::{Joined, LevelsHandle};
 use crate::error::AgentError;
 use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation};
@@ -13,6 +13,8 @@ pub struct Tenant {
     pub account: AccountId,
     /// Its bit in masks of causes.
     pub bit: u32,
+    /// What its shims' words say while they are closed.
+    pub(crate) generation: u32,
     pub(crate) name: String,
 }
 
@@ -29,7 +31,7 @@ pub(crate) fn join(
 ) -> Result<Tenant, AgentError> {
     let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
     match levels.join(account, name) {
-        Ok(joined) => Ok(Tenant { account, bit: joined.bit, name: name.to_owned() }),
+        Ok(Joined { bit, generation }) => Ok(Tenant { account, bit, generation, name: name.to_owned() }),
         Err(error) => {
             engine.close_session(account)?;
             Err(error)

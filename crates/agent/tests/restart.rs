@@ -9,15 +9,19 @@ use support::{Rig, go};
 
 /// Tenants of an agent before this one are nobody's: a number that one of them had is another's now.
 ///
-/// Broken on purpose and seen red: listeners that come back keep their numbers.
+/// It writes (its words), and creates a file (its listener).
+///
+/// Broken on purpose and seen red: listeners that come back keep their numbers; a tenant that joins begins no generation of its words.
 #[test]
 fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has_its_number_now() {
     unless_a_lease_runs_out(|| {
         let limited = Allocation { limit: Some(Rate::BytesPerSecond(4_096.0)), ..Allocation::default() };
         let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
         let before = rig.join("before", Allocation::default());
-        let mut child =
-            rig.start(&before, &format!("exec dd if=/dev/null of={} status=none", rig.path("new").display()));
+        let mut child = rig.start(
+            &before,
+            &format!("exec dd if=/dev/zero of={} bs=4k count=4 status=none", rig.path("new").display()),
+        );
         rig.close_station();
         assert_eq!(listeners(), 0);
         rig.open_station();

@@ -66,11 +66,7 @@ GATED(int, fallocate64, (int fd, int mode, off64_t at, off64_t n), (fd, mode, at
       (SYS_fallocate, fd, mode, at, n))
 
 /* posix_fallocate answers with the error itself. */
-static int allocate(int fd, off_t at, off_t n) {
-  int saved = errno, error = syscall(SYS_fallocate, fd, 0, at, n) ? errno : 0;
-  errno = saved;
-  return error;
-}
+static int allocate(int fd, off_t at, off_t n) { return (int)-K6(SYS_fallocate, fd, 0, at, n, 0, 0); }
 #define ALLOCATE(name)                                                                          \
   static int (*next_##name)(int, off_t, off_t);                                                 \
   __attribute__((constructor)) static void find_##name(void) { next_##name = find(#name); }     \
@@ -93,7 +89,7 @@ ALLOCATE(posix_fallocate64)
     int asked = flags;                                                                          \
     flags = flags_without_classes(flags);                                                       \
     gate_open(flags);                                                                           \
-    return opened(next_##name ? next_##name arguments : (int)syscall direct, asked);            \
+    return opened(next_##name ? next_##name arguments : (int)call_kernel direct, asked);            \
   }
 OPEN(open, (const char *path, int flags, ...), (path, flags, mode), (SYS_openat, AT_FDCWD, path, flags, mode))
 OPEN(open64, (const char *path, int flags, ...), (path, flags, mode), (SYS_openat, AT_FDCWD, path, flags, mode))
@@ -108,7 +104,7 @@ OPEN(openat64, (int at, const char *path, int flags, ...), (at, path, flags, mod
     int asked = flags;                                                                          \
     flags = flags_without_classes(flags);                                                       \
     gate_open(flags);                                                                           \
-    return opened(next_##name ? next_##name arguments : (int)syscall direct, asked);            \
+    return opened(next_##name ? next_##name arguments : (int)call_kernel direct, asked);            \
   }
 OPEN_WITHOUT_MODE(__open_2, (const char *path, int flags), (path, flags), (SYS_openat, AT_FDCWD, path, flags, 0))
 OPEN_WITHOUT_MODE(__open64_2, (const char *path, int flags), (path, flags), (SYS_openat, AT_FDCWD, path, flags, 0))

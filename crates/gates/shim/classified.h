@@ -34,20 +34,17 @@ static inline int flags_without_classes(int flags) {
 __attribute__((noinline, cold)) static int begin_classes(int fd) {
   if (fd < 0) return fd;
   __atomic_store_n(&has_classified, 1, __ATOMIC_RELAXED);
-  if (!syscall(SYS_fcntl, fd, F_SETSIG, SAID_NOTHING)) return fd;
-  int saved = errno;
-  syscall(SYS_close, fd);
-  errno = saved;
-  return -1;
+  long refused = K3(SYS_fcntl, fd, F_SETSIG, SAID_NOTHING);
+  if (!refused) return fd;
+  K1(SYS_close, fd);
+  return (int)answered(refused);
 }
 
 static inline int opened(int fd, int flags) { return wants_classes(flags) ? begin_classes(fd) : fd; }
 
 /* Takes the class off the front of a call's elements, if its file has one, and says it. Nonzero: the call is wrong (errno). */
 __attribute__((noinline, cold)) static int take_class(int fd, const struct iovec **vectors, int *count) {
-  int saved = errno;
-  long said = syscall(SYS_fcntl, fd, F_GETSIG);
-  errno = saved;
+  long said = K2(SYS_fcntl, fd, F_GETSIG);
   if (said < SAID_NOTHING) return 0;
   if (*count < 1 || (*vectors)->iov_len != 1 || !(*vectors)->iov_base) {
     errno = EINVAL;
@@ -62,9 +59,10 @@ __attribute__((noinline, cold)) static int take_class(int fd, const struct iovec
   --*count;
   if (said != SAID_FIRST + number) {
     /* A hint: who does not hear it does not hold up the call, and is not asked again before the class changes. */
+    int saved = errno;
     plimsoll_classify(fd, number);
-    syscall(SYS_fcntl, fd, F_SETSIG, SAID_FIRST + number);
     errno = saved;
+    K3(SYS_fcntl, fd, F_SETSIG, SAID_FIRST + number);
   }
   return 0;
 }

@@ -1,12 +1,14 @@
 /* The preload gate: a tenant's system calls wait here while the agent has closed the word of their account and class.
  *
  *     open(), write(), fsync() ...   ->  word is 0: on to the C library (two loads and a branch)
- *                                        word is 1: futex wait, until the agent wakes us or its lease runs out
+ *                                        word is our generation: futex wait, until the agent wakes us or its lease runs out
+ *                                        word is another number: meant for a process that has the account now; on
  *
  * A closed word counts as long as the agent renews a lease; who finds it run out goes on and remembers it. So nobody
  * waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
- * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h).
+ * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h). A process that installs a seccomp filter has
+ * no gates from then on (aside.h): the shim's own calls would not be among those that it allows itself.
  *
  * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
  *
@@ -14,9 +16,9 @@
  * looked up when the shim is loaded; who calls earlier goes straight to the kernel. It needs no library of its own, so
  * that it loads beside any C library. */
 #define _GNU_SOURCE
+#include "kernel.h"
 #include "layout.h"
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/magic.h>
@@ -41,6 +43,8 @@ _Static_assert(sizeof(long) == 8 && sizeof(off_t) == 8, "offsets are passed as o
 /* What is mapped where there is no gate: open, for ever. */
 static const uint32_t no_words[CLASSES * WORD_STRIDE / sizeof(uint32_t)];
 static const uint32_t *words = no_words;
+/* What stands in a word that is closed for this process; never 0. */
+static uint32_t generation = 1;
 static const uint64_t *lease;
 /* The lease that ran out while somebody waited: whoever finds it again waits no more. */
 static uint64_t lease_lost;
@@ -55,6 +59,8 @@ static inline int is_closed(int class) {
   return __builtin_expect(__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != 0, 0);
 }
 
+#include "aside.h"
+
 /* How long the lease lasts, at most one whole: in another time namespace the clock may say anything. */
 static uint64_t lease_left_ns(uint64_t seen) {
   struct timespec now;
@@ -64,46 +70,54 @@ static uint64_t lease_left_ns(uint64_t seen) {
   return seen - now_ns < LEASE_NS ? seen - now_ns : LEASE_NS;
 }
 
-__attribute__((noinline, cold)) static void wait_until_open(int class) {
-  const uint32_t *word = word_of(class);
-  int saved = errno;
-  while (__atomic_load_n(word, __ATOMIC_ACQUIRE)) {
+static void wait_until_open(int class) {
+  const uint32_t *word;
+  while (__atomic_load_n(word = word_of(class), __ATOMIC_ACQUIRE) == generation) {
     uint64_t seen = __atomic_load_n(lease, __ATOMIC_ACQUIRE), left = lease_left_ns(seen);
     if (!left) break;
     struct timespec timeout = {(time_t)(left / NANOSECONDS), (long)(left % NANOSECONDS)};
-    if (!syscall(SYS_futex, word, FUTEX_WAIT, 1, &timeout, NULL, 0)) break; /* meant for us, closed or not */
-    if (errno == ETIMEDOUT) {
+    long outcome = K6(SYS_futex, word, FUTEX_WAIT, generation, &timeout, NULL, 0);
+    if (!outcome) break; /* meant for us, closed or not */
+    if (outcome == -ETIMEDOUT) {
       if (__atomic_load_n(lease, __ATOMIC_ACQUIRE) == seen) __atomic_store_n(&lease_lost, seen, __ATOMIC_RELAXED);
-    } else if (errno != EAGAIN && errno != EINTR) {
+    } else if (outcome != -EAGAIN && outcome != -EINTR) {
       break;
     }
   }
-  errno = saved;
 }
 
 /* Whether the descriptor leads to a disk. Asked only while a gate is closed, so nothing needs to be remembered. */
-__attribute__((noinline, cold)) static int is_on_disk(int fd) {
+static int is_on_disk(int fd) {
   struct stat file;
   struct statfs system;
-  int saved = errno, answer = 0;
-  if (!syscall(SYS_fstat, fd, &file) && !syscall(SYS_fstatfs, fd, &system)) {
-    answer = S_ISREG(file.st_mode) || S_ISBLK(file.st_mode) || S_ISDIR(file.st_mode);
-    switch ((unsigned long)system.f_type) {
-      case TMPFS_MAGIC: case RAMFS_MAGIC: case PROC_SUPER_MAGIC: case SYSFS_MAGIC: case CGROUP_SUPER_MAGIC:
-      case CGROUP2_SUPER_MAGIC: case TRACEFS_MAGIC: case DEBUGFS_MAGIC: case HUGETLBFS_MAGIC:
-        answer = answer && S_ISBLK(file.st_mode); /* a device's node may lie anywhere */
-    }
+  if (K2(SYS_fstat, fd, &file) || K2(SYS_fstatfs, fd, &system)) return 0;
+  int answer = S_ISREG(file.st_mode) || S_ISBLK(file.st_mode) || S_ISDIR(file.st_mode);
+  switch ((unsigned long)system.f_type) {
+    case TMPFS_MAGIC: case RAMFS_MAGIC: case PROC_SUPER_MAGIC: case SYSFS_MAGIC: case CGROUP_SUPER_MAGIC:
+    case CGROUP2_SUPER_MAGIC: case TRACEFS_MAGIC: case DEBUGFS_MAGIC: case HUGETLBFS_MAGIC:
+      answer = answer && S_ISBLK(file.st_mode); /* a device's node may lie anywhere */
   }
-  errno = saved;
   return answer;
 }
 
+__attribute__((noinline, cold)) static void hold(int class) {
+  if (!enter(class)) return;
+  wait_until_open(class);
+  leave();
+}
+
+__attribute__((noinline, cold)) static void hold_file(int class, int fd) {
+  if (!enter(class)) return;
+  if (is_on_disk(fd)) wait_until_open(class);
+  leave();
+}
+
 static inline void gate(int class) {
-  if (is_closed(class)) wait_until_open(class);
+  if (is_closed(class)) hold(class);
 }
 
 static inline void gate_file(int class, int fd) {
-  if (is_closed(class) && is_on_disk(fd)) wait_until_open(class);
+  if (is_closed(class)) hold_file(class, fd);
 }
 
 static inline void gate_open(int flags) {
@@ -112,25 +126,28 @@ static inline void gate_open(int flags) {
 
 /* Whether reading these bytes would have to ask the disk. The probe leaves the descriptor's position alone. Direct I/O
  * always asks, and the probe would be the read itself. */
-__attribute__((noinline, cold)) static int misses_cache(int fd, const struct iovec *vectors, int count, off_t offset) {
-  int saved = errno;
-  long flags = syscall(SYS_fcntl, fd, F_GETFL);
+static int misses_cache(int fd, const struct iovec *vectors, int count, off_t offset) {
+  long flags = K2(SYS_fcntl, fd, F_GETFL);
   if (flags > 0 && flags & O_DIRECT) return 1;
-  if (offset < 0) offset = syscall(SYS_lseek, fd, 0, SEEK_CUR);
-  long wanted = 0, got = syscall(SYS_preadv2, fd, vectors, (long)count, offset, 0L, RWF_NOWAIT);
+  if (offset < 0) offset = K3(SYS_lseek, fd, 0, SEEK_CUR);
+  long wanted = 0, got = K6(SYS_preadv2, fd, vectors, count, offset, 0, RWF_NOWAIT);
   for (int i = 0; i < count && got > 0; i++) wanted += (long)vectors[i].iov_len;
   if (got > 0 && got < wanted) {
     char next;
     struct iovec one = {&next, 1};
-    got = syscall(SYS_preadv2, fd, &one, 1L, offset + got, 0L, RWF_NOWAIT);
+    got = K6(SYS_preadv2, fd, &one, 1, offset + got, 0, RWF_NOWAIT);
   }
-  int misses = got < 0 && errno == EAGAIN;
-  errno = saved;
-  return misses;
+  return got == -EAGAIN;
+}
+
+__attribute__((noinline, cold)) static void hold_reads(int fd, const struct iovec *vectors, int count, off_t offset) {
+  if (!enter(CLASS_READ)) return;
+  if (is_on_disk(fd) && misses_cache(fd, vectors, count, offset)) wait_until_open(CLASS_READ);
+  leave();
 }
 
 static inline void gate_reads(int fd, const struct iovec *vectors, int count, off_t offset) {
-  if (is_closed(CLASS_READ) && is_on_disk(fd) && misses_cache(fd, vectors, count, offset)) wait_until_open(CLASS_READ);
+  if (is_closed(CLASS_READ)) hold_reads(fd, vectors, count, offset);
 }
 
 /* A read that does not wait asks nobody. */
@@ -143,37 +160,39 @@ static inline void gate_read(int fd, void *bytes, size_t length, off_t offset) {
   gate_reads(fd, &one, 1, offset);
 }
 
-static int account_of(const char *text) {
-  int account = 0;
+/* The decimal number below `end` that the environment has by that name; -1 if it has none. */
+static long number_in(const char *name, long end) {
+  const char *text = getenv(name);
+  long number = 0;
   if (!text || !*text) return -1;
   for (; *text; text++) {
     if (*text < '0' || *text > '9') return -1;
-    account = account * 10 + (*text - '0');
-    if (account >= ACCOUNTS_MAX) return -1;
+    number = number * 10 + (*text - '0');
+    if (number >= end) return -1;
   }
-  return account;
+  return number;
 }
 
-/* Without a file, an account, or with a file that is not what it should be: no gate. */
+/* Without a file, an account, or with a file that is not what it should be: no gate. Nor behind filters that the launcher does not know
+ * of. That the file is long enough is found out by reading it: who touches a page that is not there is killed. */
 __attribute__((constructor)) static void load_words(void) {
+  char content[WORDS_BYTES] __attribute__((aligned(sizeof(uint32_t))));
   const char *path = getenv("PLIMSOLL_GATE_WORDS");
-  int account = account_of(getenv("PLIMSOLL_GATE_ACCOUNT"));
-  if (!path || account < 0) return;
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  long account = number_in("PLIMSOLL_GATE_ACCOUNT", ACCOUNTS_MAX), filters = number_in("PLIMSOLL_GATE_FILTERS", 1 << 16);
+  long closed = number_in("PLIMSOLL_GATE_GENERATION", 1L << 32);
+  if (!path || account < 0 || closed < 1 || filters < 0 || count_filters() != filters) return;
+  int fd = (int)K3(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return;
-  struct stat file;
-  if (!syscall(SYS_fstat, fd, &file) && S_ISREG(file.st_mode) && file.st_size >= WORDS_BYTES) {
-    char *start = (char *)syscall(SYS_mmap, NULL, (long)WORDS_BYTES, PROT_READ, MAP_SHARED, fd, 0L);
-    if (start != MAP_FAILED) {
-      if (*(uint32_t *)start == WORDS_MAGIC && *(uint32_t *)(start + VERSION_OFFSET) == WORDS_VERSION) {
-        lease = (uint64_t *)(start + LEASE_OFFSET);
-        words = (uint32_t *)(start + WORDS_OFFSET + account * CLASSES * WORD_STRIDE);
-      } else {
-        syscall(SYS_munmap, start, (long)WORDS_BYTES);
-      }
+  if (K3(SYS_read, fd, content, sizeof content) == sizeof content && *(uint32_t *)content == WORDS_MAGIC &&
+      *(uint32_t *)(content + VERSION_OFFSET) == WORDS_VERSION) {
+    long start = K6(SYS_mmap, NULL, WORDS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    if (start > 0 || start < -ERRORS) {
+      lease = (uint64_t *)(start + LEASE_OFFSET);
+      generation = (uint32_t)closed;
+      words = (uint32_t *)(start + WORDS_OFFSET + account * CLASSES * WORD_STRIDE);
     }
   }
-  syscall(SYS_close, fd);
+  K1(SYS_close, fd);
 }
 
 /* A function of the C library behind a gate; `direct` is what it does in the kernel. */
@@ -182,7 +201,7 @@ __attribute__((constructor)) static void load_words(void) {
   __attribute__((constructor)) static void find_##name(void) { next_##name = find(#name); }           \
   EXPORT result name parameters {                                                                     \
     gate;                                                                                             \
-    return next_##name ? next_##name arguments : (result)syscall direct;                              \
+    return next_##name ? next_##name arguments : (result)call_kernel direct;                              \
   }
 
 #include "classified.h"

@@ -31,8 +31,8 @@ pub enum GateError {
         /// The directory for programs.
         directory: PathBuf,
     },
-    /// The loader splits its list of libraries at spaces and colons.
-    #[error("{directory} cannot be the shim's directory: allowed is a path without spaces and colons",
+    /// The loader splits its list of libraries at spaces and colons, and replaces what begins with a dollar sign.
+    #[error("{directory} cannot be the shim's directory: allowed is an absolute path without spaces, colons and dollar signs",
         directory = directory.display())]
     Unloadable {
         /// The directory.
@@ -88,6 +88,12 @@ pub enum GateError {
     HandOver {
         /// What happened at its socket.
         source: io::Error,
+    },
+    /// A container's seccomp profile, into which the gates are to be put.
+    #[error("the seccomp profile {problem}")]
+    Profile {
+        /// What is wrong with it.
+        problem: String,
     },
     /// A socket's path is too long for the kernel.
     #[error("{path} is too long for a socket: allowed are {max} bytes", path = path.display())]

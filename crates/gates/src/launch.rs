@@ -36,6 +36,14 @@ const PRELOAD: &str = "LD_PRELOAD";
 const WORDS: &str = "PLIMSOLL_GATE_WORDS";
 /// Which of them are its own.
 const ACCOUNT: &str = "PLIMSOLL_GATE_ACCOUNT";
+/// What those say while they are closed for it.
+const GENERATION: &str = "PLIMSOLL_GATE_GENERATION";
+/// How many seccomp filters the command is behind when it starts: a process that is behind more has one of its own, and the shim stands
+/// aside.
+const FILTERS: &str = "PLIMSOLL_GATE_FILTERS";
+/// Options of AddressSanitizer. What it finds of a program that was linked to it as a library holds also where another library comes first.
+const SANITIZER: &str = "ASAN_OPTIONS";
+const SANITIZER_OPTION: &str = "verify_asan_link_order=0";
 /// Where the shim, and whoever has the libraries, says the classes of files.
 const CLASSES: &str = plimsoll_classes::SOCKET_VARIABLE;
 /// How long the agent may take to start a keeper.
@@ -48,9 +56,18 @@ const UNKNOWN_PROCESS: u32 = u32::MAX;
 /// The gates that a command is started behind.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    preload: Option<(PathBuf, PathBuf, AccountId)>,
+    preload: Option<Preload>,
     filter: Option<(Filter, PathBuf, SeccompState)>,
     classes: Option<PathBuf>,
+}
+
+/// The shim, and the words that it waits at.
+#[derive(Clone, Debug)]
+struct Preload {
+    shim: PathBuf,
+    words: PathBuf,
+    account: AccountId,
+    generation: u32,
 }
 
 impl Launch {
@@ -59,23 +76,32 @@ impl Launch {
         Launch::default()
     }
 
-    /// Behind the preload shim, at the words of `account`.
+    /// Behind the preload shim, at the words of `account` as long as this generation of it lasts.
     ///
     /// # Errors
     /// The account has no words.
     pub fn with_shim(self, programs: &Programs, words: &GateWords, account: AccountId) -> Result<Launch, GateError> {
-        self.with_shim_at(programs.shim(), words.path(), account)
+        let has_words = account.0 < ACCOUNTS_MAX;
+        let generation = if has_words { words.generation(account) } else { 0 };
+        self.with_shim_at(programs.shim(), words.path(), account, generation)
     }
 
     /// The same by their names, for who is not the agent.
     ///
     /// # Errors
     /// The account has no words.
-    pub fn with_shim_at(self, shim: &Path, words: &Path, account: AccountId) -> Result<Launch, GateError> {
+    pub fn with_shim_at(
+        self,
+        shim: &Path,
+        words: &Path,
+        account: AccountId,
+        generation: u32,
+    ) -> Result<Launch, GateError> {
         if account.0 >= ACCOUNTS_MAX {
             return Err(GateError::Account { got: account.0, max: ACCOUNTS_MAX - 1 });
         }
-        Ok(Launch { preload: Some((shim.to_owned(), words.to_owned(), account)), ..self })
+        let preload = Preload { shim: shim.to_owned(), words: words.to_owned(), account, generation };
+        Ok(Launch { preload: Some(preload), ..self })
     }
 
     /// With the socket at which the daemon hears the classes of files.
@@ -130,9 +156,25 @@ impl Launch {
         }
     }
 
+    fn set_environment(&self, command: &mut Command, preload: &Preload) {
+        let Preload { shim, words, account, generation } = preload;
+        command.env(PRELOAD, with_first(command, PRELOAD, shim.as_os_str()));
+        command.env(SANITIZER, with_first(command, SANITIZER, OsStr::new(SANITIZER_OPTION)));
+        command.env(WORDS, words).env(ACCOUNT, account.0.to_string()).env(GENERATION, generation.to_string());
+        match own_filters() {
+            Some(filters) => command.env(FILTERS, (filters + u32::from(self.filter.is_some())).to_string()),
+            None => {
+                tracing::warn!(
+                    "/proc does not tell the filters of this process: the shim holds nothing of the command's"
+                );
+                command.env_remove(FILTERS)
+            }
+        };
+    }
+
     fn prepare_and_note(&self, command: &mut Command, reached: Arc<AtomicU8>) -> Result<(), GateError> {
-        if let Some((shim, words, account)) = &self.preload {
-            command.env(PRELOAD, preloaded(command, shim)).env(WORDS, words).env(ACCOUNT, account.0.to_string());
+        if let Some(preload) = &self.preload {
+            self.set_environment(command, preload);
         }
         if let Some(classes) = &self.classes {
             command.env(CLASSES, classes);
@@ -147,19 +189,25 @@ impl Launch {
     }
 }
 
-/// The libraries to load first: the shim, and those that are asked for already.
-fn preloaded(command: &Command, shim: &Path) -> OsString {
-    let set = command.get_envs().find(|(name, _)| *name == OsStr::new(PRELOAD)).map(|(_, value)| value);
+/// The list in a variable of the command's environment, between colons: `first`, and what is there already.
+fn with_first(command: &Command, variable: &str, first: &OsStr) -> OsString {
+    let set = command.get_envs().find(|(name, _)| *name == OsStr::new(variable)).map(|(_, value)| value);
     let others = match set {
         Some(value) => value.map(OsStr::to_owned),
-        None => std::env::var_os(PRELOAD),
+        None => std::env::var_os(variable),
     };
-    let mut libraries = OsString::from(shim);
+    let mut list = first.to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
-        libraries.push(":");
-        libraries.push(others);
+        list.push(":");
+        list.push(others);
     }
-    libraries
+    list
+}
+
+/// The seccomp filters that this process is behind (Linux 5.9).
+fn own_filters() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
 }
 
 /// How far a process got on its way behind a filter: it has none yet; it has, and nobody listens; the agent does.
@@ -272,17 +320,18 @@ mod tests {
     #[test]
     fn what_was_preloaded_stays() {
         let mut command = Command::new("true");
+        let preloaded = |command: &Command| with_first(command, PRELOAD, OsStr::new("/shim.so"));
         command.env(PRELOAD, "/lib/other.so");
-        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so:/lib/other.so");
+        assert_eq!(preloaded(&command), "/shim.so:/lib/other.so");
         command.env(PRELOAD, "");
-        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so");
+        assert_eq!(preloaded(&command), "/shim.so");
         command.env_remove(PRELOAD);
-        assert_eq!(preloaded(&command, Path::new("/shim.so")), "/shim.so");
+        assert_eq!(preloaded(&command), "/shim.so");
     }
 
     #[test]
     fn an_account_without_words_is_refused() {
-        let refusal = Launch::new().with_shim_at(Path::new("/s"), Path::new("/w"), AccountId(64)).unwrap_err();
+        let refusal = Launch::new().with_shim_at(Path::new("/s"), Path::new("/w"), AccountId(64), 1).unwrap_err();
         assert_eq!(refusal.to_string(), "account 64 has no gate, allowed are 0 to 63");
     }
 }

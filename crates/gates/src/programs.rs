@@ -27,7 +27,8 @@ impl Programs {
     /// # Errors
     /// The directory's name cannot stand in a list of libraries, it is mounted `noexec`, or a file cannot be written.
     pub fn install(directory: &Path) -> Result<Programs, GateError> {
-        if directory.to_str().is_none_or(|text| text.contains([' ', ':'])) {
+        // ld.so(8): LD_PRELOAD is split at the first two and `$ORIGIN`, `$LIB`, `$PLATFORM` are replaced. Tenants change directory.
+        if !directory.is_absolute() || directory.to_str().is_none_or(|text| text.contains([' ', ':', '$'])) {
             return Err(GateError::Unloadable { directory: directory.to_owned() });
         }
         let system = statvfs(directory).map_err(|errno| GateError::file("look at", directory)(errno.into()))?;
@@ -66,10 +67,10 @@ mod tests {
     #[test]
     fn directories_that_cannot_serve_are_refused() {
         let refusal = |directory: &str| Programs::install(Path::new(directory)).unwrap_err().to_string();
-        assert_eq!(
-            refusal("/tmp/a b"),
-            "/tmp/a b cannot be the shim's directory: allowed is a path without spaces and colons"
-        );
+        for bad in ["/tmp/a b", "/tmp/a:b", "/tmp/$ORIGIN/x", "/tmp/${LIB}", "/tmp/a$", "tmp/a"] {
+            let allowed = "allowed is an absolute path without spaces, colons and dollar signs";
+            assert_eq!(refusal(bad), format!("{bad} cannot be the shim's directory: {allowed}"));
+        }
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         // Of a mount whose server has died nobody can say anything.

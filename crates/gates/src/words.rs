@@ -1,7 +1,11 @@
 //! The words that shims wait on: the agent's side.
 //!
-//! A file on a tmpfs, one cache line per account and class: 0 is open, 1 is closed. Tenants map it for reading, which
-//! is enough for a futex wait; only its owner can change a word or the file.
+//! A file on a tmpfs, one cache line per account and class: 0 is open; closed, a word is the account's **generation**. Tenants map it for
+//! reading, which is enough for a futex wait; only its owner can change a word or the file.
+//!
+//! Accounts are given out again, by this agent or the next one, while processes of the tenant before may live on. So each tenant
+//! [begins](GateWords::begin_generation) a generation of its account, and its shims wait at words that say that number and pass all
+//! others. The generations stand in the file beside the words, where the next agent goes on counting.
 //!
 //! Whoever is woken goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
 //! ([`GateWords::admit`]), where all at once would be a herd.
@@ -21,7 +25,7 @@
 //! was killed, stopped or is stuck holds nobody for longer than [`LEASE`].
 //!
 //! The file outlives the agent. The next one takes it over with all words open, and tenants that were started under the
-//! one before obey it.
+//! one before obey it as long as nobody begins a new generation of their account.
 
 use crate::class::GateClass;
 use crate::clock::monotonic_now;
@@ -34,6 +38,7 @@ use rustix::thread::futex;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -53,7 +58,8 @@ const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos
 pub const FILE_NAME: &str = "gate-words";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PLGW");
-const VERSION: u32 = 1;
+/// In version 1 a closed word was 1, whoever it was meant for.
+const VERSION: u32 = 2;
 const VERSION_OFFSET: usize = 4;
 /// Where in the file the end of the lease is: 8 bytes, nanoseconds of the monotonic clock.
 pub const LEASE_OFFSET: usize = 64;
@@ -62,8 +68,11 @@ const WORDS_OFFSET: usize = 4096;
 const WORD_STRIDE: usize = 64;
 const BYTES: usize = WORDS_OFFSET + ACCOUNTS_MAX as usize * GateClass::ALL.len() * WORD_STRIDE;
 
+/// Behind an account's first word, in its cache line: its generation.
+const GENERATION_OFFSET: usize = 4;
+
 const OPEN: u32 = 0;
-const CLOSED: u32 = 1;
+const FIRST_GENERATION: u32 = 1;
 /// Everybody may read; only the owner writes.
 const MODE: u32 = 0o644;
 /// What is locked as long as an agent has the words. Whoever may read a file may lock it, too, so it is one that nobody else can open.
@@ -129,8 +138,13 @@ impl GateWords {
             Err(Errno::WOULDBLOCK) => return Err(GateError::Held { path }),
             Err(errno) => return Err(GateError::file("lock", &lock_path)(errno.into())),
         }
-        let file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
+        let mut file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
         let at = |action| GateError::file(action, &path);
+        if is_of_an_earlier_version(&file) {
+            // Shims that look at it could not tell who a closed word is meant for. Where it is deleted, they wait for nobody.
+            std::fs::remove_file(&path).map_err(at("delete"))?;
+            file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
+        }
         let length = file.metadata().map_err(at("look at"))?.len();
         if length == 0 {
             file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(MODE)).map_err(at("set the mode of"))?;
@@ -150,6 +164,9 @@ impl GateWords {
         let (magic, version) = (self.mapping.word(0), self.mapping.word(VERSION_OFFSET));
         match (magic.load(Ordering::Relaxed), version.load(Ordering::Relaxed)) {
             (0, 0) => {
+                (0..ACCOUNTS_MAX).for_each(|account| {
+                    self.generation_word(AccountId(account)).store(FIRST_GENERATION, Ordering::Relaxed);
+                });
                 version.store(VERSION, Ordering::Relaxed);
                 magic.store(MAGIC, Ordering::Release);
             }
@@ -189,7 +206,27 @@ impl GateWords {
     /// # Panics
     /// If the account has no words: [`ACCOUNTS_MAX`].
     pub fn close(&self, account: AccountId, class: GateClass) {
-        self.word(account, class).store(CLOSED, Ordering::Release);
+        self.word(account, class).store(self.generation(account), Ordering::Release);
+    }
+
+    /// What the words of this account say while they are closed: not 0. Shims that were told another number pass them.
+    ///
+    /// # Panics
+    /// If the account has no words: [`ACCOUNTS_MAX`].
+    pub fn generation(&self, account: AccountId) -> u32 {
+        self.generation_word(account).load(Ordering::Relaxed)
+    }
+
+    /// The account is somebody else's from now on. Its words are open, and closed ones hold nobody any more that was started before.
+    /// Answers with the new generation.
+    ///
+    /// # Panics
+    /// If the account has no words: [`ACCOUNTS_MAX`].
+    pub fn begin_generation(&self, account: AccountId) -> u32 {
+        GateClass::ALL.iter().for_each(|&class| self.open(account, class));
+        let next = self.generation(account).checked_add(1).unwrap_or(FIRST_GENERATION);
+        self.generation_word(account).store(next, Ordering::Relaxed);
+        next
     }
 
     /// Lets whoever waits go on, and whoever comes.
@@ -236,6 +273,19 @@ impl GateWords {
     fn word(&self, account: AccountId, class: GateClass) -> &AtomicU32 {
         self.mapping.word(place_of(account, class))
     }
+
+    fn generation_word(&self, account: AccountId) -> &AtomicU32 {
+        self.mapping.word(place_of(account, GateClass::ALL[0]) + GENERATION_OFFSET)
+    }
+}
+
+fn is_of_an_earlier_version(file: &File) -> bool {
+    let mut begin = [0; VERSION_OFFSET + 4];
+    if file.read_exact_at(&mut begin, 0).is_err() {
+        return false;
+    }
+    let number = |offset: usize| u32::from_le_bytes(begin[offset..offset + 4].try_into().expect("four bytes"));
+    number(0) == MAGIC && (1..VERSION).contains(&number(VERSION_OFFSET))
 }
 
 impl Drop for GateWords {
@@ -320,6 +370,49 @@ mod tests {
         assert_eq!(inode(&next), first);
         assert!(!next.is_closed(AccountId(5), GateClass::Sync));
         assert!(next.lease().until > monotonic_now());
+    }
+
+    /// Broken on purpose and seen red: closed words say 1; the next agent begins to count again.
+    #[test]
+    fn a_closed_word_says_the_generation_of_its_account_and_no_number_comes_twice() {
+        let directory = directory();
+        let account = AccountId(5);
+        let said = |words: &GateWords| words.word(account, GateClass::Sync).load(Ordering::Relaxed);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let words = GateWords::create(directory.path()).unwrap();
+            for _ in 0..2 {
+                words.close(account, GateClass::Sync);
+                assert_eq!(said(&words), words.generation(account));
+                seen.push(said(&words));
+                assert_eq!(words.begin_generation(account), words.generation(account));
+                assert!(
+                    !words.is_closed(account, GateClass::Sync) && words.generation(AccountId(4)) == FIRST_GENERATION
+                );
+            }
+            // Killed: nothing is opened.
+            words.close(account, GateClass::Sync);
+            flock(&std::mem::ManuallyDrop::new(words).lock, FlockOperation::Unlock).unwrap();
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+        let words = GateWords::create(directory.path()).unwrap();
+        words.generation_word(account).store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(words.begin_generation(account), FIRST_GENERATION, "0 is open");
+    }
+
+    /// Broken on purpose and seen red: it is taken over.
+    #[test]
+    fn a_file_of_an_earlier_version_is_replaced_and_left_to_those_who_look_at_it() {
+        let directory = directory();
+        drop(GateWords::create(directory.path()).unwrap());
+        let path = directory.path().join(FILE_NAME);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&1u32.to_le_bytes(), VERSION_OFFSET as u64).unwrap();
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
+        let before = inode();
+        let words = GateWords::create(directory.path()).unwrap();
+        assert_ne!(inode(), before);
+        assert_eq!(words.generation(AccountId(0)), FIRST_GENERATION);
     }
 
     /// Everybody may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.

@@ -32,7 +32,7 @@ fn execute_in_place() {
     };
     let run = std::path::Path::new(&run);
     let launch = Launch::new()
-        .with_shim_at(shim.as_ref(), &run.join(plimsoll_gates::words::FILE_NAME), plimsoll_core::AccountId(ACCOUNT))
+        .with_shim_at(shim.as_ref(), &run.join(plimsoll_gates::words::FILE_NAME), plimsoll_core::AccountId(ACCOUNT), 1)
         .unwrap()
         .with_filter(Filter::default(), &run.join(support::agent::SOCKET_NAME), "7", "script");
     let mut command = Command::new("sh");

@@ -217,7 +217,7 @@ fn words_that_are_not_there_or_not_words_are_no_gate() {
     for (name, content) in bad {
         let path = rig.run.path().join(name);
         content.into_iter().for_each(|content| std::fs::write(&path, content).unwrap());
-        let gate = Launch::new().with_shim_at(rig.programs.shim(), &path, AccountId(ACCOUNT)).unwrap();
+        let gate = Launch::new().with_shim_at(rig.programs.shim(), &path, AccountId(ACCOUNT), 1).unwrap();
         rig.tenant(&gate, "write", 2).goes_on();
     }
     // And an account that the shim does not know.

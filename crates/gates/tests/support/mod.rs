@@ -58,14 +58,24 @@ pub fn compile(name: &str, flags: &[&str]) -> PathBuf {
     compile_source("tenant.c", name, flags)
 }
 
-fn compile_source(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+/// Compiles a program of `tests` as `name`.
+pub fn compile_source(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    try_compile("cc", source, name, flags).unwrap_or_else(|problem| panic!("cc {source}: {problem}"))
+}
+
+/// The same with any compiler; says why it cannot.
+pub fn try_compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let draft = program.with_extension(std::process::id().to_string());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    let status = Command::new("cc").args(["-O1", "-Wall"]).args(flags).arg(&source).arg("-o").arg(&draft).status();
-    assert!(status.unwrap().success(), "cc {}", source.display());
+    // What is linked stands behind what it is linked to.
+    let outcome = Command::new(compiler).args(["-O1", "-Wall"]).arg(&source).args(flags).arg("-o").arg(&draft).output();
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    if !outcome.status.success() {
+        return Err(String::from_utf8_lossy(&outcome.stderr).into_owned());
+    }
     std::fs::rename(&draft, &program).unwrap();
-    program
+    Ok(program)
 }
 
 /// A run directory in memory, a folder for data and programs on a disk.
@@ -105,7 +115,13 @@ impl Rig {
     }
 
     pub fn preload(&self, account: u32) -> Launch {
-        Launch::new().with_shim_at(self.programs.shim(), &self.words_path(), AccountId(account)).unwrap()
+        self.preload_of(account, 1)
+    }
+
+    /// Of whoever has the account in this generation.
+    pub fn preload_of(&self, account: u32, generation: u32) -> Launch {
+        let account = AccountId(account);
+        Launch::new().with_shim_at(self.programs.shim(), &self.words_path(), account, generation).unwrap()
     }
 
     pub fn filtered(&self, account: u32, filter: Filter) -> Launch {

@@ -171,11 +171,12 @@ No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (doc
     Why(WhyArguments),
     /// Print the seccomp profile with which a container of runc or crun joins as a tenant
     #[command(after_help = "Example:
-  $ plimsoll container-profile /run/plimsoll/gates-db/listeners.sock pool=web/batch,limit=10MB/s > gates.json
-  $ jq --slurpfile gates gates.json '.linux.seccomp = $gates[0]' config.json > new.json && mv new.json config.json
+  $ plimsoll container-profile /run/plimsoll/gates-db/listeners.sock pool=web/batch,limit=10MB/s --merge config.json > new.json
+  $ mv new.json config.json
 
-It goes to linux.seccomp of the bundle's config.json; a profile that is there already needs the two merged. What can be
-asked for is in docs/tenants.md.")]
+config.json is the bundle's. Its seccomp profile keeps every call that it refuses, and calls that it allows are notified
+where the gates want them. With a profile alone (default.json of Docker or Podman, or \"-\" for stdin) the profile is
+printed, and without --merge one that allows everything else. What can be asked for is in docs/tenants.md.")]
     ContainerProfile(ContainerProfileArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:

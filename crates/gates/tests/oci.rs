@@ -5,6 +5,7 @@ mod support;
 use plimsoll_core::{Span, Time};
 use plimsoll_gates::{Filter, OciSocket};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use support::agent::Agent;
 use support::runtime::{Cgroups, Runtime};
-use support::{Plan, Rig, wait_until};
+use support::{Plan, Rig, Tenant, wait_until};
 
 const ACCOUNT: u32 = 7;
 const STATE: &str =
@@ -135,20 +136,18 @@ fn who_says_nothing_is_sent_away_and_keeps_nobody_out() {
     drop(silent);
 }
 
-fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
-    let Some(runtime) = runtime else { return };
-    let rig = Rig::new();
-    let agent = Agent::start(&rig);
+/// Starts a tenant of two threads in a container behind a profile that is made for a listener, and waits until it runs.
+fn contained(rig: &Rig, runtime: &Runtime, what: &str, profile: impl FnOnce(&Path) -> Value) -> Tenant {
     let pid_file = runtime.bundle.path().join("pid");
-    let mut plan = Plan::of(runtime.run(&pid_file), rig.disk.path(), "fsync", 2);
+    let mut plan = Plan::of(runtime.run(&pid_file), rig.disk.path(), what, 2);
     // The tenant's arguments become the container's; the runtime gets its own.
     let arguments: Vec<_> = plan.command.get_args().map(|argument| argument.to_str().unwrap().to_owned()).collect();
-    let program = support::compile(&format!("tenant-{}", runtime.program), &["-static", "-pthread"]);
+    let program = support::compile(&format!("tenant-{}-{what}", runtime.program), &["-static", "-pthread"]);
     let program = program.to_str().unwrap().to_owned();
     let tenant: Vec<_> = std::iter::once(program).chain(arguments[arguments.len() - 4..].to_vec()).collect();
     let socket = rig.run.path().join(support::agent::SOCKET_NAME);
     let shared = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    runtime.describe(&tenant, &[shared], &Filter::default().oci_profile(&socket, &ACCOUNT.to_string()));
+    runtime.describe(&tenant, &[shared], &profile(&socket));
     plan.command = runtime.run(&pid_file);
     plan.command.process_group(0);
     let mut tenant = plan.start(&plimsoll_gates::Launch::new());
@@ -158,6 +157,15 @@ fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
         pid_file.exists() && tenant.returned().iter().all(|&returned| returned > 0)
     });
     tenant.group = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    tenant
+}
+
+fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
+    let Some(runtime) = runtime else { return };
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let profile = |socket: &Path| Filter::default().oci_profile(socket, &ACCOUNT.to_string());
+    let mut tenant = contained(&rig, &runtime, "fsync", profile);
     agent.has_listeners(1);
     agent.hold(&[ACCOUNT]);
     tenant.waits_in(libc::SYS_fsync, 2);
@@ -169,6 +177,61 @@ fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
     tenant.waits_in(libc::SYS_fsync, 2);
     agent.hold(&[]);
     tenant.goes_on();
+}
+
+/// What a static program and a runtime on its way to it need, and nothing that makes a directory; to rename is refused apart.
+fn own_profile() -> Value {
+    let allowed = "read write pread64 pwrite64 lseek open openat close close_range fstat newfstatat statx statfs fstatfs access faccessat \
+         faccessat2 readlink readlinkat getdents64 getcwd chdir fchdir dup dup2 dup3 pipe2 fcntl ioctl mmap munmap mremap mprotect madvise \
+         brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack kill tkill tgkill restart_syscall futex sched_yield sched_getaffinity \
+         nanosleep clock_nanosleep clock_gettime select poll ppoll epoll_create1 epoll_ctl epoll_pwait eventfd2 socketpair sendmsg recvmsg \
+         getpid getppid gettid getuid geteuid getgid getegid setuid setgid setgroups setresuid setresgid capget capset prctl arch_prctl \
+         prlimit64 umask uname getrandom rseq set_tid_address set_robust_list clone clone3 vfork wait4 waitid execve execveat exit exit_group \
+         fsync fdatasync ftruncate io_uring_setup";
+    let allowed: Vec<_> = allowed.split_whitespace().collect();
+    json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+        "syscalls": [
+            { "names": allowed, "action": "SCMP_ACT_ALLOW" },
+            { "names": ["rename", "renameat", "renameat2"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::EXDEV },
+            { "names": ["personality"], "action": "SCMP_ACT_ALLOW",
+              "args": [{ "index": 0, "value": 0xffff_ffff_u32, "op": "SCMP_CMP_EQ" }] },
+        ],
+    })
+}
+
+/// Broken on purpose and seen red: the profile is ours alone (its refusals are gone); gated calls stay among those that are allowed.
+fn a_container_keeps_its_profile_and_is_gated(runtime: Option<Runtime>) {
+    let Some(runtime) = runtime else { return };
+    if cfg!(not(target_arch = "x86_64")) {
+        return println!("not run: the profile is for x86-64");
+    }
+    let rig = Rig::new();
+    let agent = Agent::start(&rig);
+    let profile = |socket: &Path| {
+        let merged = Filter::default().merged_profile(own_profile(), socket, &ACCOUNT.to_string()).unwrap();
+        assert!(merged.not_notified.is_empty());
+        merged.profile
+    };
+    let mut tenant = contained(&rig, &runtime, "refused", profile);
+    agent.has_listeners(1);
+    for _ in 0..2 {
+        agent.hold(&[ACCOUNT]);
+        tenant.waits_in(libc::SYS_fsync, 2);
+        agent.hold(&[]);
+        tenant.goes_on();
+    }
+}
+
+#[test]
+fn a_container_of_runc_keeps_its_own_profile_and_is_gated() {
+    a_container_keeps_its_profile_and_is_gated(Runtime::new("runc", Cgroups::Version1));
+}
+
+#[test]
+fn a_container_of_crun_keeps_its_own_profile_and_is_gated() {
+    a_container_keeps_its_profile_and_is_gated(Runtime::new("crun", Cgroups::None));
 }
 
 #[test]

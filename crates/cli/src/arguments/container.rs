@@ -13,6 +13,9 @@ pub struct ContainerProfileArguments {
     /// What the container asks for: KEY=VALUE with commas between (docs/tenants.md)
     #[arg(default_value = "", value_name = "ASKS_FOR", value_parser = asks_for)]
     pub metadata: String,
+    /// A seccomp profile, or a bundle's config.json, to put the gates into; "-" is stdin. It stays as it is otherwise
+    #[arg(long, value_name = "FILE")]
+    pub merge: Option<PathBuf>,
 }
 
 /// The runtime connects in a mount namespace and folder of its own.

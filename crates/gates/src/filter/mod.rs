@@ -9,6 +9,9 @@
 //!   Programs that use rings fall back, as on an old kernel.
 //! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: who makes one is killed.
 
+mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod profile;
 mod program;
 pub(crate) mod table;
@@ -16,6 +19,7 @@ pub(crate) mod table;
 mod tests;
 
 use crate::class::{GateClass, GateClasses};
+pub use merge::Merged;
 use table::{GATED, GatedCall, Place};
 
 /// The last of stdin, stdout and stderr.

@@ -11,7 +11,7 @@ const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
 /// runc refuses to notify it: its own process writes between installing the filter and handing the listener over.
-const NOT_NOTIFIED: &str = "write";
+pub(super) const NOT_NOTIFIED: &str = "write";
 
 impl Filter {
     /// What to put at `linux.seccomp` of a container's `config.json`. The runtime hands the listener to the socket at
@@ -19,7 +19,7 @@ impl Filter {
     ///
     /// It differs from what [`Launch`](crate::Launch) installs in two ways: `write` itself is never in it, since runc
     /// refuses that (`pwrite64`, `writev` and the others are), and calls of another architecture are what the runtime
-    /// makes of them. A container that has a profile already needs the two merged.
+    /// makes of them. A container that has a profile already gets [the two merged](Self::merged_profile).
     pub fn oci_profile(self, listener_path: &Path, metadata: &str) -> Value {
         let mut rules: Vec<Value> =
             self.calls().filter(|call| call.name != NOT_NOTIFIED).flat_map(|call| self.rules_of(call)).collect();
@@ -35,20 +35,31 @@ impl Filter {
     }
 
     fn rules_of(self, call: &GatedCall) -> Vec<Value> {
-        let rule = |conditions: Value| json!({ "names": [call.name], "action": "SCMP_ACT_NOTIFY", "args": conditions });
+        match self.comparisons_of(call) {
+            Some((alternatives, _)) => {
+                let rule = |compared| json!({ "names": [call.name], "action": "SCMP_ACT_NOTIFY", "args": [compared] });
+                alternatives.into_iter().map(rule).collect()
+            }
+            None => vec![json!({ "names": [call.name], "action": "SCMP_ACT_NOTIFY" })],
+        }
+    }
+
+    /// What is compared of a call to find out whether to notify it: it is if one of the first holds, and not if the last does. `None`: it
+    /// always is.
+    pub(super) fn comparisons_of(self, call: &GatedCall) -> Option<(Vec<Value>, Value)> {
         match (call.condition, self.descriptor_above_standard(call)) {
-            // A comparison under a mask has one outcome; so a rule for each bit.
+            // A comparison under a mask has one outcome; so one for each bit.
             (Condition::Flags { argument, mask }, _) => {
+                let masked = |mask: u32, outcome: u32| json!({ "index": argument, "value": mask, "valueTwo": outcome, "op": "SCMP_CMP_MASKED_EQ" });
                 let bits = OPEN_CHANGES.into_iter().chain([libc::MS_SYNC as u32]).filter(|bit| mask & bit != 0);
-                bits.map(|bit| {
-                    rule(json!([{ "index": argument, "value": bit, "valueTwo": bit, "op": "SCMP_CMP_MASKED_EQ" }]))
-                })
-                .collect()
+                Some((bits.map(|bit| masked(bit, bit)).collect(), masked(mask, 0)))
             }
             (Condition::Always, Some(argument)) => {
-                vec![rule(json!([{ "index": argument, "value": STANDARD_DESCRIPTOR_MAX, "op": "SCMP_CMP_GT" }]))]
+                let compared =
+                    |operator| json!({ "index": argument, "value": STANDARD_DESCRIPTOR_MAX, "op": operator });
+                Some((vec![compared("SCMP_CMP_GT")], compared("SCMP_CMP_LE")))
             }
-            (Condition::Always, None) => vec![json!({ "names": [call.name], "action": "SCMP_ACT_NOTIFY" })],
+            (Condition::Always, None) => None,
         }
     }
 }

@@ -24,5 +24,6 @@ pub mod iscsi;
 pub mod measure;
 pub mod nbd;
 pub mod notes;
+mod occupied;
 pub mod read_ahead;
 pub mod scsi;

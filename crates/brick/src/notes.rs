@@ -2,11 +2,17 @@
 //!
 //! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`), replaced as a whole and
 //! flushed. A volume in memory has none: nothing of it outlives the daemon.
+//!
+//! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a regular file: in an
+//! extended attribute, with what the file is known by, since a copy may have its attributes. Where the two differ, the attribute holds: it
+//! goes with the store, and a directory may have been out of use meanwhile. A block device has no place for one.
 
 use crate::backend::{Backing, VolumeConfig};
 use crate::cache::store_of;
-use serde::Serialize;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +24,22 @@ pub trait Note: Serialize + DeserializeOwned + PartialEq {
     /// Version of its format.
     const VERSION: u32;
 
-    /// The version that it was written with.
+    /// Whether it lies beside a store that is a regular file, too.
+    const LIES_ON_STORE: bool = false;
+
+    /// The version that it was written with: from 1 to [`VERSION`](Self::VERSION) all can be read.
     fn version(&self) -> u32;
 }
+
+/// A note beside its store, and of which store it is.
+#[derive(Serialize, Deserialize)]
+struct OnStore<N> {
+    store: String,
+    note: N,
+}
+
+/// Most bytes of a note in an attribute.
+const ATTRIBUTE_BYTES_MAX: usize = 4096;
 
 /// A directory of notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +59,7 @@ impl Notes {
         if !path.exists() {
             return Ok(None);
         }
-        let name: String = store_of(path)?.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Some(self.directory.join(format!("{}-of-{name}.json", N::ABOUT))))
+        Ok(Some(self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(&store_of(path)?)))))
     }
 
     /// What is noted of a volume.
@@ -49,6 +67,11 @@ impl Notes {
     /// # Errors
     /// The system's; or something is there that is no note.
     pub fn get<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
+        let in_directory = self.in_directory(volume)?;
+        Ok(on_store(volume)?.or(in_directory))
+    }
+
+    fn in_directory<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(None) };
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -56,25 +79,47 @@ impl Notes {
         };
         let wrong = |what: String| io::Error::other(format!("{} is no note of a {}: {what}", path.display(), N::ABOUT));
         let note: N = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        match note.version() {
-            version if version == N::VERSION => Ok(Some(note)),
-            other => Err(wrong(format!("its version is {other}, expected {}", N::VERSION))),
-        }
+        known(note).map(Some).map_err(wrong)
     }
 
     /// Notes it durably, if it does not stand there.
     pub(crate) fn put<N: Note>(&self, volume: &VolumeConfig, note: &N) -> io::Result<()> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(()) };
-        if self.get::<N>(volume)?.as_ref() == Some(note) {
+        if on_store::<N>(volume)?.as_ref() != Some(note) {
+            put_on_store(volume, note)?;
+        }
+        if self.in_directory::<N>(volume)?.as_ref() == Some(note) {
             return Ok(());
         }
+        self.write(&path, &serde_json::to_vec(note)?)
+    }
+
+    /// Writes a file durably: as a whole, or not at all.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_directory()?;
         let new = path.with_extension("new");
         let mut file = File::create(&new)?;
-        file.write_all(&serde_json::to_vec(note)?)?;
+        file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(&new, &path)?;
+        std::fs::rename(&new, path)?;
         File::open(&self.directory)?.sync_all()
+    }
+
+    fn given_up_path(&self, cache: &[u8; 16]) -> PathBuf {
+        self.directory.join(format!("given-up-{}", hex(cache)))
+    }
+
+    /// Notes durably, and for ever, that the cache of this uuid was given up.
+    pub(crate) fn give_up(&self, cache: &[u8; 16]) -> io::Result<()> {
+        match self.is_given_up(cache)? {
+            true => Ok(()),
+            false => self.write(&self.given_up_path(cache), b""),
+        }
+    }
+
+    /// Whether the cache of this uuid was given up.
+    pub(crate) fn is_given_up(&self, cache: &[u8; 16]) -> io::Result<bool> {
+        self.given_up_path(cache).try_exists()
     }
 
     /// Makes the directory durably: a note in one that is gone after a power loss would be no note.
@@ -94,7 +139,10 @@ impl Notes {
     /// The system's.
     pub fn remove<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
         let note = self.get::<N>(volume)?;
-        if let (Some(_), Some(path)) = (&note, self.path_of::<N>(volume)?) {
+        if on_store::<N>(volume)?.is_some() {
+            remove_from_store::<N>(volume)?;
+        }
+        if let (Some(_), Some(path)) = (self.in_directory::<N>(volume)?, self.path_of::<N>(volume)?) {
             std::fs::remove_file(path)?;
             File::open(&self.directory)?.sync_all()?;
         }
@@ -102,10 +150,80 @@ impl Notes {
     }
 }
 
+fn hex(bytes: &[u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The note, if this program knows its version.
+fn known<N: Note>(note: N) -> Result<N, String> {
+    match note.version() {
+        version if (1..=N::VERSION).contains(&version) => Ok(note),
+        other => Err(format!("its version is {other}, expected 1 to {}", N::VERSION)),
+    }
+}
+
+/// The regular file in which a note of `N` lies, too, and the attribute's name.
+fn attribute<N: Note>(volume: &VolumeConfig) -> Option<(&Path, String)> {
+    match &volume.backing {
+        Backing::File { path, .. } if N::LIES_ON_STORE && path.is_file() => {
+            Some((path, format!("user.plimsoll.{}", N::ABOUT)))
+        }
+        _ => None,
+    }
+}
+
+/// The note that lies beside the store. One of another file, of which this is a copy, is none.
+fn on_store<N: Note>(volume: &VolumeConfig) -> io::Result<Option<N>> {
+    let Some((path, name)) = attribute::<N>(volume) else { return Ok(None) };
+    let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];
+    let length = match rustix::fs::getxattr(path, &name, &mut bytes[..]) {
+        // Not there; or the file system has none, or this user may not see them.
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => return Ok(None),
+        length => length?,
+    };
+    let wrong = |what: String| {
+        let path = path.display();
+        io::Error::other(format!("the attribute {name} of {path} is no note of a {}: {what}", N::ABOUT))
+    };
+    let OnStore { store, note } = serde_json::from_slice(&bytes[..length]).map_err(|error| wrong(error.to_string()))?;
+    match store == hex(&store_of(path)?) {
+        true => known(note).map(Some).map_err(wrong),
+        false => Ok(None),
+    }
+}
+
+/// Puts the note beside the store, durably, where there is a place for it.
+fn put_on_store<N: Note>(volume: &VolumeConfig, note: &N) -> io::Result<()> {
+    let Some((path, name)) = attribute::<N>(volume) else { return Ok(()) };
+    let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(path)?), note })?;
+    match rustix::fs::setxattr(path, &name, &bytes, XattrFlags::empty()) {
+        Ok(()) => File::open(path)?.sync_all(),
+        Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE) => {
+            tracing::info!(
+                volume = volume.name,
+                "its file has no place for a note: it stands in the notes directory only"
+            );
+            // What stands there may say something else, and would hold.
+            remove_from_store::<N>(volume)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn remove_from_store<N: Note>(volume: &VolumeConfig) -> io::Result<()> {
+    let Some((path, name)) = attribute::<N>(volume) else { return Ok(()) };
+    match rustix::fs::removexattr(path, &name) {
+        Ok(()) => File::open(path)?.sync_all(),
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::CacheNote;
+    use plimsoll_cache::store::{Layout, Superblock};
 
     fn volume(path: PathBuf) -> VolumeConfig {
         VolumeConfig {
@@ -115,6 +233,67 @@ mod tests {
             start_bytes: 0,
             is_read_only: false,
         }
+    }
+
+    fn note() -> CacheNote {
+        let layout = Layout::of_device(1024).unwrap();
+        let superblock = Superblock {
+            uuid: [7; 16],
+            store: [1; 16],
+            store_blocks: 1,
+            layout,
+            starts: 3,
+            generation: 5,
+            journal_sequence: 1,
+            journal_previous: 0,
+            map_digest: 0,
+            is_ready: true,
+        };
+        CacheNote::new("v", "fast", Path::new("/dev/fast"), &superblock)
+    }
+
+    /// Planted breaks that were seen red: nothing lies beside the store; a copy's attribute counts; the directory has the last word.
+    #[test]
+    fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
+        let directory = tempfile::tempdir().unwrap();
+        let [here, there] = ["here", "there"].map(|name| Notes::new(directory.path().join(name)));
+        let [one, copy] = ["one", "copy"].map(|name| directory.path().join(name));
+        std::fs::write(&one, [1; 4096]).unwrap();
+        let volume_of = volume;
+        let volume = volume_of(one.clone());
+        if rustix::fs::setxattr(&one, "user.try", b"", XattrFlags::empty()) == Err(Errno::NOTSUP) {
+            return eprintln!("not run: no extended attributes on this file system");
+        }
+        here.put(&volume, &note()).unwrap();
+        assert_eq!(there.get(&volume).unwrap(), Some(note()));
+        let copied = std::process::Command::new("cp").args(["--preserve=xattr"]).args([&one, &copy]).status().unwrap();
+        assert!(copied.success());
+        assert_eq!(there.get::<CacheNote>(&volume_of(copy)).unwrap(), None);
+        // What was taken away there does not stand here any more beside the store; here it does.
+        assert_eq!(there.remove(&volume).unwrap(), Some(note()));
+        assert_eq!(there.get::<CacheNote>(&volume).unwrap(), None);
+        assert_eq!(here.get(&volume).unwrap(), Some(note()));
+        let renamed: CacheNote =
+            serde_json::from_str(&serde_json::to_string(&note()).unwrap().replace("\"v\"", "\"w\"")).unwrap();
+        there.put(&volume, &renamed).unwrap();
+        assert_eq!(here.get(&volume).unwrap(), Some(renamed), "the last word");
+    }
+
+    #[test]
+    fn a_note_of_version_1_is_read() {
+        let text =
+            r#"{"version":1,"volume":"v","cache":"fast","path":"/dev/fast","uuid":[7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7]}"#;
+        assert_eq!(known(serde_json::from_str::<CacheNote>(text).unwrap()).map(|note| note.volume).as_deref(), Ok("v"));
+    }
+
+    #[test]
+    fn what_was_given_up_is_known_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = Notes::new(directory.path().join("notes"));
+        assert!(!notes.is_given_up(&[1; 16]).unwrap());
+        notes.give_up(&[1; 16]).unwrap();
+        notes.give_up(&[1; 16]).unwrap();
+        assert!(notes.is_given_up(&[1; 16]).unwrap() && !notes.is_given_up(&[2; 16]).unwrap());
     }
 
     #[test]
@@ -128,7 +307,7 @@ mod tests {
         });
         assert_eq!(notes.get::<CacheNote>(&one).unwrap(), None);
         assert_eq!(notes.remove::<CacheNote>(&one).unwrap(), None);
-        let note = CacheNote::new("v", "fast", Path::new("/dev/fast"), [7; 16]);
+        let note = note();
         notes.put(&one, &note).unwrap();
         notes.put(&one, &note).unwrap();
         assert_eq!((notes.get(&one).unwrap(), notes.get::<CacheNote>(&other).unwrap()), (Some(note.clone()), None));
@@ -146,9 +325,9 @@ mod tests {
         let path = directory.path().join("slow");
         std::fs::write(&path, [1; 4096]).unwrap();
         let volume = volume(path);
-        notes.put(&volume, &CacheNote::new("v", "fast", Path::new("/dev/fast"), [7; 16])).unwrap();
+        notes.put(&volume, &note()).unwrap();
         let file = notes.path_of::<CacheNote>(&volume).unwrap().unwrap();
-        let other = std::fs::read_to_string(&file).unwrap().replace("\"version\":1", "\"version\":2");
+        let other = std::fs::read_to_string(&file).unwrap().replace("\"version\":2", "\"version\":3");
         for text in ["", "{}", other.as_str()] {
             std::fs::write(&file, text).unwrap();
             let error = notes.get::<CacheNote>(&volume).unwrap_err().to_string();

@@ -28,6 +28,36 @@ const XFS_SECTOR_AT: usize = 102;
 const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
 const BTRFS_MAGIC_AT: usize = (64 << 10) + 0x40;
 
+/// Marks of what else keeps data on disks: where, which bytes, and what it is called. Where several are found, the first counts.
+const MARKS: &[(usize, &[u8], &str)] = &[
+    (0, b"LUKS\xba\xbe", "a LUKS container"),
+    (0, b"PLIMCACH", "a cache of Plimsoll"),
+    (0, b"QFI\xfb", "a qcow2 image"),
+    (0, b"hsqs", "a squashfs file system"),
+    (0, &MD_MAGIC, "a member of a RAID (md)"),
+    (4096, &MD_MAGIC, "a member of a RAID (md)"),
+    (4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "a device of bcache"),
+    (512, b"LABELONE", "a physical volume of LVM"),
+    (0, b"LABELONE", "a physical volume of LVM"),
+    (1024, b"LABELONE", "a physical volume of LVM"),
+    (1536, b"LABELONE", "a physical volume of LVM"),
+    (4086, b"SWAPSPACE2", "swap space"),
+    (65_526, b"SWAPSPACE2", "swap space"),
+    (4086, b"SWAP-SPACE", "swap space"),
+    (1024, &0xF2F5_2010u32.to_le_bytes(), "an F2FS file system"),
+    (1024, &0xE0F5_E1E2u32.to_le_bytes(), "an EROFS file system"),
+    (32_769, b"CD001", "an ISO 9660 file system"),
+    (3, b"NTFS    ", "an NTFS file system"),
+    (3, b"EXFAT   ", "an exFAT file system"),
+    (82, b"FAT32   ", "a FAT file system"),
+    (54, b"FAT1", "a FAT file system"),
+    (512, b"EFI PART", "a partition table (GPT)"),
+    (4096, b"EFI PART", "a partition table (GPT)"),
+    (510, b"\x55\xaa", "a partition table (MBR)"),
+];
+/// `struct mdp_superblock_1`, versions 1.1 and 1.2.
+const MD_MAGIC: [u8; 4] = 0xa92b_4efcu32.to_le_bytes();
+
 /// What a volume holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -45,6 +75,11 @@ pub enum Content {
     },
     /// btrfs.
     Btrfs,
+    /// Something else that says what it is.
+    Marked {
+        /// What it is called, with its article.
+        name: &'static str,
+    },
     /// Something else.
     Unknown {
         /// Where the first byte that is not zero stands.
@@ -58,8 +93,16 @@ impl Content {
     /// # Errors
     /// What reading says.
     pub fn of(volume: &File, size_bytes: u64) -> io::Result<Content> {
+        Content::read(size_bytes, |offset, bytes| volume.read_exact_at(bytes, offset))
+    }
+
+    /// The same of what `read` reads from an offset on, which is 0 or a MiB before `size_bytes`.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub fn read(size_bytes: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>) -> io::Result<Content> {
         let mut bytes = vec![0; END_BYTES.min(size_bytes) as usize];
-        volume.read_exact_at(&mut bytes, 0)?;
+        read(0, &mut bytes)?;
         if let Some(content) = by_magic(&bytes) {
             return Ok(content);
         }
@@ -67,7 +110,7 @@ impl Content {
             return Ok(Content::Unknown { first_byte_at: at });
         }
         let tail_at = size_bytes.saturating_sub(END_BYTES);
-        volume.read_exact_at(&mut bytes, tail_at)?;
+        read(tail_at, &mut bytes)?;
         Ok(first_byte(&bytes).map_or(Content::Empty, |at| Content::Unknown { first_byte_at: tail_at + at }))
     }
 
@@ -76,7 +119,7 @@ impl Content {
         match self {
             Content::Ext { block_bytes } => Some(block_bytes),
             Content::Xfs { sector_bytes } => Some(sector_bytes),
-            Content::Empty | Content::Btrfs | Content::Unknown { .. } => None,
+            Content::Empty | Content::Btrfs | Content::Marked { .. } | Content::Unknown { .. } => None,
         }
     }
 }
@@ -88,6 +131,7 @@ impl fmt::Display for Content {
             Content::Ext { block_bytes } => write!(out, "an ext4 file system with blocks of {block_bytes} bytes"),
             Content::Xfs { sector_bytes } => write!(out, "an XFS file system with sectors of {sector_bytes} bytes"),
             Content::Btrfs => out.write_str("a btrfs file system"),
+            Content::Marked { name } => out.write_str(name),
             Content::Unknown { first_byte_at } => write!(out, "data of an unknown kind (at byte {first_byte_at})"),
         }
     }
@@ -111,7 +155,7 @@ fn by_magic(bytes: &[u8]) -> Option<Content> {
         let shift = *bytes.get(EXT_BLOCK_SHIFT_AT)?;
         return (shift <= EXT_BLOCK_SHIFT_MAX).then(|| Content::Ext { block_bytes: 1024 << shift });
     }
-    None
+    MARKS.iter().find(|(at, mark, _)| is_at(*at, mark)).map(|&(_, _, name)| Content::Marked { name })
 }
 
 #[cfg(test)]
@@ -135,6 +179,16 @@ mod tests {
         assert_eq!(content_with(size, &[(1080, &[0x53, 0xEF]), (1048, &[2])]), Content::Ext { block_bytes: 4096 });
         assert_eq!(content_with(size, &[(0, b"XFSB"), (102, &[0x02, 0])]), Content::Xfs { sector_bytes: 512 });
         assert_eq!(content_with(size, &[(65_600, b"_BHRfS_M")]), Content::Btrfs);
+    }
+
+    /// Each mark of the table, and a file system that has a boot sector, too.
+    #[test]
+    fn what_says_what_it_is_is_called_by_its_name() {
+        for &(at, mark, name) in MARKS {
+            assert_eq!(content_with(8 << 20, &[(at as u64, mark)]), Content::Marked { name }, "at {at}");
+        }
+        let fat = content_with(8 << 20, &[(82, b"FAT32   "), (510, b"\x55\xaa")]);
+        assert_eq!(fat.to_string(), "a FAT file system");
     }
 
     #[test]

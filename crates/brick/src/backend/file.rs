@@ -14,6 +14,7 @@
 //! else, so nobody sees where they are.
 
 use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
+use crate::occupied;
 use io_uring::{opcode, squeue, types};
 use plimsoll_core::{Operation, Span, Time};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
@@ -216,11 +217,19 @@ pub(super) fn open(
         (false, _, _) => return Err(VolumeError::Missing { volume: volume(), path: path.to_owned() }),
     };
     make_bytes.map_or(Ok(()), |size_bytes| check_size(config, size_bytes, BLOCK_BYTES_MIN))?;
-    let (mut file, is_direct) = open_direct(config, path, !exists).map_err(system("open"))?;
+    let in_use = |by| VolumeError::InUse { volume: volume(), path: path.to_owned(), by };
+    let opened = open_direct(config, path, !exists);
+    let (mut file, is_direct) = opened.map_err(|error| match occupied::user_behind(path, &error) {
+        Some(by) => in_use(by),
+        None => system("open")(error),
+    })?;
     lock(config, &file).map_err(|errno| match errno {
         Errno::WOULDBLOCK => VolumeError::Locked { volume: volume(), path: path.to_owned() },
         errno => system("lock")(errno.into()),
     })?;
+    if let Some(by) = occupied::user_of(path).filter(|_| !config.is_read_only) {
+        return Err(in_use(by));
+    }
     if let Some(size_bytes) = make_bytes {
         file.set_len(size_bytes).map_err(system("give its size to"))?;
     }
@@ -245,18 +254,22 @@ pub(super) fn open(
 
 /// Opens with O_DIRECT, or without where the file system refuses it; says which.
 fn open_direct(config: &VolumeConfig, path: &Path, creates: bool) -> io::Result<(File, bool)> {
-    let mut flags = if config.is_read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
+    let flags = match config.is_read_only {
+        true => OFlags::RDONLY,
+        false => OFlags::RDWR | occupied::exclusive(path),
+    };
+    let mut flags = flags | OFlags::CLOEXEC;
     if creates {
         flags |= OFlags::CREATE;
     }
     let mode = Mode::RUSR | Mode::WUSR;
-    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
-        Ok(file) => Ok((file.into(), true)),
-        Err(Errno::INVAL) => {
+    let open = |flags| Ok(rustix::fs::open(path, flags, mode)?.into());
+    match occupied::open_patiently(path, || open(flags | OFlags::DIRECT)) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             tracing::info!(volume = config.name, "no O_DIRECT on this file system: the page cache is used");
-            Ok((rustix::fs::open(path, flags, mode)?.into(), false))
+            Ok((open(flags)?, false))
         }
-        Err(errno) => Err(errno.into()),
+        opened => Ok((opened?, true)),
     }
 }
 

@@ -127,6 +127,16 @@ pub enum VolumeError {
         /// The backing file.
         path: PathBuf,
     },
+    /// Something else than Plimsoll writes to it, or would be written below.
+    #[error("volume {volume}: {} is in use: {by}", path.display())]
+    InUse {
+        /// The volume.
+        volume: String,
+        /// The backing file.
+        path: PathBuf,
+        /// What uses it.
+        by: String,
+    },
     /// Smaller than it should be.
     #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]
     TooSmall {

@@ -1,9 +1,12 @@
 //! The fast device of a cache: a block device or a regular file, opened with O_DIRECT where that can be, and locked.
 
 use super::{CacheError, CacheSettings};
+use crate::attach::Content;
 use crate::backend::lock_patiently;
+use crate::occupied;
 use io_uring::{opcode, squeue, types};
-use plimsoll_cache::store::{Action, BLOCK_BYTES, Blocks, Operation};
+use plimsoll_cache::store::superblock::Found;
+use plimsoll_cache::store::{Action, BLOCK_BYTES, Blocks, Operation, Superblock};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, OpenOptions};
@@ -37,49 +40,101 @@ impl CacheDevice {
         CacheDevice::open_sized(name, path, None)
     }
 
-    /// Opens what is at `path`, or makes a file of that size there, or makes it as long.
+    /// Opens what is at `path`, or makes a file of that size there.
     fn open_sized(name: &str, path: &Path, size_bytes: Option<u64>) -> Result<CacheDevice, CacheError> {
         let system = |action: &'static str| {
             move |source| CacheError::System { cache: name.to_owned(), action, path: path.to_owned(), source }
         };
+        let in_use = |by| CacheError::InUse { cache: name.to_owned(), path: path.to_owned(), by };
         let is_made = size_bytes.is_some() && !path.exists();
+        let exclusive = occupied::exclusive(path);
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(is_made).mode(0o600);
-            options.custom_flags(flags.bits() as i32).open(path)
+            options.custom_flags((flags | exclusive).bits() as i32).open(path)
         };
-        let file = match open(OFlags::DIRECT) {
+        let file = match occupied::open_patiently(path, || open(OFlags::DIRECT)) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 tracing::info!(cache = name, "no O_DIRECT on this file system: the page cache is used");
                 open(OFlags::empty())
             }
             opened => opened,
         };
-        let mut file = file.map_err(system("open"))?;
+        let file = file.map_err(|error| match occupied::user_behind(path, &error) {
+            Some(by) => in_use(by),
+            None => system("open")(error),
+        })?;
         lock_patiently(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
             rustix::io::Errno::WOULDBLOCK => CacheError::Locked { cache: name.to_owned(), path: path.to_owned() },
             errno => system("lock")(errno.into()),
         })?;
-        let metadata = file.metadata().map_err(system("look at"))?;
-        let has_bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-        if let Some(size_bytes) = size_bytes
-            && metadata.is_file()
-            && has_bytes < size_bytes
-        {
-            // A file without a name is memory, which is taken as it is needed.
-            let grown = if metadata.nlink() > 0 { reserve(&file, size_bytes) } else { file.set_len(size_bytes) };
-            grown.map_err(|error| {
-                // What was reserved of it is of no use to anybody.
-                let taken_back = match is_made {
-                    // Where the path leads: it may be a link.
-                    true => path.canonicalize().and_then(std::fs::remove_file),
-                    false => file.set_len(has_bytes),
-                };
-                taken_back.map_or_else(system("take back the room of"), |()| system("find room for")(error))
-            })?;
+        if let Some(by) = occupied::user_of(path) {
+            return Err(in_use(by));
         }
-        let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-        Ok(CacheDevice { file: Arc::new(file), bytes, cache: name.to_owned(), path: path.to_owned() })
+        let mut device = CacheDevice { file: Arc::new(file), bytes: 0, cache: name.to_owned(), path: path.to_owned() };
+        match size_bytes.filter(|_| is_made) {
+            // What was reserved of it is of no use to anybody. Its place is where the path leads: it may be a link.
+            Some(size_bytes) => {
+                device.grow_or(size_bytes, |device| device.path.canonicalize().and_then(std::fs::remove_file))?;
+            }
+            None => device.measure_again()?,
+        }
+        Ok(device)
+    }
+
+    fn measure_again(&mut self) -> Result<(), CacheError> {
+        self.bytes = (&*self.file).seek(SeekFrom::End(0)).map_err(self.system("measure"))?;
+        Ok(())
+    }
+
+    /// Makes a file as long, if it is shorter. Whatever else it is stays as it is.
+    pub(super) fn grow(&mut self, size_bytes: u64) -> Result<(), CacheError> {
+        let had_bytes = self.bytes;
+        self.grow_or(size_bytes, move |device| device.file.set_len(had_bytes))
+    }
+
+    /// The same; `take_back` takes back what was reserved where there is not so much room.
+    fn grow_or(
+        &mut self,
+        size_bytes: u64,
+        take_back: impl FnOnce(&CacheDevice) -> io::Result<()>,
+    ) -> Result<(), CacheError> {
+        let metadata = self.file.metadata().map_err(self.system("look at"))?;
+        self.measure_again()?;
+        if !metadata.is_file() || self.bytes >= size_bytes {
+            return Ok(());
+        }
+        // A file without a name is memory, which is taken as it is needed.
+        let grown = match metadata.nlink() > 0 {
+            true => reserve(&self.file, size_bytes),
+            false => self.file.set_len(size_bytes),
+        };
+        if let Err(error) = grown {
+            take_back(self).map_err(self.system("take back the room of"))?;
+            return Err(self.system("find room for")(error));
+        }
+        self.measure_again()
+    }
+
+    /// Refuses a device that holds something: anything else than zeroes at its ends, or a cache that was given up.
+    pub(super) fn refuse_content(&mut self) -> Result<(), CacheError> {
+        let mut superblocks = [0; 2 * BLOCK_BYTES];
+        let bytes = self.blocks() * BLOCK_BYTES as u64;
+        if bytes >= superblocks.len() as u64 {
+            self.read(0, &mut superblocks).map_err(self.system("look into"))?;
+            let is_superblock =
+                |block: &[u8]| !matches!(Superblock::decode(block.try_into().expect("a block")), Found::Foreign);
+            // Whoever calls this has looked at it: no cache is in use here.
+            if superblocks.chunks_exact(BLOCK_BYTES).any(is_superblock) {
+                return Ok(());
+            }
+        }
+        let block = BLOCK_BYTES as u64;
+        let content = Content::read(bytes, |offset, bytes| self.read(offset / block, bytes));
+        match content.map_err(self.system("look into"))? {
+            Content::Empty => Ok(()),
+            content => Err(CacheError::Content { cache: self.cache.clone(), path: self.path.clone(), content }),
+        }
     }
 
     /// Bytes of what is at `path`, 0 if nothing is, and whether it could be made longer: a file can.
@@ -186,7 +241,9 @@ mod tests {
     const SIZE_BYTES: u64 = 1 << 20;
 
     fn open(path: &Path, size_bytes: u64) -> Result<CacheDevice, CacheError> {
-        CacheDevice::open_sized("fast", path, Some(size_bytes))
+        let mut device = CacheDevice::open_sized("fast", path, Some(size_bytes))?;
+        device.grow(size_bytes)?;
+        Ok(device)
     }
 
     /// Planted break that was seen red: a file is made as long, and no more.

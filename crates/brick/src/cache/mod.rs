@@ -9,11 +9,15 @@
 //! A volume in memory is empty at each start, and its cache is made anew.
 
 mod device;
+mod error;
+mod evidence;
 mod identity;
 mod note;
 mod pools;
 
 pub(crate) use device::CacheDevice;
+pub use error::CacheError;
+pub use evidence::{Forgotten, adopt, forget};
 pub(crate) use identity::{random, store_of};
 pub use note::CacheNote;
 pub(crate) use pools::numbered;
@@ -24,15 +28,13 @@ use crate::notes::Notes;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::{
-    BLOCK_BYTES, Blocks, CacheStore, Depth, FormatError, Layout, OpenError, Opened, Report, Semantics, Superblock,
-    format, open, probe,
+    BLOCK_BYTES, Blocks, CacheStore, Depth, Layout, OpenError, Opened, Report, Semantics, Superblock, format, open,
+    probe,
 };
 use plimsoll_cache::{CacheConfig, PolicyEntry};
-use plimsoll_core::ByteCount;
 use plimsoll_core::class::Scheme;
 use std::io;
 use std::path::PathBuf;
-use thiserror::Error;
 
 /// The smallest cache, bytes.
 pub const CACHE_BYTES_MIN: u64 = 128 << 10;
@@ -118,107 +120,6 @@ impl CacheSettings {
     }
 }
 
-/// Why a cache cannot be made, or is not used.
-#[derive(Debug, Error)]
-pub enum CacheError {
-    /// The system refused something.
-    #[error("cache {cache}: cannot {action} {}: {source}", path.display())]
-    System {
-        /// The cache.
-        cache: String,
-        /// What was tried.
-        action: &'static str,
-        /// Its device.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Somebody else has the device.
-    #[error("cache {cache}: {} is locked by another process", path.display())]
-    Locked {
-        /// The cache.
-        cache: String,
-        /// Its device.
-        path: PathBuf,
-    },
-    /// There is no room.
-    #[error("cache {cache}: {} has {}, a cache needs 128 KiB or more", path.display(), ByteCount(*.bytes))]
-    TooSmall {
-        /// The cache.
-        cache: String,
-        /// Its device.
-        path: PathBuf,
-        /// Bytes that there are.
-        bytes: u64,
-    },
-    /// There is less than it should have.
-    #[error(
-        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(), ByteCount(*.has_bytes),
-        ByteCount(*.wanted_bytes)
-    )]
-    TooLarge {
-        /// The cache.
-        cache: String,
-        /// Its device.
-        path: PathBuf,
-        /// Bytes that there are.
-        has_bytes: u64,
-        /// Bytes that it should have.
-        wanted_bytes: u64,
-    },
-    /// There is one already.
-    #[error("cache {cache}: there is a cache on {} already; --replace gives up what only that one has", path.display())]
-    Exists {
-        /// The cache.
-        cache: String,
-        /// Its device.
-        path: PathBuf,
-    },
-    /// The volume has another one.
-    #[error(
-        "cache {cache}: what is newest of volume {volume} may be in its cache {}, on {}, which was not detached", note.cache,
-        note.path.display()
-    )]
-    Noted {
-        /// The cache.
-        cache: String,
-        /// The volume.
-        volume: String,
-        /// Which cache the volume has.
-        note: Box<CacheNote>,
-    },
-    /// It cannot be made.
-    #[error("cache {cache}: {source}")]
-    Format {
-        /// The cache.
-        cache: String,
-        /// Why.
-        source: FormatError,
-    },
-    /// It is not there, or not to be used.
-    #[error("cache {cache} on {}: {source}", path.display())]
-    Open {
-        /// The cache.
-        cache: String,
-        /// Its device.
-        path: PathBuf,
-        /// Why.
-        source: OpenError,
-    },
-    /// A cache of it would be in front of nothing that may be written.
-    #[error("volume {volume} is read-only and cannot have a cache")]
-    ReadOnly {
-        /// The volume.
-        volume: String,
-    },
-    /// Its fast device would hold what the slow one may not.
-    #[error("volume {volume} is encrypted and cannot have a cache: what is in a cache is not")]
-    Encrypted {
-        /// The volume.
-        volume: String,
-    },
-}
-
 /// A cache that was found on its device, for a volume.
 pub struct FoundCache {
     pub(crate) settings: CacheSettings,
@@ -251,16 +152,14 @@ pub fn make(
 ) -> Result<u32, CacheError> {
     refuse_encrypted(volume)?;
     let (cache, path) = (settings.name.clone(), settings.path.clone());
-    if let Some(note) = noted(settings, volume)?
-        && !replaces
-        && !note.is_on(&path)
-    {
+    // Its device may be away, and what is at its path now another one.
+    if let Some(note) = noted(settings, volume)?.filter(|_| !replaces) {
         return Err(CacheError::Noted { cache, volume: volume.name.clone(), note: Box::new(note) });
     }
     let mut device = CacheDevice::open(settings, true)?;
     match probe(&mut device) {
-        Err(OpenError::NoCache) => {}
         _ if replaces => {}
+        Err(OpenError::NoCache) => device.refuse_content()?,
         Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),
         _ => return Err(CacheError::Exists { cache, path }),
     }
@@ -300,11 +199,19 @@ fn make_on(
 ) -> Result<u32, CacheError> {
     check_size(settings)?;
     let CacheSettings { name, path, size_bytes, .. } = settings;
+    size_bytes.map_or(Ok(()), |size_bytes| device.grow(size_bytes))?;
     let bytes = size_bytes.unwrap_or(u64::MAX).min(device.bytes());
     let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
     let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
     let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
+        // What is given up by this, on this device or on one that is away.
+        let there = probe(device).ok().map(|superblock| superblock.uuid);
+        let had = noted(settings, volume)?.map(|note| note.uuid);
+        let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
+        given_up.map_err(device.system("note what is given up on"))?;
+    }
     format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
     if let Some(notes) = &settings.notes {
         notes.remove::<CacheNote>(volume).map_err(device.system("remove the note of"))?;
@@ -323,7 +230,7 @@ fn make_anew(
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
     match probe(device) {
-        Err(OpenError::NoCache) => {}
+        Err(OpenError::NoCache) => device.refuse_content()?,
         Ok(superblock) if superblock.store == store => {}
         Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),
         _ => return Err(CacheError::Exists { cache, path }),
@@ -377,14 +284,10 @@ impl FoundCache {
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
         let superblock = probe(&mut device).map_err(wrong)?;
         let config = settings.config(superblock.layout.units);
-        let noted = noted(&settings, volume)?;
-        if let Some(note) = noted.filter(|note| !note.is_of(&superblock.uuid)) {
-            let (cache, volume) = (settings.name.clone(), volume.name.clone());
-            return Err(CacheError::Noted { cache, volume, note: Box::new(note) });
-        }
         let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
+        evidence::check(&mut device, &settings, volume, identity, &superblock)?;
         let accepts = settings.accepts_losses;
-        let opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
+        let mut opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
         let report = opened.report;
         if report.has_losses() {
             // It is found once: should this start fail later, nobody else would say so.
@@ -400,44 +303,14 @@ impl FoundCache {
                 "what is damaged of the cache is given up, as its losses are accepted"
             );
         }
+        opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
-            let note = CacheNote::new(&volume.name, &settings.name, &settings.path, superblock.uuid);
+            let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             notes.put(volume, &note).map_err(device.system("note the existence of"))?;
         }
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })
     }
-}
-
-/// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given
-/// up on its device, so that it can never be put before the volume again; not if it cannot be reached, or read.
-///
-/// # Errors
-/// The system's, somebody else has the cache's device, or it is noted of a volume of another name.
-pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, bool)>> {
-    let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
-    if let Some(why) = note.why_not_of(&volume.name) {
-        return Err(io::Error::other(why));
-    }
-    let is_given_up = match CacheDevice::open_existing(&note.cache, &note.path) {
-        Ok(mut device) => match probe(&mut device) {
-            Ok(superblock) if note.is_of(&superblock.uuid) => {
-                give_up(&mut device, &superblock)?;
-                true
-            }
-            // Whatever is there is not that cache.
-            Ok(_) | Err(OpenError::NoCache | OpenError::NoSuperblock) => true,
-            Err(error) => {
-                let (cache, path) = (&note.cache, note.path.display());
-                tracing::error!(cache, %path, %error, "nobody knows whether the cache is there");
-                false
-            }
-        },
-        Err(error @ CacheError::Locked { .. }) => return Err(io::Error::other(error)),
-        Err(_) => false,
-    };
-    notes.remove::<CacheNote>(volume)?;
-    Ok(Some((note, is_given_up)))
 }
 
 /// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be done again if it

@@ -6,11 +6,12 @@
 //! everything in it on the slow device. A volume that has a note is served with that cache or not at all.
 
 use crate::notes::Note;
+use plimsoll_cache::store::Superblock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Version of a note's format.
-const VERSION: u32 = 1;
+/// Version of a note's format. Version 1 had neither starts nor generation.
+const VERSION: u32 = 2;
 
 /// That a volume has a cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,15 +25,30 @@ pub struct CacheNote {
     /// The cache's device.
     pub path: PathBuf,
     /// Which cache it is: that of its superblock.
-    uuid: [u8; 16],
+    pub(super) uuid: [u8; 16],
+    /// How often it had begun when this was written. What has begun less often is a copy from before.
+    #[serde(default)]
+    pub(super) starts: u64,
+    /// Which map it had. What has an older one is a copy from before.
+    #[serde(default)]
+    pub(super) generation: u64,
 }
 
 impl CacheNote {
-    /// That `volume` has the cache `uuid`, which is called `cache` and is on `path`.
-    pub(crate) fn new(volume: &str, cache: &str, path: &Path, uuid: [u8; 16]) -> CacheNote {
+    /// That `volume` has the cache of this superblock, which is called `cache` and is on `path`.
+    pub(crate) fn new(volume: &str, cache: &str, path: &Path, superblock: &Superblock) -> CacheNote {
         // The next daemon may be started elsewhere.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        CacheNote { version: VERSION, volume: volume.to_owned(), cache: cache.to_owned(), path, uuid }
+        let Superblock { uuid, starts, generation, .. } = *superblock;
+        CacheNote {
+            version: VERSION,
+            volume: volume.to_owned(),
+            cache: cache.to_owned(),
+            path,
+            uuid,
+            starts,
+            generation,
+        }
     }
 
     /// Why this is not said of a volume of that name, if it is not: two slow devices may be known by the same.
@@ -48,11 +64,6 @@ impl CacheNote {
         })
     }
 
-    /// Whether the cache is on that device.
-    pub(super) fn is_on(&self, path: &Path) -> bool {
-        std::path::absolute(path).is_ok_and(|path| path == self.path)
-    }
-
     /// Whether it is this cache that the volume has.
     pub(super) fn is_of(&self, uuid: &[u8; 16]) -> bool {
         self.uuid == *uuid
@@ -62,6 +73,7 @@ impl CacheNote {
 impl Note for CacheNote {
     const ABOUT: &'static str = "cache";
     const VERSION: u32 = VERSION;
+    const LIES_ON_STORE: bool = true;
 
     fn version(&self) -> u32 {
         self.version

@@ -53,9 +53,12 @@ fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
     std::fs::write(&settings.path, bytes).unwrap();
 }
 
-/// A cache that is forgotten is given up on its device, or was not there; if that is not known, this is not said.
+/// A cache that is forgotten is given up on its device; if it is not there, or if that is not known, this is said. In any case it is noted that
+/// it was given up.
 ///
-/// Planted break that was seen red: what cannot be read is not that cache.
+/// What was said before of an empty device at its path, that the cache is given up there, hid that it was elsewhere and might come back.
+///
+/// Planted breaks that were seen red: what cannot be read is not that cache; what is not there is given up; nothing is noted.
 #[test]
 fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     // Where a superblock's version stands.
@@ -66,30 +69,36 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
         let notes = settings.notes.clone().unwrap();
         let superblock = probe(&mut CacheDevice::open(&settings, false).unwrap()).unwrap();
         change(&settings, superblock);
-        let (_, is_given_up) = forget(&notes, &config).unwrap().expect("it was noted");
+        let (_, forgotten) = forget(&notes, &config).unwrap().expect("it was noted");
         assert_eq!(notes.get::<CacheNote>(&config).unwrap(), None);
-        is_given_up
+        assert!(notes.is_given_up(&superblock.uuid).unwrap());
+        forgotten
     };
-    assert!(forgotten(&|_, _| ()));
-    assert!(forgotten(&|settings, _| put_superblocks(settings, &[0; BLOCK_BYTES])), "there is none");
-    assert!(forgotten(&|settings, superblock| {
+    assert_eq!(forgotten(&|_, _| ()), Forgotten::OnDevice);
+    assert_eq!(forgotten(&|settings, _| put_superblocks(settings, &[0; BLOCK_BYTES])), Forgotten::Elsewhere);
+    let damaged = forgotten(&|settings, superblock| {
         let mut damaged = superblock.encode();
         damaged[VERSION_AT] ^= 1;
         put_superblocks(settings, &damaged);
-    }));
-    assert!(forgotten(&|settings, superblock| {
+    });
+    assert_eq!(damaged, Forgotten::Elsewhere);
+    let other = forgotten(&|settings, superblock| {
         put_superblocks(settings, &Superblock { uuid: [7; 16], ..superblock }.encode());
-    }));
-    assert!(!forgotten(&|settings, _| std::fs::write(&settings.path, []).unwrap()), "it cannot be read");
-    assert!(!forgotten(&|settings, superblock| {
+    });
+    assert_eq!(other, Forgotten::Elsewhere);
+    let unreadable = forgotten(&|settings, _| std::fs::write(&settings.path, []).unwrap());
+    assert_eq!(unreadable, Forgotten::Unreadable);
+    let newer = forgotten(&|settings, superblock| {
         let mut newer = superblock.encode();
         newer[VERSION_AT] += 1;
         seal(&mut newer, Kind::Superblock);
         put_superblocks(settings, &newer);
-    }));
-    assert!(!forgotten(&|settings, superblock| {
+    });
+    assert_eq!(newer, Forgotten::Unreadable);
+    let spent = forgotten(&|settings, superblock| {
         put_superblocks(settings, &Superblock { generation: 1 << 62, ..superblock }.encode());
-    }));
+    });
+    assert_eq!(spent, Forgotten::Unreadable);
 }
 
 /// Events of the log, each with its fields.
@@ -196,7 +205,11 @@ fn a_start_never_makes_a_cache_where_one_of_another_volume_is() {
     // One of which nobody knows whose it was.
     put_superblocks(&settings, &std::array::from_fn(|at| if at < 8 { b"PLIMCACH"[at] } else { 0 }));
     assert!(is_refused(FoundCache::find(of_memory.clone(), &volume)));
+    // Without its superblocks it is data of which nobody knows whose it is; a device that holds nothing is taken.
     put_superblocks(&settings, &[0; BLOCK_BYTES]);
+    let error = FoundCache::find(of_memory.clone(), &volume).err().unwrap();
+    assert!(matches!(error, CacheError::Content { content: crate::attach::Content::Unknown { .. }, .. }), "{error}");
+    std::fs::write(&settings.path, vec![0; before.len()]).unwrap();
     for (name, size_bytes) in [("w", 1 << 20), ("w", 1 << 20), ("w", 1 << 21), ("x", 1 << 20)] {
         FoundCache::find(of_memory.clone(), &in_memory(name, size_bytes)).unwrap();
     }

@@ -81,6 +81,15 @@ impl Opened {
         write_superblocks(device, &self.superblock, 0)
     }
 
+    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from now on.
+    ///
+    /// # Errors
+    /// The device's. Whether the start was counted is not known then.
+    pub fn count_start(&mut self, device: &mut dyn Blocks) -> Result<(), DeviceError> {
+        self.superblock.starts = self.superblock.starts.saturating_add(1);
+        write_superblocks(device, &self.superblock, 0)
+    }
+
     /// The superblock that holds.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock

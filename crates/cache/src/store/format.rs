@@ -120,6 +120,7 @@ pub fn give_up(
         store: identity.store,
         store_blocks: identity.store_blocks,
         layout,
+        starts: 0,
         generation,
         journal_sequence: 1,
         journal_previous: 0,
@@ -163,5 +164,6 @@ pub(super) fn newest(found: &[Found; 2]) -> Option<(u64, Superblock)> {
         Found::Superblock(superblock) => Some((slot as u64, *superblock)),
         Found::Version(_) | Found::Damaged | Found::Foreign => None,
     });
-    superblocks.max_by_key(|(_, superblock)| superblock.generation)
+    // Those of one generation differ where a crash came between the two writes that count a start.
+    superblocks.max_by_key(|(_, superblock)| (superblock.generation, superblock.starts))
 }

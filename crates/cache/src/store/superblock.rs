@@ -6,7 +6,7 @@
 //! ```text
 //!   byte 0 magic, "PLIMCACH"     16 uuid            56 units             72 generation
 //!        8 version (4 bytes)     32 store           60 journal blocks    80 first sequence of the journal to be read
-//!       12 state (4 bytes)       48 store's blocks  64 (reserved)        88 checksum of the block before it
+//!       12 state (4 bytes)       48 store's blocks  64 starts            88 checksum of the block before it
 //!                             96 digest of the map                     4092 checksum
 //! ```
 
@@ -36,6 +36,8 @@ pub struct Superblock {
     pub store_blocks: u64,
     /// How the device is divided.
     pub layout: Layout,
+    /// How often the cache was set to work: by this a copy from before is told from the cache itself.
+    pub starts: u64,
     /// Counts the snapshots.
     pub generation: u64,
     /// The first block of the journal that is newer than the map.
@@ -73,6 +75,7 @@ impl Superblock {
         put(&mut block, 48, &self.store_blocks.to_le_bytes());
         put(&mut block, 56, &self.layout.units.to_le_bytes());
         put(&mut block, 60, &self.layout.journal_blocks.to_le_bytes());
+        put(&mut block, 64, &self.starts.to_le_bytes());
         put(&mut block, 72, &self.generation.to_le_bytes());
         put(&mut block, 80, &self.journal_sequence.to_le_bytes());
         put(&mut block, 88, &self.journal_previous.to_le_bytes());
@@ -105,6 +108,7 @@ impl Superblock {
             store: get(block, 32),
             store_blocks: get_u64(block, 48),
             layout,
+            starts: get_u64(block, 64),
             generation: get_u64(block, 72),
             journal_sequence: get_u64(block, 80),
             journal_previous: get_u32(block, 88),

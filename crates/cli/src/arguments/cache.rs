@@ -25,8 +25,19 @@ Counts are of blocks of 4 KiB since the daemon started; what is free is still re
   cache fast: 99.6 GiB on /dev/nvme0n1p3 for volume db
 
 The daemon does not make one by itself: an empty device could be one that was lost, with data that only it had. Where there is a
-cache already it is refused; --replace gives up what that cache had.")]
+cache already, a file system or other data, or where the volume has a cache that was not detached, it is refused; --replace gives up what is
+there, and what only the old cache had.")]
     Make(CacheMakeArguments),
+    /// Say that a cache is the one that its volume has, where no note says so, while no daemon runs
+    #[command(after_help = "Example:
+  # plimsoll cache adopt plimsoll.toml fast
+  volume db: cache fast, policy credit, 99 GiB found in it, 1.2 GiB of that not yet on the slow device; from now on it is noted that
+  the volume has it
+
+The daemon notes which cache a volume has (notes_directory). A cache that holds something and is not noted may be old: the volume
+may have been written without it, by a daemon with another notes directory or on another machine. Then what the cache has is read
+instead of what is newer, and written over it. Only you can know that this was not so.")]
+    Adopt(CacheAdoptArguments),
     /// Give up a volume's cache while no daemon runs, with what only that cache has
     #[command(after_help = "Example:
   # plimsoll cache forget plimsoll.toml db
@@ -82,9 +93,18 @@ pub struct CacheMakeArguments {
     pub file: PathBuf,
     /// The cache's name in it
     pub cache: String,
-    /// Give up the cache that is there, with what only it has
+    /// Give up what is there: a cache, with what only it has, a file system, other data
     #[arg(long)]
     pub replace: bool,
+}
+
+/// Arguments of `plimsoll cache adopt`.
+#[derive(Debug, Args)]
+pub struct CacheAdoptArguments {
+    /// The configuration, in TOML
+    pub file: PathBuf,
+    /// The cache's name in it
+    pub cache: String,
 }
 
 /// Arguments of `plimsoll cache forget`.

@@ -23,6 +23,10 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
             let configuration = load(&arguments.file, &Defaults::of_this_user())?;
             print(up::make_cache(&configuration, &arguments.cache, arguments.replace)?)
         }
+        CacheCommand::Adopt(arguments) => {
+            let configuration = load(&arguments.file, &Defaults::of_this_user())?;
+            print(up::adopt_cache(&configuration, &arguments.cache)?)
+        }
         CacheCommand::Forget(arguments) => {
             let configuration = load(&arguments.file, &Defaults::of_this_user())?;
             print(up::forget_cache(&configuration, &arguments.volume)?)

@@ -5,8 +5,8 @@ use super::plan;
 use crate::config::{Cache, Configuration, Volume, named_scheme};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
-use plimsoll_brick::backend;
-use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, FoundCache};
+use plimsoll_brick::backend::{self, VolumeConfig};
+use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, Forgotten, FoundCache};
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::journal::RECORDS;
@@ -33,7 +33,10 @@ pub(super) fn find(
             Err(error) => {
                 let (file, place) = (configuration.file.display(), &cache.place);
                 let (line, key) = (place.line_of("file"), place.dotted("file"));
-                problems.push(format!("{file}:{line}: {key}: {}", with_advice(configuration, cache, &error)));
+                problems.push(format!(
+                    "{file}:{line}: {key}: {}",
+                    with_advice(configuration, cache, volume.config(), &error)
+                ));
             }
         }
     }
@@ -59,12 +62,25 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
     ))
 }
 
-/// An error, and what can be done.
-fn with_advice(configuration: &Configuration, cache: &Cache, error: &CacheError) -> String {
-    let make = format!("plimsoll cache make {} {}", configuration.file.display(), cache.name);
+/// An error, and what can be done about the cache of the volume that `config` describes.
+fn with_advice(configuration: &Configuration, cache: &Cache, config: &VolumeConfig, error: &CacheError) -> String {
+    let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
+    let make = command("make");
     let lost = "if there was one, what only it had is lost";
     match error {
-        CacheError::Open { source: OpenError::NoCache, .. } => format!("{error}; to make one: {make} ({lost})"),
+        CacheError::Open { source: OpenError::NoCache, .. } => {
+            // A note that cannot be read may be one.
+            let is_noted = !matches!(plan::notes(configuration).get::<CacheNote>(config), Ok(None));
+            let replace = if is_noted { " --replace" } else { "" };
+            format!("{error}; to make one: {make}{replace} ({lost})")
+        }
+        CacheError::Unnoted { .. } => format!(
+            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
+            command("adopt")
+        ),
+        CacheError::GivenUp { .. } | CacheError::Older { .. } => {
+            format!("{error}; to make another in its place: {make} --replace")
+        }
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; accept_losses = true accepts that")
         }
@@ -205,7 +221,7 @@ impl Caches {
     ) -> Result<FoundCache, Refusal> {
         let (config, bytes) = engine.volume_config(&section.name)?;
         let found = FoundCache::find_or_make(settings, &config, bytes, makes);
-        found.map_err(|error| Refusal::Failed(with_advice(&self.configuration, cache, &error)))
+        found.map_err(|error| Refusal::Failed(with_advice(&self.configuration, cache, &config, &error)))
     }
 
     fn entry(&self, volume: &str) -> Result<CacheEntry, Refusal> {
@@ -261,11 +277,14 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
     let place = format!("{file}:{}: volume.{name}", section.place.line);
     match forgotten.map_err(|error| Failure::Failed(format!("{place}: cannot forget its cache: {error}")))? {
         None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
-        Some((note, is_given_up)) => {
+        Some((note, forgotten)) => {
             let (cache, path) = (&note.cache, note.path.display());
-            let rest = match is_given_up {
-                true => "",
-                false => "; its device cannot be opened or read: do not put it before the volume again",
+            let notes = configuration.daemon.notes_directory.display();
+            let refused = format!("should it come back, it is refused, as long as the notes in {notes} stand");
+            let rest = match forgotten {
+                Forgotten::OnDevice => String::new(),
+                Forgotten::Elsewhere => format!("; WARNING: what is at {path} is not that cache; {refused}"),
+                Forgotten::Unreadable => format!("; WARNING: its device cannot be opened or read; {refused}"),
             };
             Ok(format!("volume {name}: cache {cache} on {path} is given up, and what only it had is lost{rest}"))
         }
@@ -274,23 +293,43 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
 
 /// Makes the cache called `name` for the volume that has it, while no daemon does.
 pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
+    let (cache, volume) = cache_and_volume(configuration, name)?;
+    // It is not made for what is not there, nor for what somebody serves.
+    let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
+    let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
+    let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
+    let bytes = ByteCount(u64::from(units) << 12);
+    Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
+}
+
+/// Takes the administrator's word that the cache called `name` is the one that its volume has, while no daemon runs.
+pub(crate) fn adopt(configuration: &Configuration, name: &str) -> Result<String, Failure> {
+    let (cache, section) = cache_and_volume(configuration, name)?;
+    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let adopted = plimsoll_brick::cache::adopt(&cache.settings, &opened);
+    let advised = |error| failed(configuration, cache, &with_advice(configuration, cache, opened.config(), &error));
+    let report = adopted.map_err(advised)?;
+    Ok(format!("{}; from now on it is noted that the volume has it", found_line(&section.name, cache, &report)))
+}
+
+fn failed(configuration: &Configuration, cache: &Cache, what: &str) -> Failure {
+    Failure::Failed(format!("{}:{}: {what}", configuration.file.display(), cache.place.line))
+}
+
+/// The cache of that name, and the volume that has it.
+fn cache_and_volume<'c>(configuration: &'c Configuration, name: &str) -> Result<(&'c Cache, &'c Volume), Failure> {
     let file = configuration.file.display();
     let cache = configuration.cache(name).ok_or_else(|| {
         let names = configuration.caches.iter().map(|cache| format!("{:?}", cache.name)).collect::<Vec<_>>().join(", ");
         Failure::BadInput(format!("{file}: cache: got {name:?}, allowed {names}"))
     })?;
-    let volume =
-        configuration.volumes.iter().find(|volume| volume.cache.as_deref() == Some(name)).ok_or_else(|| {
-            let place = &cache.place;
-            Failure::BadInput(format!(
-                "{file}:{}: cache.{name}: got no volume, allowed a volume with cache = {name:?}",
-                place.line
-            ))
-        })?;
-    // It is not made for what is not there, nor for what somebody serves.
-    let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
-    let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
-    let units = made.map_err(|error| Failure::Failed(format!("{file}:{}: {error}", cache.place.line)))?;
-    let bytes = ByteCount(u64::from(units) << 12);
-    Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
+    let volume = configuration.volumes.iter().find(|volume| volume.cache.as_deref() == Some(name));
+    let volume = volume.ok_or_else(|| {
+        let place = &cache.place;
+        Failure::BadInput(format!(
+            "{file}:{}: cache.{name}: got no volume, allowed a volume with cache = {name:?}",
+            place.line
+        ))
+    })?;
+    Ok((cache, volume))
 }

@@ -21,7 +21,7 @@ use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{Failure, Outcome};
 use crate::signals::{self, Told};
-pub(crate) use caches::{forget as forget_cache, make as make_cache};
+pub(crate) use caches::{adopt as adopt_cache, forget as forget_cache, make as make_cache};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;

@@ -317,7 +317,9 @@ fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     };
     std::fs::write(&fast, vec![0; bytes.len()]).unwrap();
     refused(
-        "there is no cache on the device; to make one: plimsoll cache make plimsoll.toml fast (if there was one, what only it had is lost)",
+        // It is noted that the volume has one, so to make another takes a word.
+        "there is no cache on the device; to make one: plimsoll cache make plimsoll.toml fast --replace (if there was one, what only it \
+         had is lost)",
     );
     std::fs::write(&fast, &bytes[..bytes.len() / 2]).unwrap();
     refused("but its device has only 512");

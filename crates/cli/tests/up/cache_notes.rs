@@ -1,6 +1,7 @@
 //! What is noted of a volume's cache: the volume is not served without it, and it is what `plimsoll cache forget` takes away.
 //!
-//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked.
+//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked; what was given up is
+//! not noted; a cache that no note names is used; an older copy is used; a note that stands is no reason not to make another cache.
 
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};
@@ -76,6 +77,104 @@ fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
     reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]);
     let log = text(&site.up_fails().stderr);
     assert!(log.contains("there is no cache on the device"), "{log}");
+}
+
+/// The device of a cache is away when the cache is forgotten, and another one, which is empty, is at its path. Outcome: the message warns; the
+/// volume is written without the cache; when the device is back, the cache is refused, and so is what a daemon is asked to attach.
+#[test]
+fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
+    let site = site("");
+    killed_with_dirty_data(&site);
+    let [fast, away] = ["fast.img", "away.img"].map(|name| site.path(name));
+    std::fs::rename(&fast, &away).unwrap();
+    // A device that is empty.
+    std::fs::File::create(&fast).unwrap().set_len(4 << 20).unwrap();
+    std::process::Command::new("chmod").arg("666").arg(&fast).status().unwrap();
+    // Not even a new one is made in its place without a word.
+    let made = site.command(&["cache", "make", "plimsoll.toml", "fast"]).output().unwrap();
+    let why = "what is newest of volume db may be in its cache fast, on";
+    assert!(!made.status.success() && text(&made.stderr).contains(why), "{}", text(&made.stderr));
+    let forgotten = site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
+    let (said, path) = (text(&forgotten.stdout), fast.display().to_string());
+    assert!(said.contains(&format!("WARNING: what is at {path} is not that cache; should it come back")), "{said}");
+    reconfigured(&site, &[(KEY, "")]);
+    let daemon = site.up();
+    let mut client = connect(&site);
+    client.write(0, &[5; BLOCK_BYTES], true).unwrap();
+    std::fs::rename(&away, &fast).unwrap();
+    let attached = site.ask(&["cache", "attach", "db", "fast"]);
+    let old = format!("what is on {path} was given up, and volume db has been served without it: it is old");
+    assert!(!attached.status.success() && text(&attached.stderr).contains(&old), "{}", text(&attached.stderr));
+    daemon.stop();
+    reconfigured(&site, &[("[volume.db]\n", &format!("[volume.db]\n{KEY}"))]);
+    for _ in 0..2 {
+        let log = text(&site.up_fails().stderr);
+        assert!(log.contains(&old) && log.contains("cache make plimsoll.toml fast --replace"), "{log}");
+    }
+    let adopted = site.command(&["cache", "adopt", "plimsoll.toml", "fast"]).output().unwrap();
+    assert!(!adopted.status.success() && text(&adopted.stderr).contains(&old), "{}", text(&adopted.stderr));
+    let made = site.command(&["cache", "make", "plimsoll.toml", "fast", "--replace"]).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let daemon = site.up();
+    let mut read = [0; BLOCK_BYTES];
+    connect(&site).read(0, &mut read).unwrap();
+    assert!(read == [5; BLOCK_BYTES]);
+    daemon.stop();
+}
+
+/// The daemon comes back with another notes directory. Outcome: beside the volume's file it is noted that it has the cache, and all is as
+/// before; where that is gone, too, a cache that holds something is refused until an administrator says that it is the one.
+#[test]
+fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    reconfigured(&site, &[("notes_directory = \"notes\"", "notes_directory = \"others\"")]);
+    let slow = site.path("slow.img");
+    let is_beside = rustix::fs::removexattr(&slow, "user.plimsoll.none") == Err(rustix::io::Errno::NODATA);
+    if is_beside {
+        let without = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+        reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
+        let log = text(&site.up_fails().stderr);
+        assert!(log.contains("cache: got none, allowed \"fast\" on"), "{log}");
+        std::fs::write(site.path("plimsoll.toml"), without).unwrap();
+        rustix::fs::removexattr(&slow, "user.plimsoll.cache").unwrap();
+    } else {
+        eprintln!("not run: no extended attributes on this file system");
+    }
+    let before = std::fs::read(site.path("fast.img")).unwrap();
+    let log = text(&site.up_fails().stderr);
+    let why = "no note says that the volume has not been written without it since";
+    assert!(log.contains(why) && log.contains("plimsoll cache adopt plimsoll.toml fast while no daemon runs"), "{log}");
+    assert!(before == std::fs::read(site.path("fast.img")).unwrap(), "what is refused is not touched");
+    let adopted = site.command(&["cache", "adopt", "plimsoll.toml", "fast"]).output().unwrap();
+    let said = text(&adopted.stdout);
+    assert!(said.trim().ends_with("from now on it is noted that the volume has it"), "{said}{}", text(&adopted.stderr));
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    daemon.stop();
+}
+
+/// A copy of the fast device from before the last start is put back. Outcome: it is refused, whether or not anything was written since.
+#[test]
+fn an_older_copy_of_a_cache_is_refused() {
+    let site = site("");
+    killed_with_dirty_data(&site);
+    let [fast, copy, newest] = ["fast.img", "copy.img", "newest.img"].map(|name| site.path(name));
+    std::fs::copy(&fast, &copy).unwrap();
+    let daemon = site.up();
+    connect(&site).write(0, &[5; BLOCK_BYTES], true).unwrap();
+    daemon.stop();
+    std::fs::copy(&fast, &newest).unwrap();
+    let put = |from: &std::path::Path| std::fs::write(&fast, std::fs::read(from).unwrap()).unwrap();
+    put(&copy);
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains("is an older copy of the cache of volume db: it has begun 1 times"), "{log}");
+    put(&newest);
+    let daemon = site.up();
+    let mut read = [0; BLOCK_BYTES];
+    connect(&site).read(0, &mut read).unwrap();
+    assert!(read == [5; BLOCK_BYTES]);
+    daemon.stop();
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl EngineHandle {
         if let (Ok(()), Some(notes)) = (&given_up, notes) {
             // Of a note that stays, the next start says too much and nothing wrong is served.
             let (config, _) = self.volume_config(volume)?;
-            if let Err(error) = notes.remove::<CacheNote>(&config) {
+            // A copy of it that is put back later is old.
+            let forgotten = notes.give_up(&superblock.uuid).and_then(|()| notes.remove::<CacheNote>(&config));
+            if let Err(error) = forgotten {
                 tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
             }
         }

@@ -1,0 +1,178 @@
+//! Whether what is on a cache's device is the cache that its volume has, and not one from before.
+//!
+//! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it holds is whole then, and
+//! old. So nothing on that device may be the only witness: what was given up, and which cache a volume has, is noted on the volume's side
+//! ([`Notes`]), before the deed.
+//!
+//! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that was given up is refused for
+//! ever. Where no note stands, only an empty cache is used; for another one an administrator has to give his word ([`adopt`]).
+//!
+//! | evidence | where | tells |
+//! | --- | --- | --- |
+//! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
+//! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
+//! | the count of starts | in the cache's superblock | that a copy is older than the note |
+
+use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, identity_of, noted, refuse_encrypted};
+use crate::backend::{Volume, VolumeConfig};
+use crate::notes::Notes;
+use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, open, probe};
+use std::io;
+
+/// A device of which everything is read and to which nothing is written: what an open would do is seen without doing it.
+struct Untouched<'d>(&'d mut CacheDevice);
+
+impl Blocks for Untouched<'_> {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read(first, into)
+    }
+
+    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a cache and its volume are called where one is refused.
+struct Names<'n> {
+    settings: &'n CacheSettings,
+    volume: &'n VolumeConfig,
+}
+
+impl Names<'_> {
+    /// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names it.
+    fn check_notes(&self, superblock: &Superblock, notes: &Notes) -> Result<bool, CacheError> {
+        let Names { settings, volume } = *self;
+        let (cache, path, name) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
+        let is_given_up = notes.is_given_up(&superblock.uuid).map_err(|source| CacheError::System {
+            cache: cache.clone(),
+            action: "tell whether it was given up, of",
+            path: path.clone(),
+            source,
+        })?;
+        if is_given_up {
+            return Err(CacheError::GivenUp { cache, path, volume: name });
+        }
+        let Some(note) = noted(settings, volume)? else { return Ok(false) };
+        if !note.is_of(&superblock.uuid) {
+            return Err(CacheError::Noted { cache, volume: name, note: Box::new(note) });
+        }
+        let Superblock { starts, generation, .. } = *superblock;
+        if starts < note.starts || generation < note.generation {
+            let (noted_starts, noted_generation) = (note.starts, note.generation);
+            let volume = name;
+            return Err(CacheError::Older { cache, path, volume, starts, generation, noted_starts, noted_generation });
+        }
+        Ok(true)
+    }
+
+    /// What an open would find, accepting all losses, without touching the device.
+    fn look(&self, device: &mut CacheDevice, identity: Identity, superblock: &Superblock) -> Result<Report, OpenError> {
+        let config = self.settings.config(superblock.layout.units);
+        open(&mut Untouched(device), identity, &config, self.settings.policy, true).map(|opened| opened.report)
+    }
+}
+
+/// Refuses the cache of this superblock if it may be older than its volume. Nothing is written.
+pub(super) fn check(
+    device: &mut CacheDevice,
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+    identity: Identity,
+    superblock: &Superblock,
+) -> Result<(), CacheError> {
+    let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) else { return Ok(()) };
+    let names = Names { settings, volume };
+    if names.check_notes(superblock, notes)? {
+        return Ok(());
+    }
+    match names.look(device, identity, superblock) {
+        Ok(Report { units, given_up_units, given_up_dirty_units, dirty_units, lost_pages, .. })
+            if units + given_up_units > 0 || lost_pages > 0 =>
+        {
+            Err(CacheError::Unnoted {
+                cache: settings.name.clone(),
+                path: settings.path.clone(),
+                volume: volume.name.clone(),
+                units: units + given_up_units,
+                dirty_units: dirty_units + given_up_dirty_units,
+            })
+        }
+        // What cannot be opened is refused where it is opened, with the reason.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has, and notes so durably; the cache is
+/// not changed. Answers what an open would find.
+///
+/// # Errors
+/// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer version of it.
+pub fn adopt(settings: &CacheSettings, volume: &Volume) -> Result<Report, CacheError> {
+    let (config, bytes) = (volume.config(), volume.info().size_bytes);
+    refuse_encrypted(config)?;
+    let mut device = CacheDevice::open(settings, false)?;
+    let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
+    let superblock = probe(&mut device).map_err(wrong)?;
+    let identity = identity_of(config, bytes).map_err(device.system("tell what is before"))?;
+    let names = Names { settings, volume: config };
+    let is_noted = settings.notes.as_ref().map_or(Ok(true), |notes| names.check_notes(&superblock, notes))?;
+    let report = names.look(&mut device, identity, &superblock).map_err(wrong)?;
+    if let Some(notes) = settings.notes.as_ref().filter(|_| !is_noted) {
+        let note = CacheNote::new(&config.name, &settings.name, &settings.path, &superblock);
+        notes.put(config, &note).map_err(device.system("note the existence of"))?;
+    }
+    Ok(report)
+}
+
+/// What became of a cache that is forgotten. In any case it is noted that it was given up, and it is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// It was given up on its device.
+    OnDevice,
+    /// What is at its path is not that cache: its device is elsewhere.
+    Elsewhere,
+    /// What is at its path cannot be opened, or read: it may be there.
+    Unreadable,
+}
+
+/// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given up on its
+/// device, too. That it is given up is noted first.
+///
+/// # Errors
+/// The system's, somebody else has the cache's device, or it is noted of a volume of another name.
+pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, Forgotten)>> {
+    let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
+    if let Some(why) = note.why_not_of(&volume.name) {
+        return Err(io::Error::other(why));
+    }
+    let device = match CacheDevice::open_existing(&note.cache, &note.path) {
+        Err(error @ (CacheError::Locked { .. } | CacheError::InUse { .. })) => return Err(io::Error::other(error)),
+        opened => opened.ok(),
+    };
+    notes.give_up(&note.uuid)?;
+    let forgotten = match device {
+        None => Forgotten::Unreadable,
+        Some(mut device) => match probe(&mut device) {
+            Ok(superblock) if note.is_of(&superblock.uuid) => {
+                give_up(&mut device, &superblock)?;
+                Forgotten::OnDevice
+            }
+            Ok(_) | Err(OpenError::NoCache | OpenError::NoSuperblock) => Forgotten::Elsewhere,
+            Err(error) => {
+                let (cache, path) = (&note.cache, note.path.display());
+                tracing::error!(cache, %path, %error, "nobody knows whether the cache is there");
+                Forgotten::Unreadable
+            }
+        },
+    };
+    notes.remove::<CacheNote>(volume)?;
+    Ok(Some((note, forgotten)))
+}

@@ -1,0 +1,139 @@
+//! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another device.
+//!
+//! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the kernel. So a block device
+//! that is written is opened with O_EXCL: the kernel refuses that where it is mounted, is swap or belongs to a RAID or volume group, also where
+//! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
+//! swap, or what a loop device lies on, is looked up.
+
+use plimsoll_core::MountTable;
+use plimsoll_core::mounts::MOUNT_TABLE;
+use rustix::fs::{OFlags, major, minor};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Flags with which what is at `path` is opened for writing, so that nobody else has it. None for a regular file, or for what is not there:
+/// with O_CREAT the flag means something else.
+pub(crate) fn exclusive(path: &Path) -> OFlags {
+    match fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+        true => OFlags::EXCL,
+        false => OFlags::empty(),
+    }
+}
+
+/// What uses the block device or file at `path`, in words, as far as the kernel tells: `mounted on /srv`.
+pub(crate) fn user_of(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if metadata.file_type().is_block_device() {
+        let number = (major(metadata.rdev()), minor(metadata.rdev()));
+        let table = MountTable::parse(&fs::read(MOUNT_TABLE).unwrap_or_default());
+        return with_partitions(number).into_iter().find_map(|number| user_of_device(number, &table, &swaps));
+    }
+    let is_it = |other: &Path| {
+        fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
+    };
+    if swap_areas(&swaps).any(|area| is_it(&area)) {
+        return Some("swap space".to_owned());
+    }
+    let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    loops
+        .filter_map(|entry| {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            is_it(Path::new(backing.trim_end_matches('\n'))).then(|| format!("the loop device /dev/{name}"))
+        })
+        .next()
+}
+
+/// The numbers of a block device and of its partitions.
+fn with_partitions(number: (u32, u32)) -> Vec<(u32, u32)> {
+    let below = fs::read_dir(sys_of(number)).into_iter().flatten().flatten();
+    let partitions = below.filter(|entry| entry.path().join("partition").exists());
+    let numbers = partitions.filter_map(|entry| {
+        let text = fs::read_to_string(entry.path().join("dev")).ok()?;
+        let (major, minor) = text.trim().split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    });
+    std::iter::once(number).chain(numbers).collect()
+}
+
+fn sys_of((major, minor): (u32, u32)) -> PathBuf {
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+fn user_of_device(number: (u32, u32), table: &MountTable, swaps: &str) -> Option<String> {
+    let has_number = |path: &Path| {
+        fs::metadata(path).is_ok_and(|metadata| {
+            metadata.file_type().is_block_device() && (major(metadata.rdev()), minor(metadata.rdev())) == number
+        })
+    };
+    let is_of = |mount: &&plimsoll_core::Mount| mount.device == number || mount.source_disk().is_some_and(has_number);
+    if let Some(mount) = table.iter().find(is_of) {
+        return Some(format!("mounted on {}", mount.target.display()));
+    }
+    if swap_areas(swaps).any(|area| has_number(&area)) {
+        return Some("swap space".to_owned());
+    }
+    let holder = fs::read_dir(sys_of(number).join("holders")).ok()?.flatten().next()?;
+    Some(format!("part of {}", holder.file_name().to_string_lossy()))
+}
+
+/// The first words of the lines of `/proc/swaps` behind its heading.
+fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
+    swaps
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next())
+        .map(|path| PathBuf::from(path.replace("\\040", " ")))
+}
+
+/// How often, and with which pauses, a device is tried that is in use: for two seconds. The kernel keeps the claim of a daemon that was killed
+/// until what its ring had under way is done.
+const TRIES: u32 = 100;
+const PAUSE_NS: i64 = 20_000_000;
+
+/// Opens what is at `path` by `open`. Where it is busy and nobody is known to use it, it is tried again for a moment.
+pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+    let is_busy = |opened: &io::Result<File>| {
+        opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && user_of(path).is_none()
+    };
+    for _ in 0..TRIES {
+        let opened = open();
+        if !is_busy(&opened) {
+            return opened;
+        }
+        // One that is interrupted is shorter.
+        let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 0, tv_nsec: PAUSE_NS });
+    }
+    open()
+}
+
+/// What uses what is at `path`, if `error` says that something does.
+pub(crate) fn user_behind(path: &Path, error: &io::Error) -> Option<String> {
+    let is_busy = error.raw_os_error() == Some(libc::EBUSY);
+    is_busy.then(|| user_of(path).unwrap_or_else(|| "open elsewhere".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_areas_are_the_first_words_behind_the_heading() {
+        let swaps = "Filename\tType\tSize\tUsed\tPriority\n/dev/sda2  partition 1 0 -2\n/a\\040file  file 1 0 -3\n";
+        let areas: Vec<PathBuf> = swap_areas(swaps).collect();
+        assert_eq!(areas, [Path::new("/dev/sda2"), Path::new("/a file")]);
+        assert_eq!(swap_areas("").count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_only_this_test_has_is_not_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert_eq!((user_of(&path), exclusive(&path)), (None, OFlags::empty()));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        assert_eq!((user_of(&path), exclusive(&path)), (None, OFlags::empty()));
+    }
+}

@@ -86,7 +86,7 @@ fn take_login(login: &mut Login, frame: &Frame<'_>) -> bool {
 pub fn cdbs(mut bytes: &[u8]) -> bool {
     let geometry = Geometry { block_bytes: BLOCK_BYTES, blocks: BLOCKS, is_read_only: false, is_rotational: false };
     let mut unit = LogicalUnit::new(geometry, Identity::new("target", "volume"));
-    let port = |number: u8| PortName { initiator: "initiator".into(), isid: [0, 0, 0, 0, 0, number] };
+    let port = |number: u8| PortName { initiator: "initiator".into(), isid: [0, 0, 0, 0, 0, number], target_port: 1 };
     let sessions = [unit.session_began(port(0)), unit.session_began(port(1))];
     for session in sessions {
         // The attention of a new session.

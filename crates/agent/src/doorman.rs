@@ -15,6 +15,7 @@ use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::{DeviceNumbers, MountChanges, MountedDisk, device_numbers};
 use crate::tenant::{Tenant, join, lock, try_leave};
 use crate::writeback::Mounts;
+use plimsoll_brick::connection::PeerLog;
 use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::{AccountId, Span, ThreadId};
 use plimsoll_gates::oci::{Arrival, ContainerState};
@@ -34,6 +35,9 @@ const ROUNDS_PER_VISIT: u64 = 5;
 const RUNNING: &str = "running";
 /// Ancestors of a process that are looked at: more than a container has on its way to its first process.
 const ANCESTORS_MAX: usize = 64;
+
+/// What runtimes and containers make the log say.
+static LOG: PeerLog = PeerLog::new();
 
 /// See the [module's text](self).
 pub(crate) struct Doorman {
@@ -124,7 +128,7 @@ impl Doorman {
         };
         for arrival in arrivals {
             if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
-                tracing::warn!("a listener is refused: {error}");
+                LOG.warn(format_args!("a listener is refused: {error}"));
             }
         }
     }
@@ -161,7 +165,8 @@ impl Doorman {
         };
         if let Err(error) = self.enroll(&tenant, process) {
             // Those whom it forked may have been found all the same.
-            tracing::warn!("container {}: its process {process} is no tenant's: {error}", shown(&container.id));
+            let container = shown(&container.id);
+            LOG.warn(format_args!("container {container}: its process {process} is no tenant's: {error}"));
         }
         let account = AccountId(tenant.bit);
         self.containers.insert(container.id.clone(), tenant);
@@ -172,7 +177,7 @@ impl Doorman {
         let (pool, name) = (wish.pool.as_ref().unwrap_or(&self.pool), wish.session_name(&container.id));
         let tenant = join(&self.engine, &self.levels, pool, &name, wish.allocation)?;
         lock(&self.watched).push(tenant.clone());
-        tracing::info!("container {} joined as {name}", shown(&container.id));
+        LOG.info(format_args!("container {} joined as {name}", shown(&container.id)));
         Ok(tenant)
     }
 
@@ -250,7 +255,7 @@ fn has_joined(members: &Members, tenant: &Tenant) -> bool {
 
 /// Whose calls go on at once.
 fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> AccountId {
-    tracing::warn!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id));
+    LOG.warn(format_args!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id)));
     AccountsOf::OTHERS
 }
 

@@ -105,12 +105,13 @@ fn every_refusal_has_its_error() {
         expect(&export, command, NONE, 1, 512, Err(Errno::InvalidArgument));
         expect(&export, command, NONE, 0, 513, Err(Errno::InvalidArgument));
         expect(&export, command, CommandFlags(1 << 15), 0, 512, Err(Errno::InvalidArgument));
-        let too_long = if command == Trim { Ok(()) } else { Err(Errno::InvalidArgument) };
+        // The maximum block size bounds payloads: nbdcopy zeroes as much at once as a hole is long.
+        let too_long = if matches!(command, Read | Write) { Err(Errno::InvalidArgument) } else { Ok(()) };
         expect(&export, command, NONE, 0, 64 * 1024 + 512, too_long);
     }
     expect(&export, Read, CommandFlags::DF, 0, 512, Ok(()));
     expect(&export, Read, CommandFlags::DF, 0, 64 * 1024 + 512, Err(Errno::Overflow));
-    expect(&export, WriteZeroes, CommandFlags::FAST_ZERO, 0, 64 * 1024 + 512, Err(Errno::NotSupported));
+    expect(&export, WriteZeroes, CommandFlags::FAST_ZERO, 0, 64 * 1024 + 512, Ok(()));
     expect(&export, Write, CommandFlags::DF, 0, 512, Err(Errno::InvalidArgument));
     expect(&export, Read, CommandFlags::NO_HOLE, 0, 512, Err(Errno::InvalidArgument));
     expect(&export, Flush, NONE, 0, 0, Ok(()));

@@ -1,4 +1,4 @@
-//! Where a server listens: `unix:/path` or `tcp:127.0.0.1:10809`.
+//! Where a server listens: `unix:/path`, `tcp:127.0.0.1:10809`, or `127.0.0.1:10809`, which is the same as the second.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ pub enum Address {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum AddressError {
     /// Neither kind.
-    #[error("got {got:?}, expected \"unix:/path/of/socket\" or \"tcp:127.0.0.1:10809\"")]
+    #[error("got {got:?}, expected \"unix:/path/of/socket\", \"tcp:127.0.0.1:10809\" or \"127.0.0.1:10809\"")]
     UnknownKind {
         /// The text.
         got: String,
@@ -59,7 +59,7 @@ impl FromStr for Address {
             Some(("tcp", address)) => {
                 address.parse().map(Address::Tcp).map_err(|_| AddressError::BadSocketAddress { got: got() })
             }
-            _ => Err(AddressError::UnknownKind { got: got() }),
+            _ => text.parse().map(Address::Tcp).map_err(|_| AddressError::UnknownKind { got: got() }),
         }
     }
 }
@@ -96,10 +96,13 @@ mod tests {
         for text in ["unix:/run/plimsoll/disk0.sock", "tcp:127.0.0.1:10809", "tcp:[::1]:10809"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
+        for (plain, printed) in [("127.0.0.1:0", "tcp:127.0.0.1:0"), ("[::1]:3260", "tcp:[::1]:3260")] {
+            assert_eq!(plain.parse::<Address>().unwrap().to_string(), printed);
+        }
         let error = |text: &str| text.parse::<Address>().unwrap_err();
         assert_eq!(
             error("/run/x.sock").to_string(),
-            "got \"/run/x.sock\", expected \"unix:/path/of/socket\" or \"tcp:127.0.0.1:10809\""
+            "got \"/run/x.sock\", expected \"unix:/path/of/socket\", \"tcp:127.0.0.1:10809\" or \"127.0.0.1:10809\""
         );
         for bad in ["unix:", "unix:relative", &format!("unix:/{}", "x".repeat(107))] {
             assert_eq!(error(bad), AddressError::BadPath { got: bad.into() });

@@ -8,6 +8,7 @@
 use super::address::Address;
 use super::descriptors::refuse_descriptors;
 use super::handshakes::{Handshakes, Held};
+use super::peer_log::PeerLog;
 use super::socket::{Patience, now};
 use plimsoll_core::{Span, Time};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
@@ -213,7 +214,7 @@ impl Listener {
         let address = self.address.clone();
         let thread = thread::Builder::new().name(format!("{protocol}-accept")).spawn(move || {
             let handshakes = Handshakes::new(self.options.handshakes_max);
-            Acceptor { listener: self, protocol, conduct, stop: stop_seen, handshakes }.run()
+            Acceptor { listener: self, protocol, conduct, stop: stop_seen, handshakes, log: PeerLog::new() }.run()
         })?;
         debug!("{protocol} on {address}");
         Ok(Serving { address, stop, thread: Some(thread) })
@@ -255,6 +256,7 @@ struct Acceptor<F> {
     conduct: F,
     stop: Arc<OwnedFd>,
     handshakes: Handshakes,
+    log: PeerLog,
 }
 
 impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
@@ -265,7 +267,7 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
                     Ok((socket, peer)) => self.accepted(scope, socket, peer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
-                        warn!("accept on {}: {error}", self.listener.address);
+                        self.log.warn(format_args!("accept on {}: {error}", self.listener.address));
                         self.wait(now() + ACCEPT_PAUSE, PollFlags::empty());
                     }
                 }
@@ -287,12 +289,11 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
         let held = match self.handshakes.begin(&peer) {
             Ok(Some(held)) => held,
             Ok(None) => {
-                warn!("{}: {peer} turned away, too many handshakes are under way", self.listener.address);
-                return;
+                let why = "too many handshakes are under way";
+                return self.log.warn(format_args!("{}: {peer} turned away, {why}", self.listener.address));
             }
             Err(error) => {
-                warn!("{}: {peer} turned away: {error}", self.listener.address);
-                return;
+                return self.log.warn(format_args!("{}: {peer} turned away: {error}", self.listener.address));
             }
         };
         let spawned = thread::Builder::new()
@@ -300,7 +301,8 @@ impl<F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync> Acceptor<F> {
             .stack_size(HANDSHAKE_STACK_BYTES)
             .spawn_scoped(scope, move || self.conduct(socket, peer, &held));
         if let Err(error) = spawned {
-            warn!("{}: {peer} turned away, no thread for it: {error}", self.listener.address);
+            let why = format_args!("no thread for it: {error}");
+            self.log.warn(format_args!("{}: {peer} turned away, {why}", self.listener.address));
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`listener`] | sockets, threads and deadlines around a handshake |
 //! | `handshakes` | those under way, and who must go when there are too many |
 //! | `socket` | waiting for a socket, with an end to the waiting |
+//! | [`peer_log`] | lines in the log that a peer can cause as often as it likes |
 //! | `prepare` | a socket before its first operation on the ring |
 //! | `silence` | whether the other machine is still there |
 //! | `descriptors` | sockets that take none |
@@ -16,6 +17,7 @@ pub mod address;
 mod descriptors;
 mod handshakes;
 pub mod listener;
+pub mod peer_log;
 mod prepare;
 mod send;
 mod silence;
@@ -24,6 +26,7 @@ mod socket;
 pub use address::Address;
 pub use descriptors::refuse_descriptors;
 pub use listener::{ListenError, Listener, ListenerOptions, Peer, Serving};
+pub use peer_log::PeerLog;
 pub(crate) use prepare::prepare;
 pub(crate) use send::{GatheredSend, Part};
 pub(crate) use silence::{LOOK_EVERY, Silence};

@@ -25,7 +25,7 @@ use super::login::Negotiated;
 use super::parameters::DATA_BYTES_MAX;
 use super::pdu::{Frame, Header, NO_TAG, opcode};
 use super::target::Target;
-use crate::connection::{Silence, prepare};
+use crate::connection::{PeerLog, Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, Port};
 use crate::scsi::NexusId;
 use inbox::Inbox;
@@ -44,6 +44,9 @@ pub const OUTBOX_BYTES_MAX: usize = 256 * 1024;
 /// Names of its operations on the ring.
 const TAG_RECEIVE: u32 = 0;
 const TAG_SEND: u32 = 1;
+
+/// What initiators make the log say, all together.
+static LOG: PeerLog = PeerLog::new();
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +122,8 @@ impl IscsiConnection {
             self.inbox.put_back(bytes, count);
             match is_usable {
                 Err(error) => {
-                    tracing::info!(volume = port.volume().name, %error, "an iSCSI initiator was disconnected");
+                    let volume = &port.volume().name;
+                    LOG.info(format_args!("volume {volume}: an iSCSI initiator was disconnected: {error}"));
                     return self.break_off(port);
                 }
                 Ok(()) if count == 0 => return,
@@ -246,7 +250,8 @@ impl FrontEnd for IscsiConnection {
 
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
-            tracing::info!(volume = port.volume().name, %error, "an iSCSI socket cannot be used");
+            let volume = &port.volume().name;
+            LOG.info(format_args!("volume {volume}: an iSCSI socket cannot be used: {error}"));
             self.break_off(port);
         }
         // That they have ended their connections may not have heard yet.
@@ -290,7 +295,7 @@ impl FrontEnd for IscsiConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            tracing::info!("an iSCSI initiator has gone without a word");
+            LOG.info("an iSCSI initiator has gone without a word");
         }
         has_vanished
     }

@@ -50,6 +50,9 @@ pub enum LoginError {
     /// A session has one connection here.
     #[error("a second connection for a session, which have one each")]
     TooManyConnections,
+    /// A name that is none.
+    #[error("a name is not of 1 to 223 bytes of letters, digits, '-', '.', ':' and '_'")]
+    Name,
     /// A name that is needed was not said.
     #[error("the initiator did not say its name, or of which target")]
     MissingParameter,
@@ -65,7 +68,7 @@ impl LoginError {
     /// Status class and detail.
     pub fn status(self) -> [u8; 2] {
         match self {
-            LoginError::InitiatorError => [2, 0x00],
+            LoginError::InitiatorError | LoginError::Name => [2, 0x00],
             LoginError::Authentication => [2, 0x01],
             LoginError::NotFound => [2, 0x03],
             LoginError::Version => [2, 0x05],

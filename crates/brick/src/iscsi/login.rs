@@ -9,6 +9,7 @@
 
 use super::chap::{self, Challenge, Chap};
 use super::error::{LoginError, ProtocolError};
+use super::names;
 use super::parameters::{DATA_BYTES_MAX, Parameters};
 use super::pdu::{Digests, Header, encode, opcode};
 use super::text;
@@ -17,8 +18,6 @@ use crate::scsi::PortName;
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
-/// Bytes of a name at the most (RFC 7143, 4.2.7.1).
-const NAME_BYTES_MAX: usize = 223;
 /// Requests of one login: CHAP in both directions takes four.
 const REQUESTS_MAX: u32 = 32;
 /// The number of the only portal group.
@@ -152,7 +151,7 @@ impl Login {
         let initiator = self.initiator.clone().unwrap_or_default();
         Negotiated {
             target: self.target.clone().filter(|_| !self.is_discovery),
-            port: PortName { initiator, isid: self.isid },
+            port: PortName { initiator, isid: self.isid, target_port: 1 },
             connection: self.connection,
             command_number: header.command_number(),
             status_number: self.status_number.unwrap_or(0),
@@ -237,8 +236,11 @@ impl Login {
     /// Names, which come first.
     fn introduce(&mut self, pairs: &[(&str, &str)], lookup: Lookup<'_>) -> Result<(), LoginError> {
         let value = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
-        let initiator = value("InitiatorName").filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX);
-        self.initiator = Some(initiator.ok_or(LoginError::MissingParameter)?.to_owned());
+        let initiator = value("InitiatorName").ok_or(LoginError::MissingParameter)?;
+        if !names::is_acceptable(initiator) {
+            return Err(LoginError::Name);
+        }
+        self.initiator = Some(initiator.to_owned());
         match value("SessionType") {
             None | Some("Normal") => {}
             Some("Discovery") => self.is_discovery = true,
@@ -246,6 +248,9 @@ impl Login {
         }
         if !self.is_discovery {
             let target = value("TargetName").ok_or(LoginError::MissingParameter)?;
+            if !names::is_acceptable(target) {
+                return Err(LoginError::Name);
+            }
             self.chap = lookup(target).ok_or(LoginError::NotFound)?;
             self.target = Some(target.to_owned());
         }
@@ -305,10 +310,8 @@ impl Login {
     }
 
     fn agree(&mut self, pairs: &[(&str, &str)], reply: &mut Vec<u8>) {
-        for (key, value) in pairs {
-            if let Some(answer) = self.parameters.agree(key, value) {
-                text::push(reply, key, &answer);
-            }
+        for (key, answer) in self.parameters.agree_all(pairs) {
+            text::push(reply, key, &answer);
         }
     }
 }

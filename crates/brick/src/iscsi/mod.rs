@@ -17,6 +17,7 @@
 //! | [`parameters`] | what both sides agree on |
 //! | [`chap`] | proving a secret |
 //! | [`login`] | the target's half of a login, a state machine |
+//! | [`names`] | what initiators and targets may be called |
 //! | [`target`] | targets, and which sessions they have |
 //! | [`portal`] | the listener, login threads, discovery |
 //! | [`connection`] | a session on the ring of its device |
@@ -28,6 +29,7 @@ pub mod chap;
 pub mod connection;
 pub mod error;
 pub mod login;
+pub mod names;
 pub mod parameters;
 pub mod pdu;
 pub mod portal;

@@ -53,8 +53,16 @@ fn digest(value: &str) -> Option<(String, bool)> {
 }
 
 impl Parameters {
+    /// Takes the pairs of one text; gives the answers, each a key and a value. The length of a burst comes first, wherever it stands,
+    /// because that of the first burst depends on it (RFC 7143, 13.14).
+    pub fn agree_all<'text>(&mut self, pairs: &[(&'text str, &'text str)]) -> Vec<(&'text str, String)> {
+        let is_of_burst = |pair: &&(&str, &str)| pair.0 == "MaxBurstLength";
+        let in_order = pairs.iter().filter(is_of_burst).chain(pairs.iter().filter(|pair| !is_of_burst(pair)));
+        in_order.filter_map(|&(key, value)| Some((key, self.agree(key, value)?))).collect()
+    }
+
     /// Takes what the initiator says of `key`; answers with what to say of it, if anything.
-    pub fn agree(&mut self, key: &str, value: &str) -> Option<String> {
+    fn agree(&mut self, key: &str, value: &str) -> Option<String> {
         let rejected = || Some("Reject".to_owned());
         let least = |limit: u32| number(value).filter(|length| LENGTHS.contains(length)).map(|own| own.min(limit));
         let is_yes = match value {
@@ -81,10 +89,13 @@ impl Parameters {
             "MaxBurstLength" => {
                 let Some(bytes) = least(TRANSFER_BYTES_MAX) else { return rejected() };
                 self.burst_bytes_max = bytes;
+                // Also one that was agreed on before, and the one that holds if nobody says anything.
+                self.first_burst_bytes_max = self.first_burst_bytes_max.min(bytes);
                 Some(bytes.to_string())
             }
             "FirstBurstLength" => {
-                let Some(bytes) = least(FIRST_BURST_BYTES_MAX) else { return rejected() };
+                let limit = FIRST_BURST_BYTES_MAX.min(self.burst_bytes_max);
+                let Some(bytes) = least(limit) else { return rejected() };
                 self.first_burst_bytes_max = bytes;
                 Some(bytes.to_string())
             }
@@ -116,6 +127,66 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn pair() -> impl Strategy<Value = (&'static str, String)> {
+        const LENGTH_KEYS: [&str; 3] = ["FirstBurstLength", "MaxBurstLength", "MaxRecvDataSegmentLength"];
+        let length = prop_oneof![512..0x0100_0000_u32, Just(512), Just(0xff_ffff), Just(64 << 10), 0..u32::MAX];
+        prop_oneof![
+            6 => (prop::sample::select(&LENGTH_KEYS[..]), length.prop_map(|length| length.to_string())),
+            1 => (Just("InitialR2T"), prop::sample::select(vec!["Yes".to_owned(), "No".to_owned(), "no".to_owned()])),
+            1 => (Just("X-org.example.key"), "[a-z]{0,8}"),
+        ]
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order. Planted breaks that were seen red: the first burst is answered without a look at the burst; the
+        /// pairs are taken in the order of the text.
+        #[test]
+        fn a_first_burst_is_never_longer_than_a_burst(
+            texts in prop::collection::vec(prop::collection::vec(pair(), 1..6), 1..5),
+        ) {
+            let mut parameters = Parameters::default();
+            for text in &texts {
+                let pairs: Vec<_> = text.iter().map(|(key, value)| (*key, value.as_str())).collect();
+                let answers = parameters.agree_all(&pairs);
+                for (key, answer) in &answers {
+                    let Some(answered) = number(answer) else { continue };
+                    let offers = pairs.iter().filter(|pair| pair.0 == *key).filter_map(|pair| number(pair.1));
+                    prop_assert!(LENGTHS.contains(&answered) && offers.max().is_some_and(|most| answered <= most));
+                    let bound = match *key {
+                        "FirstBurstLength" => parameters.burst_bytes_max.min(FIRST_BURST_BYTES_MAX),
+                        _ => TRANSFER_BYTES_MAX,
+                    };
+                    // Whoever says a key twice in one text hears of both.
+                    let is_last = pairs.iter().filter(|pair| pair.0 == "MaxBurstLength").count() <= 1;
+                    prop_assert!(!is_last || answered <= bound, "{key}={answered} of {pairs:?}");
+                }
+                prop_assert!(parameters.first_burst_bytes_max <= parameters.burst_bytes_max);
+                let answered = |key: &str| answers.iter().filter(|answer| answer.0 == key).count();
+                let said = |key: &str| pairs.iter().filter(|pair| pair.0 == key).count();
+                for key in ["FirstBurstLength", "MaxBurstLength", "InitialR2T", "X-org.example.key"] {
+                    prop_assert_eq!(answered(key), said(key), "each is answered");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_burst_is_answered_by_the_burst_wherever_it_stands() {
+        for pairs in [
+            [("MaxBurstLength", "4096"), ("FirstBurstLength", "131072")],
+            [("FirstBurstLength", "131072"), ("MaxBurstLength", "4096")],
+        ] {
+            let mut parameters = Parameters::default();
+            let answers = parameters.agree_all(&pairs);
+            assert_eq!(answers, [("MaxBurstLength", "4096".to_owned()), ("FirstBurstLength", "4096".to_owned())]);
+            assert_eq!((parameters.burst_bytes_max, parameters.first_burst_bytes_max), (4096, 4096));
+        }
+        let mut parameters = Parameters::default();
+        parameters.agree_all(&[("MaxBurstLength", "512")]);
+        assert_eq!(parameters.first_burst_bytes_max, 512, "what holds if nobody says anything");
+    }
 
     #[test]
     fn what_is_agreed_is_what_both_can() {

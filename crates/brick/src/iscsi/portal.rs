@@ -10,12 +10,13 @@ use super::login::{Login, Negotiated, Step};
 use super::pdu::{Digests, Frame, HEADER_BYTES, Header, NO_TAG, encode, opcode};
 use super::target::{Target, Targets};
 use super::text;
-use crate::connection::{Listener, Patience, Peer, Serving};
+use crate::connection::{Listener, Patience, Peer, PeerLog, Serving};
 use crate::scsi::NexusId;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// A session after its login.
 pub struct Session {
@@ -47,12 +48,13 @@ pub fn serve<F>(listener: Listener, targets: Targets, handler: F) -> io::Result<
 where
     F: Fn(Session, Peer) + Send + Sync + 'static,
 {
-    let address = listener.address().clone();
+    let (address, log) = (listener.address().clone(), PeerLog::new());
     listener.serve_with("iscsi", move |socket, peer, patience| {
-        let mut wire = Wire { socket: &socket, patience, digests: Digests::default() };
+        let mut wire = Wire { socket: &socket, patience, digests: Digests::default(), has_heard: Cell::new(false) };
         let portal = match portal(&socket) {
             Ok(portal) => portal,
-            Err(error) => return warn!("{address}: {peer}: {error}"),
+            // A peer that has gone already has no address any more.
+            Err(error) => return debug!("{address}: {peer}: {error}"),
         };
         match log_in(&mut wire, &targets, &portal) {
             Ok(None) => debug!("{address}: {peer} has ended without a session"),
@@ -61,10 +63,12 @@ where
                 let Some(target) = targets.find(name) else { return };
                 match target.session_began(&negotiated.port, &socket) {
                     Ok(nexus) => handler(Session { socket, portal, target, nexus, negotiated: *negotiated }, peer),
-                    Err(error) => warn!("{address}: {peer}: {error}"),
+                    Err(error) => log.warn(format_args!("{address}: {peer}: {error}")),
                 }
             }
-            Err(error) => warn!("{address}: login of {peer} failed: {error}"),
+            // A health check, for example, sees that a connection comes about, and closes it.
+            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} said nothing: {error}"),
+            Err(error) => log.warn(format_args!("{address}: login of {peer} failed: {error}")),
         }
     })
 }
@@ -81,6 +85,8 @@ struct Wire<'connection> {
     socket: &'connection OwnedFd,
     patience: Patience<'connection>,
     digests: Digests,
+    /// Something has come.
+    has_heard: Cell<bool>,
 }
 
 impl Wire<'_> {
@@ -90,7 +96,10 @@ impl Wire<'_> {
         while filled < length {
             match self.patience.receive(self.socket, &mut bytes[filled..])? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => filled += count,
+                count => {
+                    self.has_heard.set(true);
+                    filled += count;
+                }
             }
         }
         Ok(())

@@ -438,7 +438,8 @@ impl Client {
                 OptionReplyKind::Acknowledged => return Ok(()),
                 OptionReplyKind::Info => apply_info(&mut self.export, &data),
                 kind if kind.is_error() => {
-                    let text = String::from_utf8_lossy(&data).into_owned();
+                    // Somebody else's text, which ends in a message of ours.
+                    let text = String::from_utf8_lossy(&data).chars().flat_map(char::escape_debug).collect();
                     return Err(ClientError::Refused { option: number, kind, text });
                 }
                 _ => {}

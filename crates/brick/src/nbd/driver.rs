@@ -27,7 +27,7 @@ use super::export::{ExportInfo, Features};
 use super::handshake::Negotiated;
 use super::wire::{self, Command, CommandFlags, Request};
 use crate::backend::VolumeInfo;
-use crate::connection::{Silence, prepare};
+use crate::connection::{PeerLog, Silence, prepare};
 use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use inbox::{Inbox, Next};
 use io_uring::{opcode, types};
@@ -51,6 +51,9 @@ const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 1 << 20, count: 16 },
     BufferClass { bytes: PAYLOAD_BYTES_MAX, count: 1 },
 ];
+
+/// What clients make the log say, all together.
+static LOG: PeerLog = PeerLog::new();
 
 /// Names of its operations on the ring.
 const TAG_RECEIVE: u32 = 0;
@@ -150,7 +153,8 @@ impl NbdConnection {
                 }
                 Ok(Next::MoreBytes) => return,
                 Err(error) => {
-                    tracing::info!(volume = port.volume().name, %error, "an NBD client was disconnected");
+                    let volume = &port.volume().name;
+                    LOG.info(format_args!("volume {volume}: an NBD client was disconnected: {error}"));
                     return self.break_off(port);
                 }
             };
@@ -292,7 +296,8 @@ impl FrontEnd for NbdConnection {
 
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
-            tracing::info!(volume = port.volume().name, %error, "an NBD socket cannot be used");
+            let volume = &port.volume().name;
+            LOG.info(format_args!("volume {volume}: an NBD socket cannot be used: {error}"));
             return self.break_off(port);
         }
         self.watch(port);
@@ -352,7 +357,7 @@ impl FrontEnd for NbdConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            tracing::info!("an NBD client has gone without a word");
+            LOG.info("an NBD client has gone without a word");
         }
         has_vanished
     }

@@ -52,7 +52,7 @@ pub struct Features {
 /// One volume as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Name, at most 4096 bytes, without NUL. A client that names none gets the only export there is, or `""`.
+    /// Name, at most 4096 bytes, without control characters. A client that names none gets the only export there is, or `""`.
     pub name: String,
     /// For people; at most 4096 bytes.
     pub description: String,
@@ -75,8 +75,8 @@ pub struct ExportInfo {
 /// What is wrong with an [`ExportInfo`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ExportError {
-    /// The name or the description is too long, or contains NUL.
-    #[error("the {what} of an export has {got_bytes} bytes, allowed are {STRING_BYTES_MAX} without NUL")]
+    /// The name or the description is too long, or contains control characters.
+    #[error("the {what} of an export has {got_bytes} bytes, allowed are {STRING_BYTES_MAX} without control characters")]
     BadText {
         /// "name" or "description".
         what: &'static str,
@@ -144,7 +144,7 @@ impl ExportInfo {
     /// Checks everything that the specification asks of an export.
     pub fn check(&self) -> Result<(), ExportError> {
         for (what, text) in [("name", &self.name), ("description", &self.description)] {
-            if text.len() > STRING_BYTES_MAX || text.contains('\0') {
+            if text.len() > STRING_BYTES_MAX || text.chars().any(char::is_control) {
                 return Err(ExportError::BadText { what, got_bytes: text.len() });
             }
         }
@@ -269,11 +269,11 @@ mod tests {
         for (got, expected) in [
             (
                 broken(|export| export.name = "n".repeat(4097)),
-                "the name of an export has 4097 bytes, allowed are 4096 without NUL",
+                "the name of an export has 4097 bytes, allowed are 4096 without control characters",
             ),
             (
                 broken(|export| export.description = "a\0".into()),
-                "the description of an export has 2 bytes, allowed are 4096 without NUL",
+                "the description of an export has 2 bytes, allowed are 4096 without control characters",
             ),
             (
                 broken(|export| export.minimum_block_bytes = 0),

@@ -5,10 +5,10 @@
 
 use super::export::SharedExports;
 use super::handshake::{Ended, Handshake, Negotiated, Step};
-use crate::connection::{Listener, Patience, Peer, Serving};
+use crate::connection::{Listener, Patience, Peer, PeerLog, Serving};
 use std::io;
 use std::os::fd::OwnedFd;
-use tracing::{debug, warn};
+use tracing::debug;
 
 impl Listener {
     /// Serves NBD from now on, on threads of its own, until the answer is dropped.
@@ -20,24 +20,31 @@ impl Listener {
     where
         F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync + 'static,
     {
-        let address = self.address().clone();
-        self.serve_with("nbd", move |socket, peer, patience| match shake_hands(&socket, &exports, patience) {
-            Ok(Ok(negotiated)) => {
-                debug!("{address}: {peer} opened {:?}", negotiated.export.name);
-                handler(socket, *negotiated, peer);
+        let (address, log) = (self.address().clone(), PeerLog::new());
+        self.serve_with("nbd", move |socket, peer, patience| {
+            let mut has_spoken = false;
+            match shake_hands(&socket, &exports, patience, &mut has_spoken) {
+                Ok(Ok(negotiated)) => {
+                    debug!("{address}: {peer} opened {:?}", negotiated.export.name);
+                    handler(socket, *negotiated, peer);
+                }
+                Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
+                Ok(Err(ended)) => log.warn(format_args!("{address}: {peer} refused: {ended}")),
+                // A health check, for example, sees that a connection comes about, and closes it.
+                Err(error) if !has_spoken => debug!("{address}: {peer} said nothing: {error}"),
+                Err(error) => log.warn(format_args!("{address}: handshake with {peer} failed: {error}")),
             }
-            Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
-            Ok(Err(ended)) => warn!("{address}: {peer} refused: {ended}"),
-            Err(error) => warn!("{address}: handshake with {peer} failed: {error}"),
         })
     }
 }
 
-/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase.
+/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase. Sets `has_spoken` once
+/// the client has sent something.
 fn shake_hands(
     socket: &OwnedFd,
     exports: &SharedExports,
     patience: Patience<'_>,
+    has_spoken: &mut bool,
 ) -> io::Result<Result<Box<Negotiated>, Ended>> {
     let exports = exports.snapshot();
     let mut handshake = Handshake::new();
@@ -53,7 +60,10 @@ fn shake_hands(
                 let wanted = missing.min(buffer.len());
                 match patience.receive(socket, &mut buffer[..wanted])? {
                     0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client closed the connection")),
-                    received => input = &buffer[..received],
+                    received => {
+                        *has_spoken = true;
+                        input = &buffer[..received];
+                    }
                 }
             }
             Step::Negotiated(negotiated) => return Ok(Ok(negotiated)),

@@ -188,8 +188,9 @@ impl Request {
     /// - flush with an offset or a length, anything else of length zero: `InvalidArgument`;
     /// - not aligned to the minimum block size: `InvalidArgument`;
     /// - beyond the end: `NoSpace` for a write or write-zeroes, `InvalidArgument` for a read, trim or cache;
-    /// - longer than the maximum block size: `Overflow` for a read that must not be fragmented, `NotSupported` for a
-    ///   fast zero, `InvalidArgument` otherwise. A trim is a hint and may have any length.
+    /// - a read or a write longer than the maximum block size: `Overflow` for a read that must not be fragmented,
+    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may have any
+    ///   length, as nbdcopy, oVirt and the kernel's client rely on.
     ///
     /// A read's do-not-fragment flag is accepted without structured replies too: simple replies never are fragmented.
     pub fn check(&self, export: &ExportInfo) -> Result<(), Errno> {
@@ -217,12 +218,10 @@ impl Request {
                 _ => Errno::InvalidArgument,
             });
         }
-        if self.length > export.maximum_block_bytes && self.command != Command::Trim {
-            return Err(match self.command {
-                Command::Read if self.flags.contains(CommandFlags::DF) => Errno::Overflow,
-                Command::WriteZeroes if self.flags.contains(CommandFlags::FAST_ZERO) => Errno::NotSupported,
-                _ => Errno::InvalidArgument,
-            });
+        let has_payload = matches!(self.command, Command::Read | Command::Write);
+        if has_payload && self.length > export.maximum_block_bytes {
+            let must_be_whole = self.flags.contains(CommandFlags::DF);
+            return Err(if must_be_whole { Errno::Overflow } else { Errno::InvalidArgument });
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub struct PortName {
     pub initiator: String,
     /// The initiator's part of the session's identifier.
     pub isid: [u8; 6],
+    /// The number of the target port that it is logged in to: 1 for the volume's own target.
+    pub target_port: u16,
 }
 
 impl PortName {
@@ -178,7 +180,8 @@ impl Persistent {
             let transport_id = port.transport_id();
             body.extend(key.to_be_bytes());
             body.extend([0, 0, 0, 0, u8::from(held.is_some()), held.map_or(0, |held| held.kind as u8)]);
-            body.extend([0, 0, 0, 0, 0, 1]);
+            body.extend([0; 4]);
+            body.extend(port.target_port.to_be_bytes());
             body.extend((transport_id.len() as u32).to_be_bytes());
             body.extend(transport_id);
         }
@@ -335,7 +338,11 @@ mod tests {
     const PREEMPT: u8 = 4;
 
     fn port(number: u8) -> PortName {
-        PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [0, 0, 0, 0, 0, number] }
+        PortName {
+            initiator: "iqn.2026-01.org.example:initiator".into(),
+            isid: [0, 0, 0, 0, 0, number],
+            target_port: 1,
+        }
     }
 
     /// An order of `port`, which is registered with the key `key` or is about to be.

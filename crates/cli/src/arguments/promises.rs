@@ -60,7 +60,8 @@ says by how much. All connections to that export share it. The session stays ope
 
 With a command, the session ends with the last process of it, however that ends; NBD clients that are still connected are
 cut off. The command takes the place of this process, so signals, terminal and exit code are its own, and finds the export
-in PLIMSOLL_EXPORT and the session's path in PLIMSOLL_SESSION.")]
+in PLIMSOLL_EXPORT and the session's path in PLIMSOLL_SESSION. Of a volume that is an iSCSI target and has no export, the
+session has a target of its own, in PLIMSOLL_TARGET.")]
     Open(SessionOpenArguments),
     /// Close a session that nobody is connected to
     #[command(after_help = "Example:

@@ -32,14 +32,19 @@ fn open(arguments: &SessionOpenArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     let answer = client.ask(&Request::SessionOpen { volume, name, change, tied: command.is_some() })?;
     let Response::Session(session) = answer else { return Err(unexpected()) };
+    let (variable, door) = match (&session.export, &session.target) {
+        (Some(export), _) => ("PLIMSOLL_EXPORT", export.clone()),
+        (None, Some(target)) => ("PLIMSOLL_TARGET", target.clone()),
+        (None, None) => return Err(unexpected()),
+    };
     let Some((program, rest)) = command else {
-        return if arguments.json { print_json(&session) } else { print(session.export) };
+        return if arguments.json { print_json(&session) } else { print(door) };
     };
     let failed =
         |error: std::io::Error| Failure::Failed(format!("cannot run {}: {error}", Path::new(program).display()));
     let connection = client.ending().map_err(failed)?;
     rustix::io::fcntl_setfd(&connection, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
     let mut command = Command::new(program);
-    command.args(rest).env("PLIMSOLL_EXPORT", session.export).env("PLIMSOLL_SESSION", session.path);
+    command.args(rest).env(variable, door).env("PLIMSOLL_SESSION", session.path);
     Err(failed(command.exec()))
 }

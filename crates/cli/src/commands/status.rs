@@ -1,5 +1,6 @@
 //! `plimsoll status`: what the daemon does, once or every second.
 
+use super::volume::front_ends;
 use super::{CLEAR, connect, print, print_json, show, unexpected};
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
@@ -39,7 +40,8 @@ fn as_text(status: &DaemonStatus) -> String {
     let head = status.executor.iter().fold(head, |text, executor| format!("{text}{executor}\n"));
     let head = status.losses.iter().fold(head, |text, entry| format!("{text}{}\n", loss_line(entry)));
     status.devices.iter().fold(head, |text, device| {
-        format!("{text}\n{}{}{}", device_line(device), read_ahead_lines(device), accounts(device))
+        let volumes = volume_lines(status, &device.device);
+        format!("{text}\n{}{volumes}{}{}", device_line(device), read_ahead_lines(device), accounts(device))
     })
 }
 
@@ -74,6 +76,14 @@ fn device_line(device: &EngineStatus) -> String {
         line.push_str(&format!(", emulation p99 {late} late{judgement}"));
     }
     line + "\n"
+}
+
+/// A line for each volume on a device: what serves it, and how many use it.
+fn volume_lines(status: &DaemonStatus, device: &str) -> String {
+    let volumes = status.volumes.iter().filter(|volume| volume.device == device);
+    let lines =
+        volumes.map(|volume| format!("volume {}: {}, {} users\n", volume.name, front_ends(volume), volume.front_ends));
+    lines.collect()
 }
 
 /// A line for each volume that is read ahead.
@@ -146,6 +156,7 @@ mod tests {
             configuration: "plimsoll.toml".into(),
             executor: None,
             devices: Vec::new(),
+            volumes: Vec::new(),
             losses,
         };
         let text = as_text(&status);

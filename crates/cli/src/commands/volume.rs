@@ -33,11 +33,13 @@ pub(super) fn run(command: &VolumeCommand) -> Outcome {
     print(table)
 }
 
-fn front_ends(volume: &VolumeEntry) -> String {
+/// What serves a volume: its export, its target, its block device, as far as it has them.
+pub(super) fn front_ends(volume: &VolumeEntry) -> String {
     let export = volume.export.iter().map(|name| format!("NBD export {name:?}"));
+    let target = volume.target.iter().map(|name| format!("iSCSI target {name}"));
     let block_device = volume.block_device.iter().map(|device| match &volume.mount_point {
         Some(mount_point) => format!("{} on {}", mount_point.display(), device.display()),
         None => device.display().to_string(),
     });
-    export.chain(block_device).collect::<Vec<_>>().join(", ")
+    export.chain(target).chain(block_device).collect::<Vec<_>>().join(", ")
 }

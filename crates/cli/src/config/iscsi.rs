@@ -1,36 +1,22 @@
-//! The sections of iSCSI: where initiators connect, and what a target is called and asks of them.
+//! The sections of iSCSI: what a target is called, and what it asks of initiators.
 
 use super::model::*;
-use super::sections::addresses;
 use plimsoll_brick::iscsi::chap::SECRET_BYTES;
-use plimsoll_brick::iscsi::{Chap, Credentials};
-use plimsoll_brick::nbd::Address;
+use plimsoll_brick::iscsi::{Chap, Credentials, names};
 use plimsoll_settings::{Problem, Section};
-use std::net::SocketAddr;
 
 /// The port of the protocol (RFC 7143, 4.2.7.1).
 pub(super) const PORT: u16 = 3260;
 /// What the name of a target begins with that has none.
 const NAME_PREFIX: &str = "iqn.2026-01.local.plimsoll:";
-/// Longest name of the protocol (RFC 7143, 4.2.7.1). Bytes.
-const NAME_BYTES_MAX: usize = 223;
 /// Longest name of a CHAP user (RFC 7143, 12.1.3). Bytes.
 const USER_BYTES_MAX: usize = 255;
-
-pub(super) fn listen(section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
-    const ALLOWED: &str = "a list such as [\"127.0.0.1:3260\", \"[::1]:3260\"]";
-    let address = |text: &str| {
-        let address = text.parse::<SocketAddr>();
-        address.map(Address::Tcp).map_err(|_| "\"ADDRESS:PORT\" such as \"127.0.0.1:3260\"".to_owned())
-    };
-    addresses(section, ALLOWED, address, problems)
-}
 
 /// A volume as a target.
 pub(super) fn target(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<IscsiTarget> {
     const ALLOWED: &str = "an iSCSI name such as \"iqn.2026-01.org.example:disk\", at most 223 bytes";
     let before = problems.len();
-    let name = section.read("name", ALLOWED, problems, |text| match is_name(text) {
+    let name = section.read("name", ALLOWED, problems, |text| match names::is_strict(text) {
         true => Ok(text.to_owned()),
         false => Err(ALLOWED.to_owned()),
     });
@@ -38,13 +24,6 @@ pub(super) fn target(volume: &str, mut section: Section<'_>, problems: &mut Vec<
     let chap = section.section("chap", problems).and_then(|section| chap(section, problems));
     let place = section.finish(problems);
     (problems.len() == before).then_some(IscsiTarget { name, chap, place })
-}
-
-/// Whether a text is a name: of a known kind, in lower case, without what would have to be quoted (RFC 7143, 4.2.7.3).
-fn is_name(text: &str) -> bool {
-    let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
-    let kind = ["iqn.", "eui.", "naa."].iter().any(|kind| text.starts_with(kind) && text.len() > kind.len());
-    kind && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_fine)
 }
 
 fn chap(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Chap> {

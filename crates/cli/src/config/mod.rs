@@ -13,6 +13,7 @@ mod caches;
 mod check;
 mod executor;
 mod iscsi;
+mod listen;
 mod model;
 mod profile;
 mod read_ahead;

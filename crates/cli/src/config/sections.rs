@@ -6,19 +6,16 @@ use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMIT
 use super::{ExecutorSection, backing, caches, executor, iscsi, read_ahead};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::engine::BUFFER_BYTES_MIN;
-use plimsoll_brick::nbd::Address;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
-/// Devices, pools, volumes and addresses that one daemon serves at the most.
+/// Devices, pools and volumes that one daemon serves at the most.
 const DEVICES_MAX: usize = 64;
 const POOLS_MAX: usize = 1024;
 const CACHES_MAX: usize = 64;
 const VOLUMES_MAX: usize = 1024;
-const ADDRESSES_MAX: usize = 64;
 /// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Smallest volume in which mkfs.xfs makes a file system (mkfs.xfs(8)).
@@ -80,8 +77,8 @@ pub(super) fn read(
     problems: &mut Vec<Problem>,
 ) -> Sections {
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
-    let listen = file.section("nbd", problems).and_then(|section| listen(section, directory, problems));
-    let iscsi_listen = file.section("iscsi", problems).and_then(|section| iscsi::listen(section, problems));
+    let listen = file.section("nbd", problems).and_then(|section| listen::nbd(section, directory, problems));
+    let iscsi_listen = file.section("iscsi", problems).and_then(|section| listen::iscsi(section, problems));
     let executor = file.section("executor", problems).map(|section| executor::executor(section, problems));
     let executor = executor.unwrap_or_default();
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
@@ -181,7 +178,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-fn socket(text: &str, directory: &Path) -> Result<PathBuf, String> {
+pub(super) fn socket(text: &str, directory: &Path) -> Result<PathBuf, String> {
     bounded(path(text, directory)?, SOCKET_PATH_BYTES_MAX)
 }
 
@@ -190,56 +187,6 @@ fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String> {
         length if length > bytes_max => Err(format!("a path of at most {bytes_max} bytes (it has {length})")),
         _ => Ok(path),
     }
-}
-
-fn listen(section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
-    const ALLOWED: &str = "a list such as [\"unix:/run/plimsoll/nbd.sock\", \"tcp:127.0.0.1:10809\"]";
-    addresses(section, ALLOWED, |text| address(text, directory), problems)
-}
-
-/// The addresses in `listen`, each read by `read`, which says what is allowed instead.
-pub(super) fn addresses(
-    mut section: Section<'_>,
-    allowed: &'static str,
-    read: impl Fn(&str) -> Result<Address, String>,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<Listen>> {
-    let texts = section.texts("listen", allowed, problems);
-    let mut listen: Vec<Listen> = Vec::new();
-    for (line, text) in texts.iter().flatten().copied() {
-        let refuse = |got: String, allowed: String| Problem { line, ..section.place().problem("listen", got, allowed) };
-        match read(text) {
-            Err(allowed) => problems.push(refuse(quoted(text), allowed)),
-            Ok(address) if listen.iter().any(|other| other.address == address && !is_any_port(&address)) => {
-                problems.push(refuse(format!("{text:?} twice"), "each address once".into()));
-            }
-            Ok(_) if listen.len() == ADDRESSES_MAX => {
-                problems.push(refuse("more addresses".into(), format!("at most {ADDRESSES_MAX}")));
-                break;
-            }
-            Ok(address) => listen.push(Listen { address, line }),
-        }
-    }
-    if texts.as_ref().is_some_and(Vec::is_empty) {
-        problems.push(section.place().problem("listen", "an empty list", allowed));
-    }
-    section.finish(problems);
-    texts.is_some().then_some(listen)
-}
-
-fn is_any_port(address: &Address) -> bool {
-    matches!(address, Address::Tcp(address) if address.port() == 0)
-}
-
-/// Without encryption, an export is for this machine only.
-fn address(text: &str, directory: &Path) -> Result<Address, String> {
-    const ALLOWED: &str = "\"unix:PATH\" or \"tcp:ADDRESS:PORT\" with a loopback address such as 127.0.0.1 or [::1]";
-    if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, directory).map(Address::Unix);
-    }
-    let address = text.strip_prefix("tcp:").and_then(|address| address.parse::<SocketAddr>().ok());
-    let address = address.filter(|address| address.ip().is_loopback());
-    address.map(Address::Tcp).ok_or_else(|| ALLOWED.to_owned())
 }
 
 /// Whether a device can do so much at its worst.

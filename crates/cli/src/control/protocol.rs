@@ -43,10 +43,10 @@ pub enum Request {
         /// Its path.
         pool: String,
     },
-    /// Opens a session for NBD clients of a volume; answered with [`Response::Session`]. It is open until
+    /// Opens a session for NBD or iSCSI clients of a volume; answered with [`Response::Session`]. It is open until
     /// [`Request::SessionClose`], or until the connection ends.
     SessionOpen {
-        /// The volume, which is exported.
+        /// The volume, which has an NBD export or is an iSCSI target.
         volume: String,
         /// What the session is called; a number makes it unique.
         name: String,
@@ -261,6 +261,9 @@ pub struct DaemonStatus {
     pub executor: Option<Box<ExecutorStatus>>,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
+    /// Its volumes and what serves each, in the order of the configuration.
+    #[serde(default)]
+    pub volumes: Vec<VolumeEntry>,
     /// Where causes got lost.
     #[serde(default)]
     pub losses: Vec<LossEntry>,
@@ -284,8 +287,12 @@ pub struct LossEntry {
 pub struct SessionEntry {
     /// Its path.
     pub path: String,
-    /// The export that its clients name.
-    pub export: String,
+    /// The NBD export that its clients name, on a volume that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// The iSCSI target that its clients name, on a volume that has no export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
 /// A pool, or a volume's account.
@@ -331,6 +338,9 @@ pub struct VolumeEntry {
     pub content: String,
     /// Its NBD export, if it has one.
     pub export: Option<String>,
+    /// The name of its iSCSI target, if it is one.
+    #[serde(default)]
+    pub target: Option<String>,
     /// Its block device, if it has one.
     #[serde(serialize_with = "lossy_if_any")]
     pub block_device: Option<PathBuf>,

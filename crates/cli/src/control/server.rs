@@ -11,6 +11,7 @@
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
 use super::recording::RecordingAnswer;
+use plimsoll_brick::connection::PeerLog;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -40,6 +41,9 @@ const ENDING_PAUSE: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
+
+/// What clients make the log say.
+static LOG: PeerLog = PeerLog::new();
 
 /// Why there is no control socket.
 #[derive(Debug, Error)]
@@ -125,7 +129,7 @@ impl ControlSocket {
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) => {
-                            warn!("control socket {}: {error}", self.path.display());
+                            LOG.warn(format_args!("control socket {}: {error}", self.path.display()));
                             // Out of descriptors or memory: do not spin.
                             std::thread::park_timeout(ACCEPT_PAUSE);
                         }
@@ -249,7 +253,7 @@ fn admit<'scope>(
         tied.end(stop);
     });
     if let Err(error) = spawned {
-        warn!("no thread for a control client: {error}");
+        LOG.warn(format_args!("no thread for a control client: {error}"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::caches::Caches;
 use super::executor::ServiceThreads;
-use super::exports::Exports;
+use super::exports::{DoorName, Exports};
 use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
@@ -198,6 +198,7 @@ impl Administration {
                 .as_ref()
                 .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
             devices: self.engines()?,
+            volumes: self.volumes()?,
             losses: self.tenants.losses(),
         })
     }
@@ -241,6 +242,7 @@ impl Administration {
                 is_read_only: volume.is_read_only,
                 content: volume.backing.to_string(),
                 export: volume.export.as_ref().map(|export| export.name.clone()),
+                target: volume.iscsi.as_ref().map(|target| target.name.clone()),
                 block_device: disk.and_then(|disk| disk.block_device.clone()),
                 mount_point: file_system.map(|file_system| file_system.target.clone()),
                 front_ends: running(&volume.name).map_or(0, |volume| volume.front_ends),
@@ -319,13 +321,15 @@ impl Administration {
         let section = found.ok_or_else(|| {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
         })?;
-        let export = section.export.as_ref().ok_or_else(|| {
+        let export = section.export.as_ref().map(|export| DoorName::Export(export.name.clone()));
+        let target = || section.iscsi.as_ref().map(|target| DoorName::Target(target.name.clone()));
+        let door = export.or_else(target).ok_or_else(|| {
             Refusal::NotFound(format!(
-                "volume {volume} has no NBD export for a session, allowed are volumes with nbd; plimsoll run is for processes"
+                "volume {volume} has no NBD export and no iSCSI target for a session, allowed are volumes with nbd or iscsi; \
+                 plimsoll run is for processes"
             ))
         })?;
-        let (path, export) = self.exports.open_session(&export.name, name, &change)?;
-        Ok(SessionEntry { path, export })
+        self.exports.open_session(&door, name, &change)
     }
 
     /// The session ends with the connection that asked for it.

@@ -10,7 +10,7 @@
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::executor::ServiceThreads;
-use super::exports::{Exports, Target};
+use super::exports::{Exports, Place};
 use super::iscsi;
 use super::layouts::Layouts;
 use super::stuck_alarm::StuckAlarm;
@@ -276,7 +276,7 @@ impl Daemon {
             let is_rotational =
                 self.configuration.device(&section.device).is_some_and(|device| device.profile.is_rotational);
             let info = ExportInfo { name: export.name.clone(), ..export_info(info, is_rotational) };
-            let target = Target {
+            let place = Place {
                 engine: self.engine(&section.device).clone(),
                 volume: section.name.clone(),
                 session: SessionConfig {
@@ -286,7 +286,7 @@ impl Daemon {
                 account: self.configuration.volume_path(section),
             };
             self.exports
-                .add(info, target)
+                .add(info, place)
                 .map_err(|error| failed(plan::at(&self.configuration, section, "nbd", error)))?;
             self.served.push(format!("volume {}: NBD export {:?}", section.name, export.name));
         }
@@ -303,7 +303,7 @@ impl Daemon {
 
     fn serve_iscsi(&mut self, portals: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
         let engine = |device: &str| self.engine(device).clone();
-        let (portals, served) = iscsi::serve(&self.configuration, portals, infos, engine)?;
+        let (portals, served) = iscsi::serve(&self.configuration, &self.exports, portals, infos, engine)?;
         self.listeners.extend(portals);
         self.served.extend(served);
         Ok(())
@@ -352,7 +352,7 @@ impl Daemon {
         self.devices.clone()
     }
 
-    /// The volumes that only NBD clients use: cutting those off loses nothing that was acknowledged.
+    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was acknowledged.
     pub(super) fn volumes_without_mounts(&self) -> Vec<String> {
         let volumes = self.configuration.volumes.iter().filter(|volume| volume.mount.is_none());
         volumes.map(|volume| volume.name.clone()).collect()

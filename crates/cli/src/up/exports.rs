@@ -1,27 +1,28 @@
-//! NBD exports: the volumes', and the sessions that applications open on them.
+//! Doors of volumes, NBD exports and iSCSI targets: the volumes' own, and those of the sessions that applications open on them.
 //!
-//! Each connection to a volume's export is a session by itself, with what the volume says. Who wants to be promised something
+//! Each connection to a volume's own door is a session by itself, with what the volume says. Who wants to be promised something
 //! opens a session over the control socket first, and connects to the name that it gets: then all its connections share what
-//! the session was promised. Such a name is told to nobody else, and a client that names no export does not get it.
+//! the session was promised. Such a name is told to nobody else: it is in no list, and a client that names no export does not get it.
 //!
 //! Whoever opened a session closes it when nobody is connected to it any more. Where that is left to us, because the opener is
-//! gone, its export goes first, so that nobody comes any more, then those who are there, then the session.
+//! gone, its door goes first, so that nobody comes any more, then those who are there, then the session.
 
 use super::administration::Refusal;
-use crate::control::protocol::Change;
-use plimsoll_brick::connection::Peer;
-use plimsoll_brick::engine::{self, EngineError, EngineHandle, SessionConfig};
+use crate::control::protocol::{Change, SessionEntry};
+use plimsoll_brick::connection::{Peer, PeerLog};
+use plimsoll_brick::engine::{self, EngineError, EngineHandle, FrontEnd, SessionConfig};
+use plimsoll_brick::iscsi::{self, Targets, names};
 use plimsoll_brick::nbd::export::ExportError;
 use plimsoll_brick::nbd::{ExportInfo, NbdConnection, Negotiated, SharedExports};
 use plimsoll_core::Allocation;
 use plimsoll_core::account::AccountError;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where connections to an export go.
+/// Where connections through a door go.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct Place {
     pub(super) engine: EngineHandle,
     pub(super) volume: String,
     /// Of each connection.
@@ -30,19 +31,35 @@ pub(super) struct Target {
     pub(super) account: String,
 }
 
-/// The exports of a daemon.
+/// What clients name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum DoorName {
+    /// An NBD export.
+    Export(String),
+    /// An iSCSI target.
+    Target(String),
+}
+
+#[derive(Clone)]
+enum Door {
+    Export(ExportInfo),
+    Target(Arc<iscsi::Target>),
+}
+
+/// The doors of a daemon.
 #[derive(Default)]
 pub(super) struct Exports {
     list: SharedExports,
+    targets: Targets,
     known: Mutex<Known>,
+    log: PeerLog,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By the export's name.
-    targets: BTreeMap<String, (ExportInfo, Target)>,
-    /// By the session's path: the name of its export.
-    sessions: BTreeMap<String, String>,
+    doors: BTreeMap<DoorName, (Door, Place)>,
+    /// By the session's path: its door.
+    sessions: BTreeMap<String, DoorName>,
     opened: u64,
 }
 
@@ -51,58 +68,126 @@ impl Exports {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What listeners read.
+    /// What NBD listeners read.
     pub(super) fn list(&self) -> SharedExports {
         self.list.clone()
+    }
+
+    /// What iSCSI portals read.
+    pub(super) fn targets(&self) -> Targets {
+        self.targets.clone()
     }
 
     /// Exports a volume.
     ///
     /// # Errors
     /// Another one has the name.
-    pub(super) fn add(&self, info: ExportInfo, target: Target) -> Result<(), ExportError> {
+    pub(super) fn add(&self, info: ExportInfo, place: Place) -> Result<(), ExportError> {
         self.list.add(info.clone())?;
-        self.known().targets.insert(info.name.clone(), (info, target));
+        self.known().doors.insert(DoorName::Export(info.name.clone()), (Door::Export(info), place));
         Ok(())
+    }
+
+    /// Makes a volume a target. False if there is one of that name.
+    pub(super) fn add_target(&self, target: iscsi::Target, place: Place) -> bool {
+        let Some(target) = self.targets.add(target) else { return false };
+        self.known().doors.insert(DoorName::Target(target.name().to_owned()), (Door::Target(target), place));
+        true
     }
 
     /// A client has agreed on an export.
     pub(super) fn connected(&self, socket: OwnedFd, negotiated: Negotiated, peer: &Peer) {
-        let Some((_, target)) = self.known().targets.get(&negotiated.export.name).cloned() else { return };
-        let front_end = Box::new(NbdConnection::new(socket, negotiated));
-        if let Err(error) = target.engine.attach_in(&target.volume, &target.account, target.session, front_end) {
-            tracing::warn!("{peer} turned away from volume {}: {error}", target.volume);
+        let name = DoorName::Export(negotiated.export.name.clone());
+        self.attach(&name, || Box::new(NbdConnection::new(socket, negotiated)), peer);
+    }
+
+    /// An initiator has logged in to a target.
+    pub(super) fn logged_in(&self, session: iscsi::Session, peer: &Peer) {
+        let name = DoorName::Target(session.target.name().to_owned());
+        self.attach(&name, || Box::new(session.connection()), peer);
+    }
+
+    fn attach(&self, name: &DoorName, front_end: impl FnOnce() -> Box<dyn FrontEnd>, peer: &Peer) {
+        let Some((_, place)) = self.known().doors.get(name).cloned() else { return };
+        let attached = place.engine.attach_in(&place.volume, &place.account, place.session.clone(), front_end());
+        if let Err(error) = attached {
+            self.log.warn(format_args!("{peer} turned away from volume {}: {error}", place.volume));
         }
     }
 
-    /// Opens a session on the export called `export`; answers with its path and the name to connect to. A number makes both
+    /// Opens a session behind the door called `door`; answers with its path and the name to connect to. A number makes both
     /// unique.
     ///
     /// # Errors
-    /// Admission refuses it.
+    /// Admission refuses it, or the name is too long for the protocol.
     ///
     /// # Panics
-    /// If there is no such export.
-    pub(super) fn open_session(&self, export: &str, name: &str, change: &Change) -> Result<(String, String), Refusal> {
+    /// If there is no such door.
+    pub(super) fn open_session(&self, door: &DoorName, name: &str, change: &Change) -> Result<SessionEntry, Refusal> {
         let mut known = self.known();
-        let (info, target) = known.targets.get(export).cloned().expect("the caller has looked");
+        let (of_volume, place) = known.doors.get(door).cloned().expect("the caller has looked");
         known.opened += 1;
-        let name = format!("{name}#{}", known.opened);
-        let (path, export) = (format!("{}/{name}", target.account), format!("{export}/{name}"));
-        let allocation = change.apply(target.session.allocation);
-        target.engine.open_pool(&path, allocation)?;
-        let info = ExportInfo { name: export.clone(), is_hidden: true, ..info };
+        let number = known.opened;
+        let path = format!("{}/{name}#{number}", place.account);
+        let allocation = change.apply(place.session.allocation);
+        place.engine.open_pool(&path, allocation)?;
+        let opened = match self.add_door(&of_volume, name, number) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                place.engine.close_pool(&path)?;
+                return Err(refusal);
+            }
+        };
         // Schedulers ask who does the I/O for its priority and its deadlines.
         let Allocation { priority, deadlines, .. } = allocation;
         let of_connection = Allocation { priority, deadlines, ..Allocation::default() };
-        let session = SessionConfig { allocation: of_connection, ..target.session.clone() };
-        if let Err(error) = self.list.add(info.clone()) {
-            target.engine.close_pool(&path)?;
-            return Err(Refusal::Invalid(format!("session {name}: {error}")));
+        let session = SessionConfig { allocation: of_connection, ..place.session.clone() };
+        let (opened_name, entry) = match &opened {
+            Door::Export(info) => {
+                let (export, target) = (Some(info.name.clone()), None);
+                (DoorName::Export(info.name.clone()), SessionEntry { path: path.clone(), export, target })
+            }
+            Door::Target(target) => {
+                let name = target.name().to_owned();
+                let entry = SessionEntry { path: path.clone(), export: None, target: Some(name.clone()) };
+                (DoorName::Target(name), entry)
+            }
+        };
+        known.doors.insert(opened_name.clone(), (opened, Place { account: path.clone(), session, ..place }));
+        known.sessions.insert(path, opened_name);
+        Ok(entry)
+    }
+
+    /// A door for a session, which no list names.
+    fn add_door(&self, of_volume: &Door, session: &str, number: u64) -> Result<Door, Refusal> {
+        match of_volume {
+            Door::Export(info) => {
+                let name = format!("{}/{session}#{number}", info.name);
+                let info = ExportInfo { name, is_hidden: true, ..info.clone() };
+                let added = self.list.add(info.clone());
+                added.map_err(|error| Refusal::Invalid(format!("session {session}: {error}")))?;
+                Ok(Door::Export(info))
+            }
+            Door::Target(target) => {
+                // What a session may be called and a target may not.
+                let session = session.to_lowercase().replace('_', "-");
+                let name = format!("{}:{session}.{number}", target.name());
+                if !names::is_strict(&name) {
+                    let message = format!("got target {name:?}, allowed are {} bytes", names::NAME_BYTES_MAX);
+                    return Err(Refusal::Invalid(format!("session {session}: {message}")));
+                }
+                let added = self.targets.add(target.of_session(&name));
+                added.map(Door::Target).ok_or_else(|| Refusal::Invalid(format!("there is already a target {name}")))
+            }
         }
-        known.targets.insert(export.clone(), (info, Target { account: path.clone(), session, ..target }));
-        known.sessions.insert(path.clone(), export.clone());
-        Ok((path, export))
+    }
+
+    /// Nobody comes through a door any more.
+    fn remove_door(&self, name: &DoorName) {
+        match name {
+            DoorName::Export(name) => _ = self.list.remove(name),
+            DoorName::Target(name) => self.targets.remove(name),
+        }
     }
 
     /// Whether a session of that path was opened here.
@@ -116,10 +201,10 @@ impl Exports {
     /// Somebody is connected to it.
     pub(super) fn close_session(&self, path: &str) -> Result<bool, EngineError> {
         let mut known = self.known();
-        let Some(export) = known.sessions.get(path).cloned() else { return Ok(false) };
-        known.targets[&export].1.engine.close_pool(path)?;
-        self.list.remove(&export);
-        known.targets.remove(&export);
+        let Some(door) = known.sessions.get(path).cloned() else { return Ok(false) };
+        known.doors[&door].1.engine.close_pool(path)?;
+        self.remove_door(&door);
+        known.doors.remove(&door);
         known.sessions.remove(path);
         Ok(true)
     }
@@ -129,16 +214,16 @@ impl Exports {
     pub(super) fn end_session(&self, path: &str) -> bool {
         let engine = {
             let known = self.known();
-            let Some(export) = known.sessions.get(path) else { return true };
-            self.list.remove(export);
-            known.targets[export].1.engine.clone()
+            let Some(door) = known.sessions.get(path) else { return true };
+            self.remove_door(door);
+            known.doors[door].1.engine.clone()
         };
-        // Each time, for those who had agreed on the export before it went.
+        // Each time, for those who had agreed on the door before it went.
         let closed = engine.stop_pool(path, engine::GRACE_DEFAULT).and_then(|()| self.close_session(path));
         match closed {
             Err(EngineError::Account(AccountError::Tree { .. })) => return false,
-            Err(error) => tracing::warn!("session {path}: {error}"),
-            Ok(_) => tracing::info!("session {path} closed: who opened it is gone"),
+            Err(error) => self.log.warn(format_args!("session {path}: {error}")),
+            Ok(_) => self.log.info(format_args!("session {path} closed: who opened it is gone")),
         }
         true
     }

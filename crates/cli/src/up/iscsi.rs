@@ -1,22 +1,14 @@
 //! Volumes as iSCSI targets: where initiators connect, and what they get.
 
+use super::exports::{Exports, Place};
 use crate::config::Configuration;
 use crate::outcome::Failure;
 use plimsoll_brick::backend::VolumeInfo;
 use plimsoll_brick::connection::{ListenerOptions, Serving};
 use plimsoll_brick::engine::{EngineHandle, SessionConfig};
-use plimsoll_brick::iscsi::{Target, Targets, serve as serve_targets};
+use plimsoll_brick::iscsi::{Target, serve as serve_targets};
 use plimsoll_brick::nbd::Listener;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Where a target's sessions go.
-struct Place {
-    engine: EngineHandle,
-    volume: String,
-    account: String,
-    session: SessionConfig,
-}
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
@@ -37,37 +29,31 @@ pub(super) fn bind(configuration: &Configuration) -> Result<Vec<Listener>, Failu
 /// Serves the targets on `portals`; answers with the listeners at work and with what is served, a line each.
 pub(super) fn serve(
     configuration: &Configuration,
+    exports: &Arc<Exports>,
     portals: Vec<Listener>,
     infos: &[VolumeInfo],
     engine: impl Fn(&str) -> EngineHandle,
 ) -> Result<(Vec<Serving>, Vec<String>), Failure> {
-    let (targets, mut places, mut served) = (Targets::default(), BTreeMap::new(), Vec::new());
+    let mut served = Vec::new();
     for (section, info) in configuration.volumes.iter().zip(infos) {
         let Some(target) = &section.iscsi else { continue };
         let is_rotational = configuration.device(&section.device).is_some_and(|device| device.profile.is_rotational);
-        let added = targets.add(Target::of_volume(&target.name, target.chap.clone(), info, is_rotational));
-        added.ok_or_else(|| failed(format!("there is already a target named {}", target.name)))?;
-        let allocation = configuration.session_allocation(section);
         let place = Place {
             engine: engine(&section.device),
             volume: section.name.clone(),
+            session: SessionConfig { name: "iscsi".into(), allocation: configuration.session_allocation(section) },
             account: configuration.volume_path(section),
-            session: SessionConfig { name: "iscsi".into(), allocation },
         };
-        places.insert(target.name.clone(), place);
+        let of_volume = Target::of_volume(&target.name, target.chap.clone(), info, is_rotational);
+        if !exports.add_target(of_volume, place) {
+            return Err(failed(format!("there is already a target named {}", target.name)));
+        }
         served.push(format!("volume {}: iSCSI target {}", section.name, target.name));
     }
-    let (places, mut listeners) = (Arc::new(places), Vec::new());
+    let mut listeners = Vec::new();
     for portal in portals {
-        let places = places.clone();
-        let serving = serve_targets(portal, targets.clone(), move |session, peer| {
-            let Some(place) = places.get(session.target.name()) else { return };
-            let connection = Box::new(session.connection());
-            let attached = place.engine.attach_in(&place.volume, &place.account, place.session.clone(), connection);
-            if let Err(error) = attached {
-                tracing::warn!("{peer} turned away from volume {}: {error}", place.volume);
-            }
-        })?;
+        let exports = exports.clone();
+        let serving = serve_targets(portal, exports.targets(), move |session, peer| exports.logged_in(session, &peer))?;
         served.push(format!("iSCSI on {}", serving.address()));
         listeners.push(serving);
     }

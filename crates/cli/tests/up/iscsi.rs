@@ -5,7 +5,7 @@ use std::process::Command;
 
 const TWO_TARGETS: &str = r#"
 [iscsi]
-listen = ["127.0.0.1:0"]
+listen = ["127.0.0.1:0", "tcp:[::1]:0"]
 [device.disk0]
 worst_case = "1000 runs/s"
 [pool.web]
@@ -52,6 +52,69 @@ fn targets_are_served_and_a_session_is_an_account_of_its_volume() {
         assert!(inquire("", "iqn.2026-01.local.plimsoll:db"));
         assert!(inquire("alice%correct-horse-battery@", "iqn.2026-01.org.example:kept"));
         assert!(!inquire("", "iqn.2026-01.org.example:kept"));
+    }
+    daemon.stop();
+}
+
+/// What `iscsi-inq` prints of a target, if it lets in.
+fn inquiry(portal: &str, target: &str) -> Option<String> {
+    let output = Command::new("iscsi-inq").arg(format!("iscsi://{portal}/{target}/0")).output().unwrap();
+    output.status.success().then(|| text(&output.stdout))
+}
+
+/// Planted break that was seen red: what serves a volume is an export or a block device.
+#[test]
+fn a_volume_that_is_only_a_target_is_shown_as_one() {
+    let site = Site::of_normal_user(TWO_TARGETS);
+    let daemon = site.up();
+    let served = "iSCSI target iqn.2026-01.local.plimsoll:db";
+    for command in [&["volume", "list"][..], &["status"]] {
+        let printed = text(&site.ask(command).stdout);
+        assert!(printed.lines().any(|line| line.contains("db") && line.contains(served)), "{printed}");
+    }
+    let target = "iqn.2026-01.org.example:kept";
+    assert_eq!(site.json(&["volume", "list"])[1]["target"], target);
+    assert_eq!(site.json(&["status"])["volumes"][1]["target"], target);
+    // As it is written in the configuration.
+    for line in daemon.served.iter().filter_map(|line| line.strip_prefix("iSCSI on ")) {
+        let address: plimsoll_brick::nbd::Address = line.parse().unwrap();
+        assert!(line.starts_with("tcp:") && address.to_string() == line, "{line}");
+    }
+    daemon.stop();
+}
+
+/// Planted breaks that were seen red: the session's target is in the list; its connections open in the volume's account; what is
+/// closed lets in.
+#[test]
+fn an_application_opens_a_session_of_a_target_and_closes_it() {
+    let site = Site::of_normal_user(TWO_TARGETS);
+    let daemon = site.up();
+    let opened = site.json(&["session", "open", "db", "Big_loader", "--reserve", "150 runs/s"]);
+    let target = "iqn.2026-01.local.plimsoll:db:big-loader.1";
+    assert_eq!((&opened["path"], &opened["target"]), (&"web/db/Big_loader#1".into(), &target.into()));
+    assert!(opened.get("export").is_none());
+    let portal = daemon.served.iter().find_map(|line| line.strip_prefix("iSCSI on tcp:")).expect("a line for the port");
+    if is_installed("iscsi-inq") && is_installed("iscsi-ls") {
+        assert!(
+            inquiry(portal, target)
+                .is_some_and(|printed| printed == inquiry(portal, "iqn.2026-01.local.plimsoll:db").unwrap())
+        );
+        let listed = Command::new("iscsi-ls").arg(format!("iscsi://{portal}")).output().unwrap();
+        assert!(!text(&listed.stdout).contains("loader"), "nobody is told");
+    }
+    let status = site.json(&["status"]);
+    let accounts = status["devices"][0]["accounts"].as_array().unwrap();
+    let session = accounts.iter().find(|account| account["path"] == "web/db/Big_loader#1").expect("it is an account");
+    assert_eq!(session["allocation"]["reserve"], "150 runs/s");
+    let printed = text(&site.ask(&["session", "open", "db", "second"]).stdout);
+    assert_eq!(printed.trim(), "iqn.2026-01.local.plimsoll:db:second.2");
+    let environment = "echo $PLIMSOLL_TARGET $PLIMSOLL_SESSION";
+    let run = site.ask(&["session", "open", "db", "held", "--", "sh", "-c", environment]);
+    assert_eq!(text(&run.stdout).trim(), "iqn.2026-01.local.plimsoll:db:held.3 web/db/held#3");
+    let closed = site.ask(&["session", "close", "web/db/Big_loader#1"]);
+    assert!(closed.status.success(), "{}", text(&closed.stderr));
+    if is_installed("iscsi-inq") {
+        assert_eq!(inquiry(portal, target), None, "it is closed");
     }
     daemon.stop();
 }

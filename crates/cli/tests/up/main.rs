@@ -7,6 +7,7 @@ mod classes;
 mod compressed;
 mod crowds;
 mod encrypted;
+mod health;
 mod iscsi;
 mod layouts;
 #[path = "../../../gates/tests/support/lease.rs"]

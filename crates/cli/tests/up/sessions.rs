@@ -169,7 +169,7 @@ fn a_session_holds_no_pools() {
 }
 
 #[test]
-fn a_volume_without_an_nbd_export_has_no_sessions() {
+fn a_volume_that_is_only_mounted_has_no_sessions() {
     if let Some(why) = why_no_mounts() {
         return println!("not run: {why}");
     }
@@ -179,8 +179,7 @@ fn a_volume_without_an_nbd_export_has_no_sessions() {
     let text = without_nbd.replace("{folder}", site.folder.path().to_str().unwrap());
     std::fs::write(site.path("plimsoll.toml"), format!("[daemon]\nstate_directory = \"state\"\n{text}")).unwrap();
     let daemon = site.up();
-    let expected =
-        "volume db has no NBD export for a session, allowed are volumes with nbd; plimsoll run is for processes";
+    let expected = "volume db has no NBD export and no iSCSI target for a session, allowed are volumes with nbd or iscsi; plimsoll run is for processes";
     assert_eq!(asked(&site, &["session", "open", "db", "loader"]), (expected.into(), Some(2)));
     let reserved = ["session", "open", "db", "loader", "--reserve", "150 runs/s"];
     assert_eq!(asked(&site, &reserved), (expected.into(), Some(2)));

@@ -240,7 +240,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
-    let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [port; 6] };
+    let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [port; 6], target_port: 1 };
     let nexus = target.session_began(&port, UnixStream::pair().unwrap().0).unwrap();
     let negotiated = Negotiated {
         target: Some(target.name().to_owned()),

@@ -159,3 +159,17 @@ fn identifiers_and_challenges_are_answered_up_to_their_bounds() {
         assert_eq!(answers("1", challenge), None, "{challenge:?}");
     }
 }
+
+/// Planted break that was seen red: any text up to 223 bytes is a name.
+#[test]
+fn a_name_that_is_none_is_refused() {
+    let long = "n".repeat(224);
+    for name in ["a\u{1b}[2J", "iqn.2026-01.org.example:a b", "a\nb", "", &long] {
+        let names = [("InitiatorName", name), ("TargetName", "target"), ("AuthMethod", "CHAP")];
+        assert_eq!(Dialogue::new(None).say(&names), Err(LoginError::Name), "{name:?}");
+        let names = [("InitiatorName", "initiator"), ("TargetName", name), ("AuthMethod", "CHAP")];
+        assert_eq!(Dialogue::new(None).say(&names), Err(LoginError::Name), "{name:?}");
+    }
+    let names = [("TargetName", "target"), ("AuthMethod", "CHAP")];
+    assert_eq!(Dialogue::new(None).say(&names), Err(LoginError::MissingParameter));
+}

@@ -142,7 +142,6 @@ fn portals(sections: &Sections, problems: &mut Vec<Problem>) {
                 address.to_string(),
                 open.name
             );
-            let got = got.replace("\"tcp:", "\"");
             let allowed = "a loopback address such as 127.0.0.1 or [::1], or chap for every volume with iscsi".into();
             problems.push(Problem { line: *line, key: "iscsi.listen".into(), got, allowed });
         }

@@ -64,6 +64,7 @@ fn paths_that_are_no_text_are_said_as_near_as_text_can() {
         configuration: path.clone(),
         executor: None,
         devices: Vec::new(),
+        volumes: Vec::new(),
         losses: Vec::new(),
     };
     let volume = VolumeEntry {
@@ -75,6 +76,7 @@ fn paths_that_are_no_text_are_said_as_near_as_text_can() {
         is_read_only: false,
         content: "memory".to_owned(),
         export: None,
+        target: Some("iqn.2026-01.org.example:db".to_owned()),
         block_device: Some(path.clone()),
         mount_point: Some(path),
         front_ends: 0,

@@ -1,0 +1,103 @@
+//! Whole images, mostly holes, copied to volumes of every kind and back by other people's programs.
+//!
+//! A program that is not installed is reported as *not run*; Debian has them in `qemu-utils`, `libnbd-bin` and `nbdkit`.
+
+mod engine_support;
+mod programs;
+
+use engine_support::{CACHE_BYTES, Random, Served, cached, encrypted_config, file_config, memory, profile};
+use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_brick::engine::EngineConfig;
+use plimsoll_brick::nbd::Address;
+use programs::{is_installed, run, succeed};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+/// As long as no payload is, and a multiple of nothing large.
+const ODD_BYTES: u64 = 33 * MIB;
+const LARGE_BYTES: u64 = 1 << 30;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary directories have plain names")
+}
+
+fn uri(served: &Served, volume: &str) -> String {
+    match served.address() {
+        Address::Unix(path) => format!("nbd+unix:///{volume}?socket={}", text(path)),
+        Address::Tcp(address) => panic!("{address}"),
+    }
+}
+
+/// An image with data in four places; all between is one hole.
+fn sparse_image(directory: &TempDir, bytes: u64) -> PathBuf {
+    let path = directory.path().join("sparse.raw");
+    let file = File::create(&path).unwrap();
+    file.set_len(bytes).unwrap();
+    for (index, at) in [0, bytes / 3 / 4096 * 4096, bytes / 2 / 4096 * 4096, bytes - 8192].into_iter().enumerate() {
+        file.write_all_at(&[index as u8 + 1; 8192], at).unwrap();
+    }
+    path
+}
+
+/// Volumes `v` of every kind, one after the other, each of `bytes`, and what each needs to live.
+fn every_kind(directory: &TempDir, bytes: u64) -> Vec<(&'static str, Served, Option<TempDir>)> {
+    let of = |backing| {
+        let (name, pool) = ("v".to_owned(), "pool".into());
+        Volume::open(VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false }).unwrap()
+    };
+    let at = |name: &str| directory.path().join(name);
+    let file = |name: &str| Volume::open(file_config("v", &at(name), Some(bytes))).unwrap();
+    let config = EngineConfig::new(profile(), "noop");
+    let (of_cached, fast) = cached(config, file("cached"), |settings| settings.size_bytes = Some(CACHE_BYTES));
+    let compressed = of(Backing::CompressedMemory { size_bytes: bytes, level: 1 });
+    let encrypted = Volume::open(encrypted_config("v", &at("encrypted"), bytes)).unwrap();
+    vec![
+        ("memory", Served::plain(vec![memory("v", bytes, 0)]), None),
+        ("file", Served::plain(vec![file("file")]), None),
+        ("compressed", Served::plain(vec![compressed]), None),
+        ("encrypted", Served::plain(vec![encrypted]), None),
+        ("cached", of_cached, Some(fast)),
+    ]
+}
+
+/// Puts something where the image has holes, so that only zeroes that were written read as zero.
+fn soil(served: &Served, bytes: u64) {
+    let (mut client, mut random) = (served.connect("v", 1, true), Random(11));
+    for _ in 0..40 {
+        let at = random.below(bytes / 4096 - 16) * 4096;
+        client.write(at, &[0xa5; 16 * 4096], false).unwrap();
+    }
+    client.disconnect().unwrap();
+}
+
+/// Copies a sparse image to volumes of every kind by nbdcopy, and compares them with it by qemu-img.
+fn copy_sparse(bytes: u64) {
+    if !is_installed("nbdcopy") || !is_installed("qemu-img") {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let image = sparse_image(&directory, bytes);
+    for (kind, served, _fast) in every_kind(&directory, bytes) {
+        soil(&served, bytes);
+        let uri = uri(&served, "v");
+        succeed("nbdcopy", &["--flush", text(&image), &uri]);
+        let output = run("qemu-img", &["compare", "-f", "raw", "-F", "raw", text(&image), &uri]);
+        assert!(output.status.success(), "{kind}: {output:?}");
+        served.wait_until_all_have_gone();
+    }
+}
+
+/// nbdcopy zeroes a hole with requests that are as long as it. Planted break that was seen red: zeroes are bounded as payloads are.
+#[test]
+fn nbdcopy_copies_a_sparse_image_of_an_odd_size() {
+    copy_sparse(ODD_BYTES);
+}
+
+/// The same.
+#[test]
+fn nbdcopy_copies_a_sparse_image_of_a_gibibyte() {
+    copy_sparse(LARGE_BYTES);
+}

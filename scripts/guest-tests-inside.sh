@@ -62,7 +62,7 @@ for binary in $binaries; do
     if [ $# = 0 ]; then
         case $name in
         # The rest of the command's tests is not about the kernel.
-        up) run "$binary" agent:: steer:: ;;
+        up) run "$binary" agent:: steer:: nbd_client:: ;;
         *) run "$binary" ;;
         esac
     fi

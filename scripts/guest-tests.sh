@@ -3,14 +3,14 @@
 #
 #   scripts/guest-tests.sh [TEST...]      TEST: name of a test binary, or of a test binary and a test: journal, up:steer
 #
-# Without words, all of `tags`, `gates` and `agent`, and of the command `agent` and `agent --wdt`. Built here, as they are
+# Without words, all of `tags`, `gates` and `agent`, and of the command `agent`, `agent --wdt` and what `nbd-client` does. Built here, as they are
 # for `make test`. The guest has no emulated drive: its disks are loop devices in its memory, and what dmsetup makes of them.
 # 3 and "not run: why" where there can be no guest.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
 missing=""
-for need in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs dmsetup:dmsetup losetup:mount fusermount3:fuse3 \
+for need in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs dmsetup:dmsetup nbd-client:nbd-client losetup:mount fusermount3:fuse3 \
     qemu-system-x86_64:qemu-system-x86 busybox:busybox; do
     command -v "${need%%:*}" >/dev/null || missing="$missing ${need##*:}"
 done

@@ -9,11 +9,11 @@ set -euo pipefail
 build_packages=(build-essential pkg-config curl ca-certificates git)
 rust_version_min=1.88
 # Needed by parts: file systems and tools for the demo and tests; nothing fails without them but that part.
-part_packages=(e2fsprogs xfsprogs util-linux fuse3 fio qemu-utils qemu-block-extra libnbd-bin libiscsi-bin runc crun postgresql)
+part_packages=(e2fsprogs xfsprogs util-linux fuse3 fio qemu-utils qemu-block-extra libnbd-bin nbdkit libiscsi-bin runc crun postgresql)
 # Needed to compile the BPF programs of `tags`; without them those are left out.
 bpf_packages=(clang libelf-dev zlib1g-dev)
 peer_packages=(nbdkit)
-guest_packages=(qemu-system-x86 busybox btrfs-progs dmsetup)
+guest_packages=(qemu-system-x86 busybox btrfs-progs dmsetup nbd-client)
 
 packages=("${build_packages[@]}" "${part_packages[@]}" "${bpf_packages[@]}")
 [ "${1:-}" = peers ] && packages+=("${peer_packages[@]}")

@@ -101,3 +101,58 @@ fn nbdcopy_copies_a_sparse_image_of_an_odd_size() {
 fn nbdcopy_copies_a_sparse_image_of_a_gibibyte() {
     copy_sparse(LARGE_BYTES);
 }
+
+/// Through nbdkit, which is the client here and zeroes by what we say that we can; and by QEMU through it.
+#[test]
+fn nbdkit_passes_a_sparse_image_on_to_volumes_of_every_kind() {
+    if !is_installed("nbdkit") || !is_installed("nbdcopy") || !is_installed("qemu-img") || !is_installed("qemu-io") {
+        return;
+    }
+    if !run("nbdkit", &["nbd", "--dump-plugin"]).status.success() {
+        return println!("not run: this nbdkit has no plugin that is a client");
+    }
+    let directory = TempDir::new().unwrap();
+    let image = sparse_image(&directory, ODD_BYTES);
+    for (kind, served, _fast) in every_kind(&directory, ODD_BYTES) {
+        soil(&served, ODD_BYTES);
+        let (uri, image) = (uri(&served, "v"), text(&image));
+        let through = |command: &str| {
+            let output = run("nbdkit", &["-U", "-", "nbd", &format!("uri={uri}"), "--run", command]);
+            assert!(output.status.success(), "{kind}: {command}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        through(&format!("nbdcopy --flush {image} \"$uri\""));
+        through(&format!("qemu-img compare -f raw -F raw {image} \"$uri\""));
+        let script = "qemu-io -f raw -c 'write -P 9 100000 70000' -c 'write -z -u 1M 20M' -c 'read -P 9 100000 70000' \
+                      -c 'read -P 0 1M 20M' -c flush \"$uri\"";
+        let printed = through(script);
+        assert!(!printed.contains("failed") && printed.matches("read ").count() == 2, "{kind}: {printed}");
+        served.wait_until_all_have_gone();
+    }
+}
+
+#[test]
+fn qemu_img_maps_a_volume_and_converts_it_to_a_sparse_image() {
+    if !is_installed("qemu-img") {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let image = sparse_image(&directory, ODD_BYTES);
+    for (kind, served, _fast) in every_kind(&directory, ODD_BYTES) {
+        soil(&served, ODD_BYTES);
+        let (uri, back) = (uri(&served, "v"), directory.path().join("back.qcow2"));
+        succeed("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", text(&image), &uri]);
+        // We do not say where holes are, so all of it is data.
+        let map = succeed("qemu-img", &["map", "--output=json", "-f", "raw", &uri]);
+        let map: serde_json::Value = serde_json::from_str(&map).unwrap();
+        let length: u64 = map.as_array().unwrap().iter().map(|part| part["length"].as_u64().unwrap()).sum();
+        assert!(
+            length == ODD_BYTES && map.as_array().unwrap().iter().all(|part| part["data"] == true),
+            "{kind}: {map}"
+        );
+        succeed("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, text(&back)]);
+        succeed("qemu-img", &["compare", "-f", "raw", "-F", "qcow2", text(&image), text(&back)]);
+        assert!(back.metadata().unwrap().len() < ODD_BYTES / 4, "{kind}: holes are found again");
+        served.wait_until_all_have_gone();
+    }
+}

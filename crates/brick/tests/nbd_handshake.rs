@@ -115,7 +115,9 @@ fn everything_that_is_asked_for_is_told() {
 fn what_a_client_sends_ahead_is_left_for_transmission() {
     let ahead = [after_flags(&[go("disk", &[])]), b"%`\x95\x13 a request and more".to_vec()].concat();
     let (_, step, left) = converse(&ahead);
-    assert_eq!((negotiated(step).export.name.as_str(), left), ("disk", 23));
+    let agreed = negotiated(step);
+    assert_eq!((agreed.export.name.as_str(), left), ("disk", 23));
+    assert_eq!(agreed.export.minimum_block_bytes, 1, "nor does this one know the block sizes");
     let ahead = [after_flags(&[option_with(number::EXPORT_NAME, b"disk")]), b"%`\x95\x13".to_vec()].concat();
     assert_eq!(converse(&ahead).2, 4);
 }
@@ -125,7 +127,13 @@ fn an_export_name_is_answered_without_a_header() {
     let name = option_with(number::EXPORT_NAME, b"disk");
     let (output, step, _) = converse(&after_flags(std::slice::from_ref(&name)));
     assert_eq!(output, [0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0x05]);
-    assert!(!negotiated(step).block_size_known);
+    let agreed = negotiated(step);
+    assert!(!agreed.block_size_known);
+    assert_eq!(
+        agreed.export,
+        ExportInfo { minimum_block_bytes: 1, ..exports()[0].clone() },
+        "it may ask for any bytes"
+    );
     let (output, step, _) = converse(&[&[0, 0, 0, 1], &name[..]].concat());
     assert_eq!((output.len(), output[10..].iter().any(|byte| *byte != 0)), (134, false));
     negotiated(step);

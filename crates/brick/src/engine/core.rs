@@ -13,6 +13,7 @@
 use super::alarm::Alarm;
 use super::buffer_memory::BufferMemory;
 use super::cached::{OF_CACHE, VolumeCache};
+use super::claims::{Claims, Origin};
 use super::clock::Clock;
 use super::doubts::Doubts;
 use super::early_reads::EarlyReads;
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     pub(super) memory_try_again: Option<Time>,
     /// Writes that nobody waits for any more, at backends.
     pub(super) orphans: Orphans,
+    /// Blocks of which front ends change a part, and what waits for that.
+    pub(super) claims: Claims<(Origin, Submission)>,
     /// Service threads, for what takes a processor's time.
     pub(super) work: Work,
     /// What sessions would like to read ahead.
@@ -148,14 +151,9 @@ impl Core {
             self.finished.push((seat.index, finished));
             return;
         }
-        if self.volumes[seat.volume].cache.is_some() {
-            debug_assert!(!matches!(submission.payload, Payload::Volume(_)), "what is read is not there");
-            return self.submit_to_cache(seat.volume, (seat.index, seat.session), submission);
-        }
-        let request = Request::new(seat.index, seat.volume, seat.session, submission, self.now);
-        let index = self.requests.insert(request);
-        if !self.hold(index, seat.reader) {
-            self.begin(index, seat.reader);
+        let origin = Origin::of(seat);
+        if let Some(submission) = self.hold_for_claims(origin, submission) {
+            self.submit_checked(origin, submission);
         }
     }
 
@@ -475,6 +473,9 @@ impl Core {
         self.meters.request_completed(request.metered, operation, latency, error.is_none());
         let result = error.map_or(Ok(()), Err);
         self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+        if operation.is_write() {
+            self.change_ended(request.volume, (front_end, token), offset, length);
+        }
         self.cache_has_work(request.volume);
     }
 

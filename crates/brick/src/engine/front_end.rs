@@ -63,6 +63,16 @@ pub struct VolumeBytes(pub(crate) *const u8);
 unsafe impl Send for VolumeBytes {}
 
 impl Payload {
+    /// The same without its first `bytes` bytes, of a read that was answered.
+    pub(crate) fn behind(self, bytes: u32) -> Payload {
+        match self {
+            Payload::Buffer { buffer, at } => Payload::Buffer { buffer, at: at + bytes },
+            // SAFETY: they lie in the bytes that were read.
+            Payload::Volume(start) => Payload::Volume(VolumeBytes(unsafe { start.0.add(bytes as usize) })),
+            other => other,
+        }
+    }
+
     /// Where the bytes begin; `None` where there are none. Give it to the ring, never make a reference of it while the
     /// request is under way.
     pub fn as_ptr(&self) -> Option<*const u8> {

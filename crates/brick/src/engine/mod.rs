@@ -42,6 +42,7 @@ mod basket;
 mod buffer;
 mod buffer_memory;
 mod cached;
+mod claims;
 pub(crate) mod clock;
 mod commands;
 mod core;

@@ -19,7 +19,7 @@
 //! way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log n + requests that it is in the way of), where n
 //! is orphans and who waits for them ([`stretches`]).
 
-mod stretches;
+pub(super) mod stretches;
 
 use super::core::Core;
 use super::front_end::{Finished, Payload};
@@ -143,6 +143,7 @@ impl Core {
             }
         }
         self.drop_held();
+        self.drop_held_for_claims(&is_meant);
         self.abandon_in_caches(is_meant);
     }
 

@@ -111,6 +111,19 @@ impl Port<'_> {
         self.core.submit(self.seat, submission);
     }
 
+    /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`: it reads them, changes a part
+    /// and writes them. [`FrontEnd::request_completed`](super::FrontEnd::request_completed) hears of `token` when every other change of
+    /// them is over; then others' changes wait until [`give_back_claim`](Self::give_back_claim). O(requests under way).
+    pub(crate) fn claim(&mut self, token: u64, offset: u64, length: u64) {
+        self.seat.requests += 1;
+        self.core.claim(self.seat, token, offset, length);
+    }
+
+    /// Gives back what was claimed for `token`.
+    pub(crate) fn give_back_claim(&mut self, token: u64) {
+        self.core.give_back_claim(self.seat, token);
+    }
+
     /// Puts an operation of the front end's own on the ring, which answers with
     /// [`FrontEnd::ring_completed`](super::FrontEnd::ring_completed).
     ///

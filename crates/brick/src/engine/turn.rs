@@ -3,6 +3,7 @@
 use super::administration::build_scheduler;
 use super::alarm::Alarm;
 use super::buffer::Arena;
+use super::claims::Claims;
 use super::clock::Clock;
 use super::commands::Receiver;
 use super::core::{Core, TURN_BYTES_MAX, VolumeSeat};
@@ -113,6 +114,7 @@ impl Engine {
             wait_for_memory: Vec::new(),
             memory_try_again: None,
             orphans: Orphans::default(),
+            claims: Claims::default(),
             work: Work::new(executor)?,
             wishes: Wishes::default(),
         };

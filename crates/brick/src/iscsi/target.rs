@@ -198,7 +198,7 @@ mod tests {
         let socket = UnixStream::pair().unwrap().0;
         let first = own.session_began(&port, &socket).unwrap();
         let second = of_session.session_began(&port, &socket).unwrap();
-        assert_eq!(own.front_ends(|_, _| true), [], "none is attached");
+        assert!(own.front_ends(|_, _| true).is_empty(), "none is attached");
         assert_eq!((own.attached(first, 7), of_session.attached(second, 8)), (vec![], vec![]), "none took a place");
         assert_eq!(own.front_ends(|nexus, _| nexus != first), [8], "both are sessions of one unit");
         targets.remove(name);

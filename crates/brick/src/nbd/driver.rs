@@ -21,6 +21,7 @@
 
 mod inbox;
 mod outbox;
+mod partial;
 
 use super::error::Errno;
 use super::export::{ExportInfo, Features};
@@ -32,9 +33,11 @@ use crate::engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload,
 use inbox::{Inbox, Next};
 use io_uring::{opcode, types};
 use outbox::Outbox;
+use partial::{Blocks, Partial};
 use plimsoll_core::{Class, Operation};
 use rustix::io::Errno as SystemErrno;
 use rustix::net::{Shutdown, shutdown};
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Requests of one connection under way at the most. QEMU and the kernel's client use up to 128, fio what it is told.
@@ -76,6 +79,15 @@ enum Phase {
 struct Asked {
     cookie: u64,
     offset: u64,
+    length: u32,
+    /// Bytes before the first one that was asked for, of a read of whole blocks.
+    skew: u32,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Asked {
+        Asked { cookie: request.cookie, offset: request.offset, length: request.length, skew: 0 }
+    }
 }
 
 /// One NBD connection after its handshake.
@@ -89,6 +101,8 @@ pub struct NbdConnection {
     asked: Box<[Asked; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
+    /// Changes of parts of blocks, by place.
+    partials: BTreeMap<u8, Partial>,
     /// The ring tells when the client hangs up.
     is_watched: bool,
     /// The client sends nothing more than what is in the socket.
@@ -123,7 +137,7 @@ pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
 impl NbdConnection {
     /// A connection whose handshake is over and whose socket holds nothing of it any more.
     pub fn new(socket: OwnedFd, negotiated: Negotiated) -> NbdConnection {
-        let nothing = Asked { cookie: 0, offset: 0 };
+        let nothing = Asked { cookie: 0, offset: 0, length: 0, skew: 0 };
         NbdConnection {
             socket,
             negotiated,
@@ -133,6 +147,7 @@ impl NbdConnection {
             silence: Silence::default(),
             asked: Box::new([nothing; REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
+            partials: BTreeMap::new(),
             is_watched: false,
             has_hung_up: false,
         }
@@ -149,6 +164,10 @@ impl NbdConnection {
                 Ok(Next::Request(request)) => request,
                 Ok(Next::Write(request, payload)) => {
                     self.submit(port, &request, Operation::Write, payload);
+                    continue;
+                }
+                Ok(Next::Part(request, data, block)) => {
+                    self.change_partially(port, request, Some(data), block);
                     continue;
                 }
                 Ok(Next::MoreBytes) => return,
@@ -174,6 +193,10 @@ impl NbdConnection {
         // A write under way has no place yet, but will need one.
         if self.free.is_empty() {
             return false;
+        }
+        let blocks = Blocks::of(&request, port.volume().block_bytes);
+        if !blocks.are_whole() && !matches!(request.command, Command::Disconnect | Command::Flush) {
+            return self.begin_partial(port, request, blocks);
         }
         let operation = match request.command {
             Command::Disconnect => {
@@ -204,8 +227,7 @@ impl NbdConnection {
     }
 
     fn submit(&mut self, port: &mut Port<'_>, request: &Request, operation: Operation, payload: Payload) {
-        let place = self.free.pop().expect("a request is begun only if a place is free");
-        self.asked[usize::from(place)] = Asked { cookie: request.cookie, offset: request.offset };
+        let place = self.take_place(Asked::of(request));
         port.submit(Submission {
             token: u64::from(place),
             operation,
@@ -215,6 +237,12 @@ impl NbdConnection {
             class: Class::UNCLASSIFIED,
             payload,
         });
+    }
+
+    fn take_place(&mut self, asked: Asked) -> u8 {
+        let place = self.free.pop().expect("a request is begun only if a place is free");
+        self.asked[usize::from(place)] = asked;
+        place
     }
 
     fn refuse(&mut self, request: &Request, errno: Errno) {
@@ -312,13 +340,16 @@ impl FrontEnd for NbdConnection {
     }
 
     fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
-        let Finished { token, operation, length, result, payload } = finished;
-        let place = token as u8;
+        let place = finished.token as u8;
+        if let Some(partial) = self.partials.remove(&place) {
+            return self.step_ended(port, partial, finished);
+        }
+        let Finished { operation, result, payload, .. } = finished;
         self.free.push(place);
         if self.phase == Phase::Broken {
             return port.give_payload(payload);
         }
-        let Asked { cookie, offset } = self.asked[usize::from(place)];
+        let Asked { cookie, offset, length, skew } = self.asked[usize::from(place)];
         let is_chunked = operation == Operation::Read && self.negotiated.structured_replies;
         let result = match (operation, result) {
             // A trim is advice: a volume that cannot follow it has not failed.
@@ -328,10 +359,10 @@ impl FrontEnd for NbdConnection {
         match (result, is_chunked) {
             (Ok(()), true) => {
                 let header = wire::offset_data_chunk(cookie, true, offset, length);
-                return self.outbox.push(&header, Some((payload, length)));
+                return self.outbox.push(&header, Some((payload.behind(skew), length)));
             }
             (Ok(()), false) if operation == Operation::Read => {
-                return self.outbox.push(&wire::simple_reply(cookie, Ok(())), Some((payload, length)));
+                return self.outbox.push(&wire::simple_reply(cookie, Ok(())), Some((payload.behind(skew), length)));
             }
             (Err(errno), true) => self.outbox.push(&wire::error_chunk(cookie, true, errno), None),
             (result, _) => self.outbox.push(&wire::simple_reply(cookie, result), None),

@@ -33,7 +33,7 @@ pub const OPTIONS_MAX: u32 = 1024;
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// The export, as it was when the handshake began.
+    /// The export, as it was when the handshake began. To a client that did not ask for the block sizes, its blocks are bytes.
     pub export: ExportInfo,
     /// Reads are answered with chunks.
     pub structured_replies: bool,
@@ -274,10 +274,11 @@ impl Handshake {
     }
 
     fn negotiated(&self, export: &ExportInfo, block_size_known: bool) -> Step {
-        Step::Negotiated(Box::new(Negotiated {
-            export: export.clone(),
-            structured_replies: self.structured_replies,
-            block_size_known,
-        }))
+        let mut export = export.clone();
+        if !block_size_known {
+            // What the specification asks of a server: "a default minimum block size of 1" ("Block size constraints").
+            export.minimum_block_bytes = 1;
+        }
+        Step::Negotiated(Box::new(Negotiated { export, structured_replies: self.structured_replies, block_size_known }))
     }
 }

@@ -1,5 +1,7 @@
 //! Other people's programs in tests: run where they are installed, told where they are not, and never for ever.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::process::{Command, Output};
 
 /// Seconds after which a program that hangs is killed.

@@ -1,13 +1,14 @@
 //! The sections of the file and their keys, one function a section. What only other sections can tell (does the pool
 //! exist, do the reserves fit) is left to [`super::check`].
 
+use super::listen;
 use super::model::*;
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
 use super::{ExecutorSection, backing, caches, executor, iscsi, read_ahead};
 use plimsoll_brick::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_brick::engine::BUFFER_BYTES_MIN;
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
-use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
+use plimsoll_settings::{Place, Problem, Section, allocation, suggest};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 

@@ -17,6 +17,7 @@ mod load;
 mod manners;
 mod mount;
 mod nbd;
+mod nbd_client;
 mod postgresql;
 mod read_ahead;
 mod record;

@@ -158,6 +158,12 @@ impl VolumeCache {
         self.doubts.opened(account);
     }
 
+    /// Changes under way: whose, and what a front end calls it; first byte and length.
+    pub(super) fn changes(&self) -> impl Iterator<Item = ((u32, u64), u64, u32)> {
+        let changes = self.requests.iter().filter(|(_, request)| request.operation.is_write());
+        changes.map(|(_, request)| ((request.front_end, request.token), request.offset, request.length))
+    }
+
     /// Nobody is answered later for whom it works.
     fn is_idle(&self) -> bool {
         self.requests.len() == self.waiting.len() && self.operations_under_way == 0
@@ -244,7 +250,7 @@ impl Core {
         for orphan in cache.ended_orphans.drain(..) {
             self.orphan_ended_in_cache(volume, orphan);
         }
-        self.finish_done(cache);
+        self.finish_done(volume, cache);
         has_moved
     }
 
@@ -286,14 +292,17 @@ impl Core {
     }
 
     /// Answers the requests that are done.
-    fn finish_done(&mut self, cache: &mut VolumeCache) {
+    fn finish_done(&mut self, volume: u32, cache: &mut VolumeCache) {
         while let Some(index) = cache.done.pop() {
             let request = cache.requests.remove(index).expect("a request is done once");
-            let CachedRequest { front_end, token, operation, length, payload, error, metered, .. } = request;
+            let CachedRequest { front_end, token, operation, offset, length, payload, error, metered, .. } = request;
             let latency = self.now.since(request.arrived);
             self.meters.request_completed(metered, operation, latency, error.is_none());
             let result = error.map_or(Ok(()), Err);
             self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+            if operation.is_write() {
+                self.change_ended(volume, (front_end, token), offset, length);
+            }
         }
     }
 

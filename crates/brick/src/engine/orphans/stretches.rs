@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 /// Bytes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) volume: u32,
+pub(in crate::engine) struct Stretch {
+    pub(in crate::engine) volume: u32,
     /// Its first byte, and the byte after its last.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(in crate::engine) start: u64,
+    pub(in crate::engine) end: u64,
 }
 
 impl Stretch {
@@ -30,17 +30,17 @@ impl Stretch {
     }
 }
 
-type Place = (u32, u32, u64, u64);
+pub(in crate::engine) type Place = (u32, u32, u64, u64);
 
 /// Values by stretch and number.
-pub(super) struct Stretches<T> {
+pub(in crate::engine) struct Stretches<T> {
     /// With the byte after each one's last.
     by_place: BTreeMap<Place, (u64, T)>,
     /// How many there are of each size.
     of_size: Vec<u32>,
     /// How many were looked at.
     #[cfg(test)]
-    pub(super) looks: u64,
+    pub(in crate::engine) looks: u64,
 }
 
 impl<T> Default for Stretches<T> {
@@ -55,12 +55,12 @@ impl<T> Default for Stretches<T> {
 }
 
 impl<T> Stretches<T> {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.by_place.is_empty()
     }
 
     /// Adds one, not empty, by a number that no other has. O(log n).
-    pub(super) fn insert(&mut self, stretch: Stretch, number: u64, value: T) {
+    pub(in crate::engine) fn insert(&mut self, stretch: Stretch, number: u64, value: T) {
         let size = stretch.size() as usize;
         if self.of_size.len() <= size {
             self.of_size.resize(size + 1, 0);
@@ -70,7 +70,7 @@ impl<T> Stretches<T> {
     }
 
     /// O(log n).
-    pub(super) fn remove(&mut self, stretch: Stretch, number: u64) -> Option<T> {
+    pub(in crate::engine) fn remove(&mut self, stretch: Stretch, number: u64) -> Option<T> {
         self.take(stretch.place(number))
     }
 
@@ -81,7 +81,7 @@ impl<T> Stretches<T> {
     }
 
     /// Calls `visit` with the place of each that has bytes in common with `stretch`.
-    fn visit(&mut self, stretch: Stretch, mut visit: impl FnMut(Place, &mut T)) {
+    pub(in crate::engine) fn visit(&mut self, stretch: Stretch, mut visit: impl FnMut(Place, &mut T)) {
         if stretch.start == stretch.end {
             return;
         }
@@ -102,14 +102,18 @@ impl<T> Stretches<T> {
     }
 
     /// How many have bytes in common with `stretch`.
-    pub(super) fn count(&mut self, stretch: Stretch) -> u32 {
+    pub(in crate::engine) fn count(&mut self, stretch: Stretch) -> u32 {
         let mut count = 0;
         self.visit(stretch, |_, _| count += 1);
         count
     }
 
     /// Of those that have bytes in common with `stretch`, takes out what `is_over`, by number; gives it in the order of the numbers.
-    pub(super) fn take_of(&mut self, stretch: Stretch, mut is_over: impl FnMut(u64, &mut T) -> bool) -> Vec<T> {
+    pub(in crate::engine) fn take_of(
+        &mut self,
+        stretch: Stretch,
+        mut is_over: impl FnMut(u64, &mut T) -> bool,
+    ) -> Vec<T> {
         let mut over = Vec::new();
         self.visit(stretch, |place, value| {
             if is_over(place.3, value) {
@@ -120,7 +124,7 @@ impl<T> Stretches<T> {
     }
 
     /// The same of all. O(n).
-    pub(super) fn take_if(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<T> {
+    pub(in crate::engine) fn take_if(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<T> {
         let over = self.by_place.iter().filter(|(_, (_, value))| is_over(value));
         let over = over.map(|(place, _)| *place).collect();
         self.take_all(over)

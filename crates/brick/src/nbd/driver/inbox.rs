@@ -29,6 +29,8 @@ pub(super) enum Next {
     Request(Request),
     /// A write with all of its bytes.
     Write(Request, Payload),
+    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one block.
+    Part(Request, Buffer, Buffer),
     /// Nothing more without receiving.
     MoreBytes,
 }
@@ -37,7 +39,18 @@ pub(super) enum Next {
 struct Incoming {
     request: Request,
     buffer: Buffer,
+    /// Where its bytes go in the buffer.
+    at: usize,
     received: usize,
+    /// Room for one block, if it is not of whole ones.
+    block: Option<Buffer>,
+}
+
+impl Incoming {
+    /// Where the bytes go that have not come.
+    fn rest(&mut self) -> &mut [u8] {
+        &mut self.buffer.as_mut_slice()[self.at..][..self.request.length as usize][self.received..]
+    }
 }
 
 /// Received bytes, and the state of the receive that is under way.
@@ -107,7 +120,11 @@ impl Inbox {
         if let Some(mut incoming) = self.incoming.take() {
             incoming.received += self.copy_to(&mut incoming);
             if incoming.received == incoming.request.length as usize {
-                return Ok(Next::Write(incoming.request, Payload::Buffer { buffer: incoming.buffer, at: 0 }));
+                let Incoming { request, buffer, block, .. } = incoming;
+                return Ok(match block {
+                    Some(block) => Next::Part(request, buffer, block),
+                    None => Next::Write(request, Payload::Buffer { buffer, at: 0 }),
+                });
             }
             self.incoming = Some(incoming);
             return Ok(Next::MoreBytes);
@@ -126,7 +143,7 @@ impl Inbox {
     fn copy_to(&mut self, incoming: &mut Incoming) -> usize {
         let missing = incoming.request.length as usize - incoming.received;
         let length = missing.min(self.end - self.start);
-        let target = &mut incoming.buffer.as_mut_slice()[incoming.received..][..length];
+        let target = &mut incoming.rest()[..length];
         target.copy_from_slice(&self.bytes[self.start..][..length]);
         self.start += length;
         length
@@ -140,7 +157,13 @@ impl Inbox {
     /// Has the bytes of the write `request`, which come next, put into `buffer`.
     pub(super) fn receive_payload(&mut self, request: Request, buffer: Buffer) {
         self.last_write_bytes = request.length;
-        self.incoming = Some(Incoming { request, buffer, received: 0 });
+        self.incoming = Some(Incoming { request, buffer, at: 0, received: 0, block: None });
+    }
+
+    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has room for one block.
+    pub(super) fn receive_part(&mut self, request: Request, data: Buffer, skew: u32, block: Buffer) {
+        self.last_write_bytes = request.length;
+        self.incoming = Some(Incoming { request, buffer: data, at: skew as usize, received: 0, block: Some(block) });
     }
 
     /// Throws away the next `bytes` bytes.
@@ -162,8 +185,7 @@ impl Inbox {
         let entry = match &mut self.incoming {
             None => opcode::Recv::new(socket, room.as_mut_ptr(), length as u32).build(),
             Some(incoming) => {
-                let rest = &mut incoming.buffer.as_mut_slice()[..incoming.request.length as usize][incoming.received..];
-                self.vectors = [vector(rest), vector(&mut room[..length])];
+                self.vectors = [vector(incoming.rest()), vector(&mut room[..length])];
                 self.message.msg_iov = self.vectors.as_mut_ptr();
                 self.message.msg_iovlen = self.vectors.len();
                 opcode::RecvMsg::new(socket, &raw mut self.message).build()
@@ -194,6 +216,7 @@ impl Inbox {
         (self.start, self.end, self.waiting) = (0, 0, None);
         if let Some(incoming) = self.incoming.take() {
             port.give_buffer(incoming.buffer);
+            incoming.block.into_iter().for_each(|block| port.give_buffer(block));
         }
     }
 }

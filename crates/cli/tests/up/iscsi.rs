@@ -10,8 +10,10 @@ listen = ["127.0.0.1:0", "tcp:[::1]:0"]
 worst_case = "1000 runs/s"
 [pool.web]
 device = "disk0"
+reserve = "30%"
 [volume.db]
 pool = "web"
+reserve = "20%"
 size = "8MiB"
 memory = true
 iscsi = {}

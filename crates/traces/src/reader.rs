@@ -82,8 +82,8 @@ impl Reader {
         self.format
     }
 
-    /// How many lines or binary records were no request and have been left out so far: headers, other events, commands
-    /// that move no data.
+    /// How much has been left out so far: lines and binary records that were no request (headers, other events, commands that
+    /// move no data), and the flushes that went before writes in one record with them.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -100,6 +100,10 @@ impl Reader {
     fn advance(&mut self) {
         let taken = match self.decoder.next(&mut self.source) {
             Ok(Event::Request(record)) => self.window.push(record),
+            Ok(Event::FlushAndRequest(record)) => {
+                self.left_out += 1;
+                self.window.push(record)
+            }
             Ok(Event::Other) => {
                 self.left_out += 1;
                 Ok(())
@@ -120,12 +124,12 @@ impl Reader {
     }
 }
 
-/// The error for content without a format. If reading failed before there was any, that is the error.
+/// The error for content without a format. If reading failed before there was enough of it, that is the error.
 fn refusal(file: &str, source: &mut Source, undetected: Undetected) -> TraceError {
     let file = file.to_owned();
     match undetected {
         Undetected::Unknown(got) => match source.first_failure() {
-            Some(source) => TraceError::Read { file, byte: 0, source },
+            Some((byte, source)) => TraceError::Read { file, byte, source },
             None => TraceError::UnknownFormat { file, got, known: Format::names(Format::ALL) },
         },
         Undetected::Ambiguous(formats) => TraceError::AmbiguousFormat { file, candidates: Format::names(&formats) },

@@ -9,6 +9,8 @@ pub(crate) const LINE_BYTES_MAX: usize = 4096;
 pub(crate) const SAMPLE_BYTES: u64 = 8 << 10;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
+/// The mark of UTF-8 that programs on Windows put before text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The bytes of a trace, of which the first were already looked at.
 struct Sampled {
@@ -39,19 +41,23 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Takes the sample from `rest`, which is the decompressed content.
+    /// Takes the sample from `rest`, which is the decompressed content. A byte-order mark before it says nothing, and is passed
+    /// over.
     pub fn new(mut rest: Box<dyn Read + Send>) -> (Source, Vec<u8>) {
         let mut sample = Vec::new();
         let failure = rest.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).err();
+        let mark = if sample.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        sample.drain(..mark);
         let sampled = Sampled { sample: io::Cursor::new(sample.clone()), failure, rest };
         let input = BufReader::with_capacity(BUFFER_BYTES, sampled);
-        (Source { input, line: Vec::new(), line_number: 0, byte: 0, record_byte: 0 }, sample)
+        (Source { input, line: Vec::new(), line_number: 0, byte: mark as u64, record_byte: 0 }, sample)
     }
 
-    /// What made reading fail before there was anything to look at.
-    pub fn first_failure(&mut self) -> Option<io::Error> {
+    /// What made reading fail within the sample, and how many bytes there were before that.
+    pub fn first_failure(&mut self) -> Option<(u64, io::Error)> {
         let sampled = self.input.get_mut();
-        if sampled.sample.get_ref().is_empty() { sampled.failure.take() } else { None }
+        let bytes = sampled.sample.get_ref().len() as u64;
+        sampled.failure.take().map(|failure| (self.byte + bytes, failure))
     }
 
     /// How many bytes were taken.

@@ -150,9 +150,10 @@ fn a_fio_log_needs_its_first_line() {
 
 #[test]
 fn a_wait_is_no_action_of_fio_3_and_a_lock_none_of_fio_2() {
-    let said = "trace: line 3: action: got \"wait\", allowed read, write, trim, sync or datasync";
+    let said =
+        "trace: line 3: action: got \"wait\", allowed read, write, trim, sync, datasync, syncfs or sync_file_range";
     assert_eq!(failure("fio version 3 iolog\n1 f add\n2 f wait 1 1\n", None), said);
-    let said = "trace: line 3: action: got \"lock\", allowed read, write, trim, sync, datasync or wait";
+    let said = "trace: line 3: action: got \"lock\", allowed read, write, trim, sync, datasync, syncfs, sync_file_range or wait";
     assert_eq!(failure("fio version 2 iolog\nf add\nf lock 1 1\n", None), said);
 }
 

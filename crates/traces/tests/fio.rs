@@ -101,3 +101,32 @@ fn we_read_what_fio_records() {
     assert_eq!((of(Operation::Write).count(), of(Operation::Flush).count()), (64, 3));
     assert_eq!(of(Operation::Write).map(|record| record.length).sum::<u64>(), 256 << 10);
 }
+
+/// Each way of making writes durable that fio knows, in its own recording.
+#[test]
+fn we_read_each_kind_of_sync_that_fio_records() {
+    if !has_fio() {
+        return;
+    }
+    // Between two writes, after each sixteenth: three times. sync_file_range is no flush; it comes before and after.
+    for (option, flushes) in [("--fsync=16", 3), ("--fdatasync=16", 3), ("--sync_file_range=write:16", 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let output = Command::new("fio")
+            .current_dir(folder.path())
+            .args(["--name=record", "--ioengine=sync", "--rw=write", "--bs=4k", "--size=256k", option])
+            .arg(format!("--write_iolog={}", log.display()))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{option}: {}", String::from_utf8_lossy(&output.stderr));
+        let mut reader = plimsoll_traces::open(&log, None).unwrap();
+        let records: Vec<_> =
+            reader.by_ref().map(|record| record.unwrap_or_else(|e| panic!("{option}: {e}"))).collect();
+        let count = |operation| records.iter().filter(|record| record.operation == operation).count();
+        assert_eq!((count(Operation::Write), count(Operation::Flush)), (64, flushes), "{option}");
+        let lines = fs::read_to_string(&log).unwrap().lines().count() as u64;
+        assert_eq!(records.len() as u64 + reader.left_out(), lines, "{option}: each line is a record or counted");
+        let ranges = fs::read_to_string(&log).unwrap().matches("sync_file_range").count();
+        assert_eq!(ranges > 0, flushes == 0, "{option}");
+    }
+}

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The kind (RWBS) has D for a discard, W, R, or N for neither, then flags; an F before it is a flush first. A request
-//! without data shows no sectors: with an F it is a flush. As in [`blktrace`](super::blktrace) one action is read
+//! without data shows no sectors: with an F it is a flush. The flush before a request with data (`FWFS`) is left out and counted. As in [`blktrace`](super::blktrace) one action is read
 //! ([`BlockAction`]), and the others are left out and counted: they have forms of their own, which are not looked at. At the
 //! end blkparse sums up, starting with a line such as `CPU0 (8,0):` or `Total (8,0):`; from there on nothing is read.
 //!
@@ -36,11 +36,12 @@ pub(super) struct Blkparse {
     action: BlockAction,
     is_event_seen: bool,
     is_in_summary: bool,
+    is_flush_before: bool,
 }
 
 impl Blkparse {
     pub fn new(action: BlockAction) -> Blkparse {
-        Blkparse { action, is_event_seen: false, is_in_summary: false }
+        Blkparse { action, is_event_seen: false, is_in_summary: false, is_flush_before: false }
     }
 }
 
@@ -68,6 +69,7 @@ fn operation(rwbs: &str) -> Result<(Option<Operation>, bool), FieldError> {
 
 impl LineFormat for Blkparse {
     fn record(&mut self, line: &str) -> Result<Option<TraceRecord>, FieldError> {
+        self.is_flush_before = false;
         self.is_in_summary |= self.is_event_seen && (line.starts_with("CPU") || line.starts_with("Total"));
         if self.is_in_summary {
             return Ok(None);
@@ -96,7 +98,10 @@ impl LineFormat for Blkparse {
                 let offset = fields::units("sector", sector, SECTOR_BYTES)?;
                 let length = fields::units("sectors", count, SECTOR_BYTES)?;
                 match operation {
-                    Some(operation) if length > 0 => fields::request(at_ns, operation, offset, length)?,
+                    Some(operation) if length > 0 => {
+                        self.is_flush_before = is_flush_first;
+                        fields::request(at_ns, operation, offset, length)?
+                    }
                     _ if is_flush_first => fields::request(at_ns, Operation::Flush, 0, 0)?,
                     _ => return Ok(None),
                 }
@@ -108,5 +113,9 @@ impl LineFormat for Blkparse {
             (text, ..) => return Err(FieldError::new("sector", text.unwrap_or(""), "SECTOR + SECTORS")),
         };
         Ok(Some(TraceRecord { device, process, ..request }))
+    }
+
+    fn is_flush_before(&self) -> bool {
+        self.is_flush_before
     }
 }

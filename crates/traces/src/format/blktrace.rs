@@ -157,7 +157,10 @@ impl BinaryFormat for Blktrace {
         };
         let request = fields::request(order.number::<8>(&record, 8), operation, offset, bytes)?;
         let process = Some(order.number::<4>(&record, 32) as u32);
-        Ok(Event::Request(TraceRecord { device: order.number::<4>(&record, 36) as u32, process, ..request }))
+        let request = TraceRecord { device: order.number::<4>(&record, 36) as u32, process, ..request };
+        // A write may have a flush before it (REQ_PREFLUSH).
+        let is_flush_before = operation != Operation::Flush && action >> CATEGORY_SHIFT & CATEGORY_FLUSH != 0;
+        Ok(if is_flush_before { Event::FlushAndRequest(request) } else { Event::Request(request) })
     }
 }
 

@@ -7,8 +7,9 @@
 //!             filename action offset length                 timestamp filename action offset length
 //! ```
 //!
-//! Offset and length are in bytes; actions with them are `read`, `write`, `trim`, `sync`, `datasync`, and in version 2
-//! `wait`; without them `add`, `open` and `close`, which are left out. A file must be added before it is used; files are
+//! Offset and length are in bytes; actions with them are `read`, `write`, `trim`, `sync`, `datasync`, `syncfs`, and in version 2
+//! `wait`; `sync_file_range` is left out and counted, since it makes nothing durable (`sync_file_range(2)`). Without them there
+//! are `add`, `open` and `close`, which are left out. A file must be added before it is used; files are
 //! devices, numbered in the order in which they are added. The timestamp counts microseconds from the start of the run.
 //!
 //! Version 2 knows time only from `wait`, whose offset is microseconds since the wait before, as fio's manual defines it.
@@ -83,7 +84,8 @@ impl Fio {
             ("read", _) => (Operation::Read, from, bytes),
             ("write", _) => (Operation::Write, from, bytes),
             ("trim", _) => (Operation::Trim, from, bytes),
-            ("sync" | "datasync", _) => (Operation::Flush, 0, 0),
+            ("sync" | "datasync" | "syncfs", _) => (Operation::Flush, 0, 0),
+            ("sync_file_range", _) => return Ok(None),
             ("wait", Version::Two) => {
                 let wait_ns = fields::scaled("offset", from, NANOSECONDS_PER_MICROSECOND)?;
                 let waited_ns = self.waited_ns.checked_add(wait_ns);
@@ -92,10 +94,18 @@ impl Fio {
                 return Ok(None);
             }
             (_, Version::Two) => {
-                return Err(FieldError::new("action", action, "read, write, trim, sync, datasync or wait"));
+                return Err(FieldError::new(
+                    "action",
+                    action,
+                    "read, write, trim, sync, datasync, syncfs, sync_file_range or wait",
+                ));
             }
             (_, Version::Three) => {
-                return Err(FieldError::new("action", action, "read, write, trim, sync or datasync"));
+                return Err(FieldError::new(
+                    "action",
+                    action,
+                    "read, write, trim, sync, datasync, syncfs or sync_file_range",
+                ));
             }
         };
         let record = fields::request(at_ns.unwrap_or(self.waited_ns), operation, offset, length)?;

@@ -207,6 +207,11 @@ pub(crate) trait LineFormat {
     /// What a line says, which is never empty and has no blanks around it; nothing if it is a header or another event.
     fn record(&mut self, line: &str) -> Result<Option<TraceRecord>, FieldError>;
 
+    /// Whether the request of the last line had a flush before it, in the same line.
+    fn is_flush_before(&self) -> bool {
+        false
+    }
+
     /// What the trace calls a device that it named.
     fn device_name(&self, _device: u32) -> Option<String> {
         None
@@ -217,6 +222,8 @@ pub(crate) trait LineFormat {
 pub(crate) enum Event {
     /// A request.
     Request(TraceRecord),
+    /// A request, and a flush before it in the same record, which is left out.
+    FlushAndRequest(TraceRecord),
     /// Something else, which is left out.
     Other,
     /// Nothing more.
@@ -257,7 +264,11 @@ impl Decoder {
         if line.is_empty() {
             return Ok(Event::Other);
         }
-        Ok(format.record(line)?.map_or(Event::Other, Event::Request))
+        Ok(match format.record(line)? {
+            None => Event::Other,
+            Some(record) if format.is_flush_before() => Event::FlushAndRequest(record),
+            Some(record) => Event::Request(record),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ INSTALLED = $(DESTDIR)$(PREFIX)
 # What this machine cannot build is left out, and the script says so; asked when it is needed, after the setup.
 FLAGS = $(shell scripts/build-flags.sh)
 
-.PHONY: help setup build install uninstall demo test lint unit acceptance scenarios bench bench-peers guest-tests fuzz soak clean
+.PHONY: help setup build install uninstall demo test format lint unit acceptance scenarios bench bench-peers guest-tests fuzz soak clean
 
 help: ## Lists the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,10 +32,13 @@ uninstall: ## Removes what install put there
 demo: build ## Two tenants on one slow disk, without and with Plimsoll; draws demo.svg (about 1 minute and the build)
 	target/release/plimsoll demo --out demo.svg
 
-test: setup lint unit ## All tests (about a quarter of an hour on two cores, a third of it building)
+test: setup format ## All tests (about a quarter of an hour on two cores, a third of it building); names a test that hangs
+	@CARGO=$(CARGO) scripts/unit-tests.sh --lint $(FLAGS)
 
-lint:
+format:
 	$(CARGO) fmt --all --check
+
+lint: format
 	$(CARGO) clippy --workspace --all-targets --quiet $(FLAGS) -- -D warnings
 
 unit:

@@ -1,32 +1,104 @@
 #!/usr/bin/env bash
-# All tests of the workspace, and at the end what was not run on this machine, and why, with the number of tests that said so.
+# All tests of the workspace: what failed, what hung, and at the end what was not run on this machine, and why, with the number of
+# tests that said so.
 #
-#   scripts/unit-tests.sh [FLAGS OF CARGO...]
+#   scripts/unit-tests.sh [--lint] [FLAGS OF CARGO...]     --lint: clippy too
 #
-# A test that cannot run here says "not run: why" and passes. Cargo shows what tests print only if it is asked to, and then everything.
+# A test that cannot run here says "not run: why" and passes. A test that takes too long is named, its program ended, and the run
+# goes on with the others (scripts/time-limit.sh).
+#
+# Two programs of tests run at once: one of those that only compute, with what the others leave of the processors; and one of those
+# that use devices, mounts and servers of this machine, which mostly wait. Those look for what other tests leave behind, so never two of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-not_run=$(mktemp)
-trap 'rm -f "$not_run"' EXIT
+# Packages whose tests touch nothing of the machine but files of their own; and a target of another package.
+computing=" core settings schedulers devices cache executor traces workloads sim lab/figures "
+cargo=${CARGO:-cargo}
+is_lint=
+if [ "${1:-}" = --lint ]; then
+  is_lint=1
+  shift
+fi
 
-# Lets through what cargo says without --show-output, and keeps the reasons.
-filter() {
-  local line is_hidden=
-  while IFS= read -r line; do
-    case $line in
-      successes:) is_hidden=1 ;;
-      failures: | 'test result:'*) is_hidden= ;;
-      'not run:'*) echo "$line" >>"$not_run" ;;
-    esac
-    [ -n "$is_hidden" ] || printf '%s\n' "$line"
-  done
+scratch=$(mktemp -d)
+ends() {
+  rm -rf "$scratch"
+}
+trap ends EXIT
+touch "$scratch/not_run" "$scratch/hung" "$scratch/failed"
+
+build_began=$SECONDS
+"$cargo" test --workspace --no-run --quiet --message-format=json-render-diagnostics "$@" >"$scratch/built"
+echo "built in $((SECONDS - build_began)) s"
+# Of each program of tests: its package's folder, its target's name, and where it is.
+sed -n 's|^{"reason":"compiler-artifact",.*"manifest_path":"\([^"]*\)/Cargo.toml","target":{[^}]*"name":"\([^"]*\)"[^}]*},"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1\t\2\t\3|p' \
+  "$scratch/built" >"$scratch/programs"
+[ -s "$scratch/programs" ] || { echo "no programs of tests were found in what cargo said" >&2; exit 1; }
+
+# Runs one program of tests; says in a line how it went, and all that it said if it failed.
+run() {
+  local name=$1 folder=$2 began=$SECONDS code=0 counted
+  shift 2
+  local said
+  said=$(mktemp -p "$scratch")
+  (cd "$folder" && "$@") >"$said" 2>&1 || code=$?
+  counted=$(sed -n 's/^test result: .* \([0-9]* passed\); \([0-9]* failed\);.*/\1/p' "$said" | tr '\n' ' ')
+  if [ "$code" = 0 ]; then
+    printf '%-48s %5d s  %s\n' "$name" $((SECONDS - began)) "$counted"
+  else
+    echo "---- $name: exit code $code" | cat - "$said"
+    echo "$name" >>"$scratch/failed"
+  fi
+}
+limited=("$PWD/scripts/time-limit.sh" "$scratch/not_run" "$scratch/hung")
+
+# The same for one that is ended where it hangs.
+run_limited() {
+  local name=$1 folder=$2
+  shift 2
+  CARGO_MANIFEST_DIR=$folder run "$name" "$folder" "${limited[@]}" "$name" "$@"
 }
 
-outcome=0
-"${CARGO:-cargo}" test --workspace --quiet --no-fail-fast "$@" -- --show-output 2>&1 | filter || outcome=$?
-if [ -s "$not_run" ]; then
+# Which lane a program is in, by its package and target.
+is_computing() {
+  [[ $computing == *" $1 "* || $computing == *" $1/$2 "* ]]
+}
+
+lane() {
+  local wanted=$1 folder target program package is_here
+  while IFS=$'\t' read -r folder target program; do
+    package=${folder##*/}
+    is_here=live
+    ! is_computing "$package" "$target" || is_here=computing
+    [ "$is_here" != "$wanted" ] || run_limited "$package/$target" "$folder" "$program" --show-output
+  done <"$scratch/programs"
+}
+
+compute() {
+  renice -n 10 -p "$BASHPID" >/dev/null
+  lane computing
+  run_limited documentation "$PWD" "$cargo" test --workspace --doc "${flags[@]}" -- --show-output
+  [ -z "$is_lint" ] || run clippy "$PWD" "$cargo" clippy --workspace --all-targets --quiet "${flags[@]}" -- -D warnings
+}
+
+flags=("$@")
+compute &
+beside=$!
+trap 'kill "$beside" 2>/dev/null; ends' EXIT
+trap 'exit 130' INT TERM
+lane live
+wait "$beside"
+
+if [ -s "$scratch/not_run" ]; then
   echo "not run on this machine, by so many tests:"
-  sort "$not_run" | uniq -c | sort -rn
+  sort "$scratch/not_run" | uniq -c | sort -rn
 fi
-exit "$outcome"
+if [ -s "$scratch/hung" ]; then
+  echo "hung:"
+  sed 's/^/  /' "$scratch/hung"
+fi
+if [ -s "$scratch/failed" ]; then
+  echo "failed: $(sort "$scratch/failed" | tr '\n' ' ')"
+  exit 1
+fi

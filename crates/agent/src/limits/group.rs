@@ -30,6 +30,16 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// What another program wants whose limits are `found` where `written` was written last: of what it left, `self`.
+    #[must_use]
+    pub fn changed(self, written: Limit, found: Limit) -> Limit {
+        let change = |own, written, found| if found == written { own } else { found };
+        Limit {
+            read: change(self.read, written.read, found.read),
+            write: change(self.write, written.write, found.write),
+        }
+    }
+
     /// The lower one of each.
     #[must_use]
     pub fn and(self, caps: Option<Caps>) -> Limit {
@@ -134,9 +144,21 @@ impl Group {
     }
 }
 
-/// The words behind the device's number, of all its lines.
+/// The words behind the device's number, of all its lines. Linux 5.14 to 5.16 leave the numbers of devices that have no figures
+/// where they stand in `io.stat`, before the next line's (`7:99 7:98 7:3 rbytes=...`): figures belong to the last number before them.
 fn words_of<'a>(text: &'a str, device: &'a str) -> impl Iterator<Item = &'a str> {
-    text.lines().filter_map(move |line| line.strip_prefix(device)?.strip_prefix(' ')).flat_map(str::split_whitespace)
+    let behind_numbers = move |line: &'a str| {
+        let words = line.split_ascii_whitespace();
+        let numbers = words.clone().take_while(|word| is_device(word));
+        (numbers.last() == Some(device)).then(|| words.skip_while(|word| is_device(word)))
+    };
+    text.lines().filter_map(behind_numbers).flatten()
+}
+
+/// `8:0`, and no figure such as `rbytes=4096`.
+fn is_device(word: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    word.split_once(':').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
 fn counted_1(text: &str, device: &str) -> Used {
@@ -162,6 +184,17 @@ mod tests {
         assert_eq!(counted_2(second, "8:16"), Used { read_bytes: 1_459_200, written_bytes: 314_773_504 });
         assert_eq!(counted_2(second, "8:1"), Used::default());
         assert_eq!((counted_1("", "8:1"), counted_2("8:1", "8:1")), (Used::default(), Used::default()));
+    }
+
+    /// As Linux 5.15 prints it: devices without figures have no line of their own.
+    #[test]
+    fn figures_belong_to_the_last_device_before_them() {
+        let text = "7:99 7:98 7:3 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n7:2 7:1 8:0 rbytes=5 wbytes=6\n7:7 7:8 \n";
+        assert_eq!(counted_2(text, "7:3"), Used { read_bytes: 4096, written_bytes: 8192 });
+        assert_eq!(counted_2(text, "8:0"), Used { read_bytes: 5, written_bytes: 6 });
+        for without in ["7:99", "7:98", "7:2", "7:1", "7:7", "7:8", "7:9"] {
+            assert_eq!(counted_2(text, without), Used::default(), "{without}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So what each cgroup does on
 //! the disk is looked at ten times a second, and once a second each is limited to what its weight brings it then.
 //! **Rule.** [`Steward`]; here are the files. **Complication.** Cgroups come and go, and some have limits already: the
-//! lower one holds. What is changed is noted first, and put back at the end, or by the next start after a kill -9.
+//! lower one holds. What is changed is noted first, and put back at the end, or by the next start after a kill -9. Another program
+//! may set limits meanwhile: what is found and was not written here last is its, so from then on the lower one holds, and that is put back.
 
 mod group;
 mod lock;
@@ -79,8 +80,55 @@ struct Member {
     group: Group,
     container: usize,
     counted: Used,
-    /// What it was limited to.
+    /// What others limit it to.
     own: Limit,
+    /// What was written to its files last, or found there.
+    written: Limit,
+    /// By its weight.
+    caps: Option<Caps>,
+    /// It has been said that another program sets its limits too.
+    is_other_told: bool,
+}
+
+impl Member {
+    /// Takes what stands in its files and was not written here as another program's wish, and notes it.
+    fn heed(&mut self, note: &mut Note, device: &str) {
+        let Ok(found) = self.group.limit(device) else { return };
+        if found == self.written || !self.group.is_there() {
+            return;
+        }
+        self.own = self.own.changed(self.written, found);
+        self.written = found;
+        let folder = self.group.folder.display();
+        if let Err(error) = note.change(&self.group, self.own) {
+            warn!("{folder}: limits that another program has set are not noted: {error}");
+        }
+        if !std::mem::replace(&mut self.is_other_told, true) {
+            warn!("{folder}: another program sets its limits too: the lower of those and its share holds");
+        }
+    }
+
+    /// Limits it to its caps and to what others limit it to.
+    fn set(&mut self, note: &mut Note, device: &str) {
+        // The next search finds that it has gone, and whoever has its name.
+        if !self.group.is_there() {
+            return;
+        }
+        self.heed(note, device);
+        let limit = self.own.and(self.caps);
+        if limit == self.written {
+            return;
+        }
+        match self.group.set_limit(device, limit) {
+            Ok(()) => self.written = limit,
+            Err(error) if self.group.is_there() => {
+                warn!("{} is not limited: {error}", self.group.folder.display());
+                // Of two files one may have been written.
+                self.written = self.group.limit(device).unwrap_or(self.written);
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// Steers cgroups. Dropping it puts their limits back.
@@ -143,31 +191,22 @@ impl Limits {
             uses.push((*container, Used { read_bytes, written_bytes }));
         }
         let changed = self.steward.look(now, &uses);
-        for member in self.members.values() {
+        for member in self.members.values_mut() {
             if let Some((_, caps)) = changed.iter().rfind(|(container, _)| *container == member.container) {
-                self.set(member, *caps);
+                member.caps = *caps;
+                let (folder, own) = (member.group.folder.display(), member.own);
+                debug!(
+                    "{folder}: {own:?} and {caps:?}, all together {:?} bytes/s",
+                    self.steward.total_bytes_per_second()
+                );
+                member.set(&mut self.note, &self.config.device);
             }
         }
         self.until_search = self.until_search.saturating_sub(1);
         if self.until_search == 0 { self.search() } else { Vec::new() }
     }
 
-    /// Limits a cgroup to its caps and to what it was limited to before.
-    fn set(&self, member: &Member, caps: Option<Caps>) {
-        let (limit, folder) = (member.own.and(caps), member.group.folder.display());
-        debug!("{folder}: {limit:?}, all together {:?} bytes/s", self.steward.total_bytes_per_second());
-        // The next search finds that it has gone, and whoever has its name.
-        if !member.group.is_there() {
-            return;
-        }
-        if let Err(error) = member.group.set_limit(&self.config.device, limit)
-            && member.group.is_there()
-        {
-            warn!("{folder} is not limited: {error}");
-        }
-    }
-
-    /// Lets go of those who have gone, and takes up those who have come.
+    /// Lets go of those who have gone, takes up those who have come, and sees what other programs have set.
     fn search(&mut self) -> Vec<String> {
         self.until_search = LOOKS_PER_SEARCH;
         let mut said = Vec::new();
@@ -178,6 +217,9 @@ impl Limits {
             // It went with its limits; this forgets them.
             let _ = self.note.put_back(&member.group).and_then(|()| self.note.write());
             said.push(format!("{name}: has gone"));
+        }
+        for member in self.members.values_mut() {
+            member.set(&mut self.note, &self.config.device);
         }
         for (name, weight) in self.config.names() {
             if self.members.contains_key(&name) {
@@ -201,15 +243,16 @@ impl Limits {
         let counted = group.counted(&self.config.device)?;
         let own = self.note.add(&group)?;
         let (container, caps) = self.steward.join(weight);
-        let member = Member { group, container, counted, own };
-        self.set(&member, caps);
+        let mut member = Member { group, container, counted, own, written: own, caps, is_other_told: false };
+        member.set(&mut self.note, &self.config.device);
         Ok(member)
     }
 }
 
 impl Drop for Limits {
     fn drop(&mut self) {
-        for member in std::mem::take(&mut self.members).into_values() {
+        for mut member in std::mem::take(&mut self.members).into_values() {
+            member.heed(&mut self.note, &self.config.device);
             if let Err(error) = self.note.put_back(&member.group) {
                 warn!("{}: its limits were not put back: {error}", member.group.folder.display());
             }
@@ -269,5 +312,99 @@ pub fn parse_weight(text: &str) -> Result<(String, u32), String> {
             }
         }
         _ => Err(format!("got {text:?}, allowed {allowed}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const DEVICE: &str = "8:0";
+    const CAPS: Caps = Caps { read_bytes_per_second: 1000, write_bytes_per_second: 2000 };
+
+    /// A steered cgroup in a folder of plain files, which both versions' kernels keep in the same form.
+    struct Steered {
+        member: Member,
+        note: Note,
+        folder: tempfile::TempDir,
+    }
+
+    impl Steered {
+        fn begin(before: &str) -> Steered {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("io.max"), before).unwrap();
+            let group = Group::open(folder.path()).unwrap();
+            let (mut note, _) = Note::open(folder.path().join("note"), DEVICE).unwrap();
+            let own = note.add(&group).unwrap();
+            let (container, counted) = (0, Used::default());
+            let mut member = Member { group, container, counted, own, written: own, caps: None, is_other_told: false };
+            member.caps = Some(CAPS);
+            member.set(&mut note, DEVICE);
+            Steered { member, note, folder }
+        }
+
+        fn found(&self) -> Limit {
+            self.member.group.limit(DEVICE).unwrap()
+        }
+
+        /// Another program writes.
+        fn other(&self, limit: Limit) {
+            self.member.group.set_limit(DEVICE, limit).unwrap();
+        }
+
+        fn look(&mut self) -> Limit {
+            self.member.set(&mut self.note, DEVICE);
+            self.found()
+        }
+
+        fn end(mut self) -> Limit {
+            self.member.heed(&mut self.note, DEVICE);
+            self.note.put_back(&self.member.group).unwrap();
+            self.found()
+        }
+    }
+
+    fn limit(read: Option<u64>, write: Option<u64>) -> Limit {
+        Limit { read, write }
+    }
+
+    #[test]
+    fn the_lower_holds_of_what_another_program_sets_meanwhile_and_of_the_share() {
+        let mut steered = Steered::begin("");
+        assert_eq!(steered.found(), limit(Some(1000), Some(2000)));
+        steered.other(limit(Some(400), Some(9000)));
+        assert_eq!(steered.look(), limit(Some(400), Some(2000)));
+        assert!(steered.member.is_other_told);
+        // The share falls below it, and rises again.
+        steered.member.caps = Some(Caps { read_bytes_per_second: 300, write_bytes_per_second: 300 });
+        assert_eq!(steered.look(), limit(Some(300), Some(300)));
+        steered.member.caps = None;
+        assert_eq!(steered.look(), limit(Some(400), Some(9000)), "its limits hold without a share");
+        assert_eq!(steered.end(), limit(Some(400), Some(9000)), "and are put back");
+    }
+
+    /// Red where what stood there in the beginning is put back whatever happened since.
+    #[test]
+    fn what_another_program_sets_meanwhile_is_put_back_also_if_nobody_looked() {
+        let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
+        steered.other(limit(Some(700), Some(2000)));
+        assert_eq!(steered.end(), limit(Some(700), None), "the reads' is its, the writes' was ours");
+        let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
+        steered.other(Limit::default());
+        assert_eq!(steered.end(), limit(None, None), "it took its own limit away");
+        let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
+        assert_eq!(steered.end(), limit(Some(5000), None), "nobody else was there");
+    }
+
+    #[test]
+    fn a_successor_puts_back_what_another_program_set_before_the_kill() {
+        let mut steered = Steered::begin("");
+        steered.other(limit(Some(400), None));
+        steered.look();
+        drop(steered.note);
+        let (_, said) = Note::open(steered.folder.path().join("note"), DEVICE).unwrap();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert_eq!(steered.member.group.limit(DEVICE).unwrap(), limit(Some(400), None));
     }
 }

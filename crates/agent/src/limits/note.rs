@@ -47,6 +47,13 @@ impl Note {
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
+    /// Another program has limited a cgroup to `limit` since it was noted: that is what will be put back.
+    pub(super) fn change(&mut self, group: &Group, limit: Limit) -> io::Result<()> {
+        let Some(entry) = self.entries.iter_mut().find(|(noted, _)| noted == group) else { return Ok(()) };
+        entry.1 = limit;
+        self.write()
+    }
+
     /// Puts a cgroup's limits back, if it is still there, and forgets it.
     pub(super) fn put_back(&mut self, group: &Group) -> io::Result<()> {
         let Some(place) = self.entries.iter().position(|(noted, _)| noted == group) else { return Ok(()) };

@@ -171,12 +171,14 @@ No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (doc
     Why(WhyArguments),
     /// Print the seccomp profile with which a container of runc or crun joins as a tenant
     #[command(after_help = "Example:
-  $ plimsoll container-profile /run/plimsoll/gates-db/listeners.sock pool=web/batch,limit=10MB/s --merge config.json > new.json
+  $ SOCKET=/run/plimsoll/gates-db/listeners.sock
+  $ plimsoll container-profile $SOCKET pool=web/batch,limit=10MB/s --merge config.json > new.json
   $ mv new.json config.json
 
-config.json is the bundle's. Its seccomp profile keeps every call that it refuses, and calls that it allows are notified
-where the gates want them. With a profile alone (default.json of Docker or Podman, or \"-\" for stdin) the profile is
-printed, and without --merge one that allows everything else. What can be asked for is in docs/tenants.md.")]
+config.json is the bundle's. Its seccomp profile keeps every call that it refuses; calls that it
+allows are notified where the gates want them. With a profile alone (default.json of Docker or
+Podman, or \"-\" for stdin) the profile is printed, and without --merge one that allows everything
+else. What can be asked for is in docs/tenants.md.")]
     ContainerProfile(ContainerProfileArguments),
     /// Record what a device of the running daemon is asked to do, as a trace
     #[command(after_help = "Example:

@@ -49,7 +49,7 @@ fn own_profile() -> Value {
 fn the_example_of_help_puts_the_gates_into_a_bundle_and_keeps_its_profile() {
     let help = String::from_utf8(profile(&["--help"]).stdout).unwrap();
     let example: Vec<_> = help.lines().filter_map(|line| line.trim().strip_prefix("$ ")).collect();
-    assert_eq!(example.len(), 2, "{help}");
+    assert_eq!(example.len(), 3, "{help}");
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let bundle = |seccomp: Option<Value>| {

@@ -65,6 +65,23 @@ impl Cache {
         self.empty.push(&mut self.units, unit);
     }
 
+    /// A unit in limbo cannot be written: no block gets it any more.
+    pub fn set_bad(&mut self, unit: UnitId) {
+        self.in_limbo -= 1;
+        self.bad.push(&mut self.units, unit);
+        self.refill();
+    }
+
+    /// Units that cannot be written.
+    pub fn bad_units(&self) -> u32 {
+        self.bad.len()
+    }
+
+    /// Whether the store has refused `unit`, or it cannot be read, so that it waits for somebody who uses it.
+    pub fn is_aside(&self, unit: UnitId) -> bool {
+        self.units.state(unit) == State::Aside
+    }
+
     /// `block` was written to `to`, which came from [`Cache::take_empty`], and is there now. The unit in which it was is in limbo.
     ///
     /// # Panics
@@ -119,15 +136,15 @@ impl Cache {
         self.cleaning.iter().find(|job| job.unit == unit).map(|job| job.job)
     }
 
-    /// What is in `unit`, which is being cleaned, cannot be read. It leaves the way free for others, and returns into the order when it is
-    /// used. False if so many are aside that it is not the unit that is bad but the device: then it is still being cleaned.
-    pub fn set_aside(&mut self, unit: UnitId) -> bool {
+    /// What is in `unit`, which is being cleaned, cannot be read, or the store does not take it. It leaves the way free for others, and returns
+    /// into the order when it is used. False if `max` are aside already: then it is still being cleaned.
+    pub fn set_aside_of(&mut self, unit: UnitId, max: u32) -> bool {
         if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
             // Somebody uses it.
             self.clean_failed(unit);
             return true;
         }
-        if self.aside.len() >= self.watermark_high {
+        if self.aside.len() >= max {
             return false;
         }
         self.cleaning.retain(|job| job.unit != unit);
@@ -136,6 +153,11 @@ impl Cache {
         self.aside.push(&mut self.units, unit);
         self.refill();
         true
+    }
+
+    /// The same of a unit that cannot be read. False if so many are aside that it is not the unit that is bad but the device.
+    pub fn set_aside(&mut self, unit: UnitId) -> bool {
+        self.set_aside_of(unit, self.watermark_high)
     }
 
     /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is, or is free if it was aside.

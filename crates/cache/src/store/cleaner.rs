@@ -23,6 +23,7 @@
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
 use super::marks::Mark;
+use super::refused::Refused;
 use super::slots::{Kind, Slot, Step};
 use crate::units::UnitId;
 use std::collections::VecDeque;
@@ -71,7 +72,9 @@ pub(super) struct Cleaner {
     runs: u64,
     /// The next unit to be looked at, while everything is cleaned.
     next: Option<u32>,
-    /// One was damaged meanwhile, so that it will not be everything.
+    /// What the store did not take.
+    pub refused: Refused,
+    /// One was damaged or refused meanwhile, so that it will not be everything.
     has_damaged: bool,
     /// The store failed: nothing is copied until somebody asks for something.
     is_paused: bool,
@@ -90,6 +93,7 @@ impl Cleaner {
             turn,
             runs: 0,
             next: None,
+            refused: Refused::new(),
             has_damaged: false,
             is_paused: false,
             copied_victims: 0,
@@ -99,6 +103,7 @@ impl Cleaner {
 
     pub fn clean_all(&mut self) {
         (self.next, self.has_damaged, self.is_paused) = (Some(0), false, false);
+        self.refused.begin();
     }
 
     pub fn clean_no_more(&mut self) {
@@ -233,6 +238,12 @@ impl CacheStore {
     /// The unit to be cleaned next; `is_first` says that none was taken that has no slot yet.
     fn next_to_clean(&mut self, is_first: bool) -> Option<(Kind, u64)> {
         if !self.is_closing
+            && let Some(block) = self.cleaner.refused.next(self.counters.cleaned)
+            && self.cache.find(block).is_some_and(|unit| self.cache.is_aside(unit))
+        {
+            return Some((Kind::Clean { job: None }, block));
+        }
+        if !self.is_closing
             && let Some(job) = self.cache.clean_next()
         {
             let number = self.cache.job(job.unit);
@@ -308,6 +319,7 @@ impl CacheStore {
             }
             Step::Store if has_succeeded => {
                 self.counters.cleaned += 1;
+                self.cleaner.refused.copied();
                 self.cleaner.copied_victims += u64::from(slot.job().is_some());
                 let why = slot.job().map_or(Why::InPlace, |job| Why::Victim { job });
                 let store_writes = self.store.wrote();
@@ -316,11 +328,31 @@ impl CacheStore {
                 self.end_clean(at);
             }
             Step::ReadUnit => self.clean_unreadable(at),
-            _ => {
-                self.clean_failed(at);
-                self.pause();
-            }
+            _ => self.clean_refused_by_store(at),
         }
+    }
+
+    /// The store could not be flushed while it was told this: it is dirty as before.
+    pub(super) fn clean_doubtful(&mut self, at: usize) {
+        self.clean_failed(at);
+        self.pause();
+    }
+
+    /// The store does not take what was to be copied. It stays in the cache, out of the way of all others.
+    fn clean_refused_by_store(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let aside_max = self.superblock.layout.units / 2;
+        if self.has_job(slot.unit, slot.job()) {
+            let is_region = self.cleaner.refused.victim(slot.block);
+            if !is_region || !self.cache.set_aside_of(slot.unit, aside_max) {
+                return self.clean_doubtful(at);
+            }
+        } else {
+            self.cleaner.refused.in_place(slot.block, self.cache.is_aside(slot.unit));
+        }
+        self.cleaner.has_damaged = true;
+        self.end_clean(at);
+        self.look_again();
     }
 
     /// What was to be copied is damaged: that is the loss of one block, and nobody else's affair.
@@ -428,12 +460,15 @@ impl CacheStore {
         }
     }
 
-    /// Copies nothing more until somebody asks for something. Who waits for an empty unit might wait for ever, and is refused.
+    /// Copies nothing more until somebody asks for something. Who waits for an empty unit might wait for ever, and goes past the cache; but for
+    /// a block that is in the cache there is one as long as others of that kind are under way.
     fn pause(&mut self) {
         (self.cleaner.is_paused, self.cleaner.next) = (true, None);
+        self.look_again();
         for at in 0..self.slots.slots.len() {
-            if self.slots.slots[at].step == Step::Unit {
-                self.finish(at, Some(Failure::Store));
+            let slot = &self.slots.slots[at];
+            if slot.step == Step::Unit && slot.is_relocated && self.cache.unused_units() == 0 {
+                self.write_past(at);
             }
         }
     }

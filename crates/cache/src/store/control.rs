@@ -89,7 +89,7 @@ impl CacheStore {
 
     /// Units that hold a block.
     pub fn used_units(&self) -> u32 {
-        self.superblock.layout.units - self.cache.empty_units()
+        self.superblock.layout.units - self.cache.empty_units() - self.cache.bad_units()
     }
 
     /// The superblock that holds.

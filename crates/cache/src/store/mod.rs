@@ -18,6 +18,7 @@
 //! | [`mod@format`], [`recovery`], `reading`, `replay` | making, giving up and finding a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
+//! | `past`, `refused` | regions that the fast device cannot write, and that the store does not take |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
@@ -37,8 +38,10 @@ pub mod map;
 mod marks;
 mod pace;
 mod pages;
+mod past;
 mod reading;
 pub mod recovery;
+mod refused;
 mod replay;
 mod requests;
 mod slots;
@@ -55,4 +58,5 @@ pub use machine::{
     Target,
 };
 pub use recovery::{Opened, Report, open, probe};
+pub use refused::NotCopied;
 pub use superblock::Superblock;

@@ -107,7 +107,7 @@ impl CacheStore {
     }
 
     /// Writes a block that is in a unit into an empty one.
-    fn write_elsewhere(&mut self, at: usize) {
+    pub(super) fn write_elsewhere(&mut self, at: usize) {
         match self.cache.take_empty() {
             Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
             None => self.wait_for_unit(at),
@@ -139,14 +139,7 @@ impl CacheStore {
         }
         let block = self.slots.slots[at].block;
         match self.is_cached(block) {
-            Some(unit) if self.marks.get(&self.cache.units, unit).is_dirty => {
-                // A copy of it that waits for a flush must not be recorded as clean when the store has lost it.
-                if self.cache.is_being_cleaned(unit) {
-                    self.cache.clean_failed(unit);
-                    self.copy_no_more(block, true);
-                }
-                self.cleaner.forget(unit);
-            }
+            Some(unit) if self.marks.get(&self.cache.units, unit).is_dirty => self.begin_to_forget(unit),
             Some(_) => self.forget(block),
             None => {}
         }
@@ -174,7 +167,9 @@ impl CacheStore {
         let is_flushed = self.store.flushed() >= slot.store_writes;
         match slot.step {
             Step::Commit if is_committed && is_flushed => self.finish(at, None),
-            Step::StoreFlush if is_flushed && slot.kind == Kind::Trim => self.trimmed(at),
+            Step::StoreFlush if is_flushed && (slot.kind == Kind::Trim || self.is_cached(slot.block).is_some()) => {
+                self.trimmed(at)
+            }
             Step::StoreFlush if is_flushed => self.finish(at, None),
             Step::Known if is_committed => self.runnable.push_back(at as u32),
             _ => {}
@@ -183,10 +178,11 @@ impl CacheStore {
 
     /// The operation of a slot ended.
     pub(super) fn slot_completed(&mut self, at: usize, has_succeeded: bool) {
-        let has_succeeded = has_succeeded && !std::mem::take(&mut self.slots.slots[at].is_doubtful);
+        let is_doubtful = std::mem::take(&mut self.slots.slots[at].is_doubtful);
+        let has_succeeded = has_succeeded && !is_doubtful;
         let slot = self.slots.slots[at];
         if let Kind::Clean { .. } = slot.kind {
-            return self.clean_completed(at, has_succeeded);
+            return if is_doubtful { self.clean_doubtful(at) } else { self.clean_completed(at, has_succeeded) };
         }
         match slot.step {
             Step::ReadUnit if self.is_intact(at, has_succeeded) => self.finish(at, None),
@@ -262,7 +258,7 @@ impl CacheStore {
             self.record_promoted(slot.unit, slot.block);
         } else {
             self.cache.remove(slot.block);
-            self.cache.release(slot.unit);
+            self.cache.set_bad(slot.unit);
         }
         self.unlock(at);
         self.slots.slots[at].step = Step::Answered;
@@ -283,6 +279,9 @@ impl CacheStore {
         if !has_succeeded || self.has_failed {
             if !slot.is_relocated {
                 self.cache.remove(slot.block);
+            }
+            if !self.has_failed {
+                return self.write_again(at);
             }
             self.cache.release(slot.unit);
             return self.finish(at, Some(Failure::Device));
@@ -312,7 +311,7 @@ impl CacheStore {
     fn written_to_store(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let target = self.store.wrote();
-        let is_cached = slot.kind == Kind::Trim && self.is_cached(slot.block).is_some();
+        let is_cached = self.is_cached(slot.block).is_some();
         if self.semantics == Semantics::WriteCache && !is_cached {
             self.store.acknowledged();
             return self.finish(at, None);
@@ -328,7 +327,7 @@ impl CacheStore {
         self.finish(at, Some(Failure::Store));
     }
 
-    /// The store is durably rid of a block: the cache may be, too.
+    /// The store is durably rid of a block, or has it newer than the cache: that may be rid of it, too.
     fn trimmed(&mut self, at: usize) {
         if self.has_failed {
             // The cache still has what was in the block, and cannot forget it.

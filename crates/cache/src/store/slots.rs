@@ -82,6 +82,8 @@ pub(super) struct Slot {
     pub is_doubtful: bool,
     /// Of a unit that is copied: with whom it is, in slots and blocks one behind the other.
     pub run: u64,
+    /// Units that were tried for what is written, and are bad.
+    pub tries: u8,
     /// The order of coming.
     ticket: u64,
     /// The host has an answer that it did not take yet.
@@ -204,6 +206,7 @@ impl Slots {
             store_writes: 0,
             is_doubtful: false,
             run: 0,
+            tries: 0,
             ticket: 0,
             is_answered: false,
         };
@@ -228,7 +231,7 @@ impl Slots {
         let slot = &mut self.slots[at];
         (slot.kind, slot.token, slot.block, slot.ticket) = (kind, token, block, self.tickets);
         (slot.is_relocated, slot.is_answered, slot.records, slot.store_writes) = (false, false, 0, 0);
-        slot.step = Step::Lock;
+        (slot.step, slot.tries) = (Step::Lock, 0);
         Some(at)
     }
 

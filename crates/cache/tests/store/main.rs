@@ -12,6 +12,7 @@ mod observed;
 mod overload;
 mod races;
 mod recovery;
+mod regions;
 mod restart;
 mod rig;
 mod search;

@@ -24,6 +24,8 @@ pub struct Bad {
 pub struct Faults {
     pub rates: Vec<Rate>,
     pub bad: Vec<Bad>,
+    /// Something has failed of which clients have to hear.
+    pub may_be_told: bool,
 }
 
 impl Faults {

@@ -14,7 +14,7 @@ mod look;
 mod play;
 mod shrink;
 
-pub use faults::Faults;
+pub use faults::{Bad, Faults};
 
 use case::Case;
 use look::Tally;

@@ -1,11 +1,12 @@
 //! Plays a case: does each of its steps, looks at every invariant after it, crashes it, and at last lets everything come to rest.
 
 use super::case::{Case, Keep, Step, Way, What};
+use super::faults::Faults;
 use super::look::{Tally, contents, look, nested, power};
 use crate::device::SECTORS;
 use crate::rig::{Random, Rig, Setup, policy};
 use plimsoll_cache::Pool;
-use plimsoll_cache::store::{RequestKind, Semantics};
+use plimsoll_cache::store::{RequestKind, Semantics, Target};
 
 /// Operations after which whatever is under way has come to rest.
 const OPERATIONS_MAX: u64 = 200_000;
@@ -27,6 +28,7 @@ pub fn play(case: &Case, tally: &mut Tally, mut at: impl FnMut(usize)) -> Result
         rig.random = Random(!step.seed);
         let found = do_step(&mut rig, step, &mut random, tally)
             .and_then(|()| rig.machine.audit())
+            .and_then(|()| told_without_need(&rig))
             .and_then(|()| look(&rig, step.look, &mut random, tally));
         found.map_err(|error| Found { step: number, error })?;
         tally.steps += 1;
@@ -68,14 +70,30 @@ fn do_step(rig: &mut Rig, step: &Step, random: &mut Random, tally: &mut Tally) -
             rig.setup.semantics = *semantics;
             rig.machine.set_semantics(*semantics);
         }
-        What::Rate(rate) => rig.faults.rates.push(*rate),
-        What::Bad(bad) => rig.faults.bad.push(bad.clone()),
-        What::Heal => rig.faults = Default::default(),
+        What::Rate(rate) => {
+            rig.faults.may_be_told = true;
+            rig.faults.rates.push(*rate);
+        }
+        What::Bad(bad) => {
+            rig.faults.may_be_told |= bad.target == Target::Store;
+            rig.faults.bad.push(bad.clone());
+        }
+        What::Heal => rig.faults = Faults { may_be_told: rig.faults.may_be_told, ..Faults::default() },
         What::Close { operations } => close(rig, *operations)?,
         What::Restart { way, nested } => restart(rig, *way, *nested, random, tally)?,
     }
     rig.take();
     Ok(())
+}
+
+/// Whether a client was told of a failure though the store has not failed, the cache's device can be read, and its journal is whole.
+fn told_without_need(rig: &Rig) -> Result<(), String> {
+    match rig.failures.first() {
+        Some(failure) if !rig.faults.may_be_told && !rig.machine.has_failed() => {
+            Err(format!("a client is told that {failure}, though the store is well"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Nothing more is asked, until nothing is under way.

@@ -63,8 +63,8 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
 /// New blocks come in and others leave for them, beside a bad region of the store whose blocks are dirty. Outcome: nobody hears of it, all that
 /// was written is read, and the region's blocks are copied when the store takes them again, though nobody asks.
 ///
-/// Planted breaks that were seen red: the syncer stops at a block that is refused, and who waits for a unit goes past the cache; what is aside is not
-/// tried again.
+/// Planted breaks that were seen red: the syncer stops at a block that is refused, and who waits for a unit is told that the store failed; what is
+/// aside is not tried again.
 #[test]
 fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
     for (policy, semantics) in

@@ -10,11 +10,14 @@ use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::up;
+use plimsoll_brick::engine::CacheStatus;
 use plimsoll_core::ByteCount;
 use std::time::Duration;
 
 /// How often it is looked whether a flush is done.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Ranges that are named of those that the slow device refused.
+const RANGES_NAMED: usize = 8;
 
 pub(super) fn run(command: &CacheCommand) -> Outcome {
     match command {
@@ -89,12 +92,24 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
         }
         if cache.has_failed || !cache.is_cleaning {
             let dirty = ByteCount(u64::from(cache.dirty_units) << 12);
-            let message =
-                format!("volume {volume}: {dirty} are not on the slow device: a device failed, see the daemon's log");
-            return Err(Failure::Failed(message));
+            return Err(Failure::Failed(format!(
+                "volume {volume}: {dirty} are not on the slow device: {}",
+                why(&cache)
+            )));
         }
         std::thread::park_timeout(PERIOD);
     }
+}
+
+/// Why something was not copied.
+fn why(cache: &CacheStatus) -> String {
+    if cache.has_failed || cache.not_copied == 0 {
+        return "a device failed, see the daemon's log".to_owned();
+    }
+    let named = cache.not_copied_bytes.iter().take(RANGES_NAMED).map(|(from, to)| format!("{from} to {to}"));
+    let named: Vec<String> = named.collect();
+    let more = if cache.not_copied_bytes.len() > named.len() { " and others" } else { "" };
+    format!("it refused {} blocks of 4 KiB, bytes {}{more}; all others were copied", cache.not_copied, named.join(", "))
 }
 
 fn list(client: &mut Client) -> Result<Vec<CacheEntry>, Failure> {
@@ -155,6 +170,7 @@ fn whole_caches(caches: &[CacheEntry]) -> Table {
             () if cache.has_failed => "FAILED: reads only".to_owned(),
             () if !cache.is_working => "begins or ends".to_owned(),
             () if damaged > 0 => format!("works, {damaged} blocks were DAMAGED, {} lost", cache.damaged_dirty),
+            () if cache.bad_units > 0 => format!("works, {} units cannot be written", cache.bad_units),
             () => "works".to_owned(),
         };
         table.row([

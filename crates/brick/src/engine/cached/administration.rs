@@ -99,6 +99,15 @@ pub struct CacheStatus {
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
+    /// Blocks that the slow device refused when everything dirty was last copied: they are in the cache.
+    #[serde(default)]
+    pub not_copied: u64,
+    /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_copied_bytes: Vec<(u64, u64)>,
+    /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
+    #[serde(default)]
+    pub bad_units: u32,
     /// How true its device's emulation is; `None` where the device is a real one.
     pub emulation: Option<EmulationStatus>,
     /// Classes that were met, by number.
@@ -111,7 +120,7 @@ pub struct CacheStatus {
 impl VolumeCache {
     pub(in super::super) fn status(&self) -> CacheStatus {
         let (machine, settings) = (&self.machine, &self.settings);
-        let (cache, counters) = (machine.cache(), machine.counters());
+        let (cache, counters, not_copied) = (machine.cache(), machine.counters(), machine.not_copied());
         let classes = (0..CLASSES as u8).filter_map(|number| {
             let class = Class::new(number)?;
             let (units, counts) = (cache.class_units(class), machine.class_counters(class));
@@ -154,6 +163,9 @@ impl VolumeCache {
             snapshots: counters.snapshots,
             damaged_clean: counters.damaged_clean,
             damaged_dirty: counters.damaged_dirty,
+            not_copied: not_copied.blocks,
+            not_copied_bytes: not_copied.ranges.iter().map(|range| (range.start << 12, range.end << 12)).collect(),
+            bad_units: machine.bad_units(),
             emulation: self.emulation.as_ref().map(Emulation::status),
             classes: classes.collect(),
             pools: pools.collect(),
@@ -174,7 +186,11 @@ impl VolumeCache {
         if self.flush_waiters.is_empty() {
             return;
         }
-        let error = || self.failed("it is not clean: its device or the store failed, see the log");
+        let error = || {
+            self.failed(
+                "it is not clean: its device or the store failed, or refused some of it, see its status and the log",
+            )
+        };
         let errors: Vec<_> = (0..self.flush_waiters.len()).map(|_| error()).collect();
         let mut waiting = Vec::new();
         for (waiter, error) in std::mem::take(&mut self.flush_waiters).into_iter().zip(errors) {

@@ -27,6 +27,7 @@ use io_uring::{opcode, types};
 use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Once;
 
 /// Requests under way at the most, as many as [`super::reply::BACKGROUND_REQUESTS_MAX`] lets the kernel send.
 pub const REQUESTS_MAX: usize = 256;
@@ -281,8 +282,12 @@ impl FrontEnd for FuseConnection {
 
     fn started(&mut self, port: &mut Port<'_>) {
         // From now on a file system depends on this thread.
-        for refused in prepare_engine_thread() {
-            tracing::warn!(volume = port.volume().name, "{refused}");
+        let refused = prepare_engine_thread();
+        if !refused.is_empty() {
+            // It asks for nothing and holds for each volume: one line is enough.
+            static SAID: Once = Once::new();
+            let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+            SAID.call_once(|| tracing::info!("mounted volumes: {}", refused.join("; ")));
         }
         match watch(self.device.as_fd()) {
             Ok(watch) => self.watch = Some(watch),

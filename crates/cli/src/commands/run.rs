@@ -2,15 +2,25 @@
 //!
 //! This process joins, and then becomes the command: nothing stays between the command and whoever started it, so signals,
 //! terminal, job control and exit code are its own.
+//!
+//! The daemon may have been started a moment ago, as in `plimsoll agent --mount /data & plimsoll run ...`: its socket is waited for.
 
 use super::{check_name, connect, unexpected};
-use crate::arguments::RunArguments;
-use crate::config::name_like;
+use crate::arguments::{DaemonArguments, RunArguments};
+use crate::config::{Defaults, name_like};
+use crate::control::client::Client;
 use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
 use plimsoll_gates::Filter;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+
+/// How often a daemon's socket is looked for, and how long after another: five seconds together.
+const LOOKS: u32 = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 pub(super) fn run(arguments: &RunArguments) -> Outcome {
     let (program, rest) = arguments.command.split_first().expect("clap asks for one");
@@ -24,8 +34,27 @@ pub(super) fn run(arguments: &RunArguments) -> Outcome {
         change: arguments.change.change(),
         process: std::process::id(),
     };
-    let Response::Joined(entrance) = connect(&arguments.daemon)?.ask(&request)? else { return Err(unexpected()) };
+    let Response::Joined(entrance) = connect_patiently(&arguments.daemon)?.ask(&request)? else {
+        return Err(unexpected());
+    };
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let launch = entrance.launch(Filter::default()).map_err(|error| failed(&error))?;
     Err(failed(&launch.execute(Command::new(program).args(rest))))
+}
+
+/// Connects to the daemon, which may be about to make its socket.
+#[allow(clippy::disallowed_methods, reason = "a command waits in real time")]
+fn connect_patiently(daemon: &DaemonArguments) -> Result<Client, Failure> {
+    let socket = daemon.socket.clone().unwrap_or_else(|| Defaults::of_this_user().control_socket());
+    let is_missing = || {
+        let error = UnixStream::connect(&socket).err().map(|error| error.kind());
+        matches!(error, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    };
+    for _ in 0..LOOKS {
+        if !is_missing() {
+            break;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    connect(daemon)
 }

@@ -35,7 +35,10 @@ impl Client {
             Ok(stream)
         };
         let stream = connect().map_err(|error| {
-            Failure::Failed(format!("no daemon answers at {} ({error}): is `plimsoll up` running?", path.display()))
+            Failure::Failed(format!(
+                "no daemon answers at {} ({error}): is `plimsoll up` or `plimsoll agent` running?",
+                path.display()
+            ))
         })?;
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
     }

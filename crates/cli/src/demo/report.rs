@@ -167,6 +167,32 @@ impl Report {
         }
     }
 
+    /// Why each stage has the numbers that it has, in words, a line each.
+    fn reasons(&self) -> Vec<String> {
+        let [alone, without, with] = &self.stages[..] else { return Vec::new() };
+        // What a transaction costs the drive: what it wrote, and what made that durable.
+        let runs = with.runs_per_second / with.transactions_per_second;
+        let (reserve, due) = (self.reserve_runs_per_second, self.reserve_runs_per_second / runs);
+        vec![
+            "Why:".to_owned(),
+            format!(
+                "  {}: a transaction takes the drive {:.1} runs, one after the other: {:.0} ms.",
+                alone.stage, runs, alone.latency_ms_p50
+            ),
+            format!(
+                "  {}: the drive serves what came first, so a transaction waits behind the large writes of the backup: {:.0} ms.",
+                without.stage, without.latency_ms_p50
+            ),
+            format!(
+                "  {}: the reserve of {reserve:.0} runs/s is {due:.0} transactions a second of {runs:.1} runs, so one in {:.0} ms.",
+                with.stage,
+                1000.0 / due
+            ),
+            "  The backup has all that is left. A larger reserve brings shorter transactions and a slower backup.\n"
+                .to_owned(),
+        ]
+    }
+
     /// Ends the command: success only if isolation was measured.
     ///
     /// # Errors
@@ -226,6 +252,7 @@ impl fmt::Display for Report {
             ]);
         }
         writeln!(out, "{table}")?;
+        self.reasons().iter().try_for_each(|reason| writeln!(out, "{reason}"))?;
         for claim in &self.claims {
             let verdict = if claim.holds { "holds" } else { "DOES NOT HOLD" };
             writeln!(out, "{verdict}: {}: {}", claim.claim, claim.measured)?;
@@ -235,5 +262,52 @@ impl fmt::Display for Report {
             writeln!(out, "not counted: {late} seconds in which this machine was too busy to emulate the drive")?;
         }
         self.not_run.iter().try_for_each(|what| writeln!(out, "not run: {what}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(stage: Stage, transactions_per_second: f64, latency_ms_p50: f64, runs_per_second: f64) -> StageReport {
+        StageReport {
+            stage: stage.title(),
+            scheduler: stage.scheduler(),
+            transactions_per_second,
+            latency_ms_p50,
+            latency_ms_p99: latency_ms_p50,
+            latency_ms_max: latency_ms_p50,
+            runs_per_second,
+            backup_bytes_per_second: 1e6,
+            samples: Vec::new(),
+            true_seconds: 10,
+        }
+    }
+
+    #[test]
+    fn each_number_is_explained_by_what_a_transaction_costs_and_what_is_reserved() {
+        let stages = vec![
+            stage(Stage::Alone, 40.0, 25.0, 80.0),
+            stage(Stage::Without, 2.0, 600.0, 4.0),
+            stage(Stage::With, 11.0, 93.0, 22.0),
+        ];
+        let report = Report {
+            device: MODEL,
+            reserve_runs_per_second: 22.0,
+            stages,
+            claims: Vec::new(),
+            not_run: None,
+            late_seconds: 0,
+            is_late: false,
+        };
+        let text = report.to_string();
+        for part in [
+            "alone: a transaction takes the drive 2.0 runs, one after the other: 25 ms.",
+            "behind the large writes of the backup: 600 ms.",
+            "the reserve of 22 runs/s is 11 transactions a second of 2.0 runs, so one in 91 ms.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(Report { stages: Vec::new(), ..report }.to_string().contains("Two tenants"), "no stage, no reason");
     }
 }

@@ -23,6 +23,8 @@
 //!
 //! `c/plimsoll_classes.h` has the same for C; the preload shim (`gates`) has O_CLASSIFIED over them.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod message;
 

@@ -8,5 +8,7 @@
 //! | [`file_system`] | what ext4 and XFS keep at fixed places of a volume, for requests that say nothing |
 //! | [`postgresql`] | a PostgreSQL cluster: the classes of table 6 of Differentiated Storage Services |
 
+#![forbid(unsafe_code)]
+
 pub mod file_system;
 pub mod postgresql;

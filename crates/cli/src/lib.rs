@@ -13,6 +13,7 @@
 //! | [`up`] | the daemon |
 //! | [`why`] | who caused the I/O of disks |
 
+#![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "it panics when nobody reads any more, as behind `| head`: see commands::print")]
 
 pub mod arguments;

@@ -68,6 +68,9 @@ fn what_is_not_run_is_collected_what_passed_is_not_shown_and_what_failed_is() {
     Command::new("kill").args(&started).status().unwrap();
     assert_eq!((output.status.code(), lines(folder.path(), "hung").len()), (Some(101), 0), "{said}");
     assert_eq!(lines(folder.path(), "not_run"), ["not run: no root"]);
-    assert!(said.contains("test fails ... FAILED") && said.contains("the reason") && said.contains("1 failed"), "{said}");
+    assert!(
+        said.contains("test fails ... FAILED") && said.contains("the reason") && said.contains("1 failed"),
+        "{said}"
+    );
     assert!(!said.contains("passes") && !said.contains("no root"), "{said}");
 }

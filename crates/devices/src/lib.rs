@@ -3,6 +3,8 @@
 //! A model knows nothing of threads or clocks. The simulator drives it in virtual time; the brick drives it in real
 //! time and holds each reply back until the model says so, which turns a file or memory into a disk.
 
+#![forbid(unsafe_code)]
+
 pub mod flash;
 pub mod hdd;
 pub mod nvram;

@@ -4,6 +4,8 @@
 //! `docs/schedulers/`; the conformance suite then holds it to the laws that its line promises. The small files beside the
 //! schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
+#![forbid(unsafe_code)]
+
 pub mod advances;
 pub mod afq;
 pub mod anticipation;

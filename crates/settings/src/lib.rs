@@ -15,6 +15,8 @@
 //! | [`file`] | text from a file, of bounded length |
 //! | [`suggest`] | "did you mean" |
 
+#![forbid(unsafe_code)]
+
 pub mod allocation;
 pub mod file;
 pub mod problem;

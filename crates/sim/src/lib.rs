@@ -16,6 +16,8 @@
 //!
 //! Every modelling decision stands with its source in `docs/simulator.md`.
 
+#![forbid(unsafe_code)]
+
 pub mod block;
 pub mod cache;
 pub mod cached_volume;

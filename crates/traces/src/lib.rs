@@ -27,6 +27,8 @@
 //! | `source`, `compression`, `fields`, `names` | lines and records with their position, gzip, zstd and bzip2, the parts of a line |
 //! | `error` | [`TraceError`] |
 
+#![forbid(unsafe_code)]
+
 mod compression;
 mod detect;
 mod error;

@@ -32,6 +32,8 @@
 //!
 //! `docs/workloads.md` has the grammar, each workload, and the source of each number.
 
+#![forbid(unsafe_code)]
+
 mod design;
 mod generators;
 mod pace;

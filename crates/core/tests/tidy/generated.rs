@@ -1,0 +1,103 @@
+//! A block of a page that is made from a source equals it.
+//!
+//! ```text
+//! <!-- generated: schedulers/laws -->
+//! ...
+//! <!-- end -->
+//! ```
+//!
+//! [`SOURCES`] has the function that makes each block. `TIDY=write cargo test -p plimsoll-core --test tidy generated`
+//! writes what the functions make into the pages.
+
+use super::literals::{entries, value};
+use super::tree::{Text, find, house, root};
+use std::{env, fs};
+
+const START: &str = "<!-- generated: ";
+const END: &str = "<!-- end -->";
+
+struct Source {
+    page: &'static str,
+    name: &'static str,
+    make: fn(&[Text]) -> String,
+}
+
+/// Every generated block.
+const SOURCES: &[Source] = &[Source { page: "docs/schedulers/README.md", name: "schedulers/laws", make: laws }];
+
+/// Which of the laws that not every scheduler keeps each keeps.
+fn laws(texts: &[Text]) -> String {
+    let registry = find(texts, "crates/schedulers/src/registry.rs").expect("the registry of schedulers");
+    let mut table =
+        "| scheduler | work-conserving | limits | reserves | weights |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for entry in entries(registry, "REGISTRY") {
+        let name = value(&entry, "name");
+        let laws = ["is_work_conserving", "keeps_limits", "keeps_reserves", "shares_by_weight"]
+            .map(|law| if value(&entry, law) == "true" { " yes |" } else { " |" });
+        table.push_str(&format!("| `{name}` |{}\n", laws.concat()));
+    }
+    table
+}
+
+/// The page with what the sources make in its blocks, and what is wrong with its markers.
+fn renewed(page: &Text, sources: &[Source], texts: &[Text]) -> (String, Vec<String>) {
+    let (mut renewed, mut rest, mut complaints) = (String::new(), &*page.text, Vec::new());
+    let mut missing: Vec<_> = sources.iter().filter(|source| source.page == page.path).collect();
+    while let Some((before, after)) = rest.split_once(START) {
+        let Some((name, body)) = after.split_once(" -->\n") else { break };
+        let Some((old, behind)) = body.split_once(END) else {
+            complaints.push(format!("{}: the block {name} has no {END}", page.path));
+            break;
+        };
+        let index = missing.iter().position(|source| source.name == name);
+        let made = index.map(|index| (missing.remove(index).make)(texts)).unwrap_or_else(|| {
+            complaints.push(format!("{}: nothing makes the block {name}", page.path));
+            old.to_owned()
+        });
+        renewed.push_str(&format!("{before}{START}{name} -->\n{made}{END}"));
+        rest = behind;
+    }
+    complaints.extend(missing.iter().map(|source| format!("{}: the block {} is missing", page.path, source.name)));
+    (renewed + rest, complaints)
+}
+
+fn complaints(texts: &[Text], sources: &[Source], is_writing: bool) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for source in sources.iter().filter(|source| find(texts, source.page).is_none()) {
+        complaints.push(format!("{} is missing", source.page));
+    }
+    for page in texts.iter().filter(|text| text.path.ends_with(".md")) {
+        let (renewed, wrong) = renewed(page, sources, texts);
+        complaints.extend(wrong);
+        if renewed != page.text && is_writing {
+            fs::write(root().join(&page.path), renewed).unwrap();
+        } else if let Some((is, should)) = page.text.lines().zip(renewed.lines()).find(|(is, should)| is != should) {
+            complaints.push(format!("{}: differs from its source:\n  is     {is}\n  should {should}", page.path));
+        } else if renewed != page.text {
+            complaints.push(format!("{}: differs from its source at its end", page.path));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn generated_blocks_equal_their_sources() {
+    let is_writing = env::var_os("TIDY").is_some_and(|what| what == "write");
+    let complaints = complaints(house(), SOURCES, is_writing);
+    assert!(complaints.is_empty(), "{}\nTIDY=write renews them", complaints.join("\n"));
+}
+
+#[test]
+fn a_planted_page_that_differs_is_found() {
+    let sources = || [Source { page: "a.md", name: "x", make: |_| "| 1 |\n".to_owned() }];
+    let complaints_of = |page: &str| complaints(&super::tree::planted(&[("a.md", page)]), &sources(), false);
+    let good = "# A\n<!-- generated: x -->\n| 1 |\n<!-- end -->\nB\n";
+    assert!(complaints_of(good).is_empty());
+    let differs = complaints_of(&good.replace('1', "2"));
+    assert_eq!(differs, ["a.md: differs from its source:\n  is     | 2 |\n  should | 1 |"]);
+    assert_eq!(complaints_of("# A"), ["a.md: the block x is missing"]);
+    let twice = good.replace("\nB\n", "\n<!-- generated: y -->\n<!-- end -->\n");
+    assert_eq!(complaints_of(&twice), ["a.md: nothing makes the block y"]);
+    assert!(complaints_of("<!-- generated: x -->\n").contains(&"a.md: the block x has no <!-- end -->".to_owned()));
+    assert_eq!(complaints(&[], &sources(), false), ["a.md is missing"]);
+}

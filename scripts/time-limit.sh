@@ -44,6 +44,7 @@ end_all() {
   kill -STOP "$leader" 2>/dev/null
   pid=$(below "$leader")
   kill -KILL $pid -- "-$leader" 2>/dev/null
+  wait "$leader" 2>/dev/null
   # Again, for what was started meanwhile.
   for round in 1 2; do
     for environment in $(grep -lzxF "$mark" /proc/[0-9]*/environ 2>/dev/null); do

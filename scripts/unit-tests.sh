@@ -22,7 +22,18 @@ if [ "${1:-}" = --lint ]; then
 fi
 
 scratch=$(mktemp -d)
+beside=
+# The processes below this one.
+below() {
+  local child
+  for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+    echo "$child"
+    below "$child"
+  done
+}
 ends() {
+  # In the middle of the run: each program's watcher ends the program.
+  [ -z "$beside" ] || kill "$beside" $(below "$beside") 2>/dev/null || true
   rm -rf "$scratch"
 }
 trap ends EXIT
@@ -42,7 +53,7 @@ run() {
   shift 2
   local said
   said=$(mktemp -p "$scratch")
-  (cd "$folder" && "$@") >"$said" 2>&1 || code=$?
+  (cd "$folder" && "$@") >"$said" 2>&1 </dev/null || code=$?
   counted=$(sed -n 's/^test result: .* \([0-9]* passed\); \([0-9]* failed\);.*/\1/p' "$said" | tr '\n' ' ')
   if [ "$code" = 0 ]; then
     printf '%-48s %5d s  %s\n' "$name" $((SECONDS - began)) "$counted"
@@ -85,10 +96,10 @@ compute() {
 flags=("$@")
 compute &
 beside=$!
-trap 'kill "$beside" 2>/dev/null; ends' EXIT
 trap 'exit 130' INT TERM
 lane live
 wait "$beside"
+beside=
 
 if [ -s "$scratch/not_run" ]; then
   echo "not run on this machine, by so many tests:"

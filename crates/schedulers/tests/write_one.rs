@@ -32,8 +32,9 @@ fn the_steps_of_the_page_make_a_scheduler_that_builds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let copy = tempfile::tempdir().unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let (begin, end) = (manifest.find("members = [").unwrap(), manifest.find("]\n").unwrap());
-    let manifest = format!("{}members = [\"crates/schedulers\"{}", &manifest[..begin], &manifest[end..]);
+    let (before, rest) = manifest.split_once("members = [").unwrap();
+    let (_, behind) = rest.split_once("\n]").unwrap();
+    let manifest = format!("{before}members = [\"crates/schedulers\"]{behind}");
     fs::write(copy.path().join("Cargo.toml"), manifest).unwrap();
     fs::copy(root.join("Cargo.lock"), copy.path().join("Cargo.lock")).unwrap();
     let crates = copy.path().join("crates");
@@ -63,10 +64,9 @@ fn the_steps_of_the_page_make_a_scheduler_that_builds() {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("write_one");
     let output = Command::new(env!("CARGO"))
-        .args(["rustc", "--offline", "--quiet", "--lib", "--package", "plimsoll-schedulers", "--profile", "dev"])
+        .args(["check", "--offline", "--quiet", "--lib", "--package", "plimsoll-schedulers"])
         .arg("--target-dir")
         .arg(target)
-        .args(["--", "-D", "warnings", "--emit", "metadata"])
         .current_dir(copy.path())
         .output()
         .unwrap();

@@ -328,7 +328,7 @@ impl Rig {
                 RequestKind::Write | RequestKind::Trim => {
                     versions.acknowledge(done.block, done.sectors, done.number);
                     if is_strict {
-                        versions.flushed(&versions.acknowledged());
+                        versions.durable(done.block, done.sectors, done.number);
                     }
                 }
                 RequestKind::Flush if is_told => {}

@@ -124,6 +124,15 @@ impl Versions {
         self.doubted = self.acknowledged.clone();
     }
 
+    /// This write must survive. What a kill has left of others may be volatile still.
+    pub fn durable(&mut self, block: u64, sectors: u8, number: u64) {
+        for sector in Versions::range(block, sectors) {
+            if number > self.doubted[sector] {
+                self.sectors[sector].retain(|version| version.0 >= number);
+            }
+        }
+    }
+
     /// These writes must survive.
     pub fn flushed(&mut self, numbers: &[u64]) {
         for ((versions, &number), &doubted) in self.sectors.iter_mut().zip(numbers).zip(&self.doubted) {

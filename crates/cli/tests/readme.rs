@@ -102,7 +102,7 @@ fn the_commands_for_the_disk_you_have_run_as_pasted() {
     let data = folder.path().join("data");
     let script = format!(
         "mkdir -p {data}\ntruncate -s 256M disk\nmkfs.ext4 -q disk\nmount -o loop disk {data}\n\
-         trap 'kill $(jobs -p) 2>/dev/null; wait; umount {data}' EXIT\n\
+         trap 'kill $! 2>/dev/null || true; wait; umount {data} || true' EXIT\n\
          mkdir {data}/db\nhead -c 4000000 /dev/zero >{data}/db/file\n\
          {}\ntest $(stat -c %s {data}/backup.tar) -gt 4000000\n",
         block("sh", "plimsoll why /data").replace("/data", data.to_str().unwrap()),
@@ -134,7 +134,7 @@ fn the_commands_with_volumes_run_as_pasted() {
     });
     let script = format!(
         "mkdir -p {mount}\nqemu-img create -q -f qcow2 image.qcow2 16M\n{}\
-         trap 'kill $server 2>/dev/null; wait' EXIT\n\
+         trap 'kill $server 2>/dev/null || true; wait' EXIT\n\
          until plimsoll status >/dev/null 2>&1; do kill -0 $server; sleep 0.2; done\n\
          mountpoint -q {mount}\n{}kill $server\nwait $server\n",
         serving.collect::<String>(),

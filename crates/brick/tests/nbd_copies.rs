@@ -31,12 +31,15 @@ fn uri(served: &Served, volume: &str) -> String {
     }
 }
 
-/// An image with data in four places; all between is one hole.
+/// An image with data at its end and, if it is large, in three other places; all else is holes.
 fn sparse_image(directory: &TempDir, bytes: u64) -> PathBuf {
     let path = directory.path().join("sparse.raw");
     let file = File::create(&path).unwrap();
     file.set_len(bytes).unwrap();
-    for (index, at) in [0, bytes / 3 / 4096 * 4096, bytes / 2 / 4096 * 4096, bytes - 8192].into_iter().enumerate() {
+    // Of the small one, the first hole alone is longer than a payload may be.
+    let places = [bytes - 8192, bytes / 3 / 4096 * 4096, bytes / 2 / 4096 * 4096, 0];
+    let count = if bytes > 2 * ODD_BYTES { 4 } else { 1 };
+    for (index, at) in places.into_iter().take(count).enumerate() {
         file.write_all_at(&[index as u8 + 1; 8192], at).unwrap();
     }
     path

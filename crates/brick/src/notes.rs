@@ -252,7 +252,6 @@ mod tests {
         CacheNote::new("v", "fast", Path::new("/dev/fast"), &superblock)
     }
 
-    /// Planted breaks that were seen red: nothing lies beside the store; a copy's attribute counts; the directory has the last word.
     #[test]
     fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
         let directory = tempfile::tempdir().unwrap();

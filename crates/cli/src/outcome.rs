@@ -20,15 +20,22 @@ pub enum Failure {
     /// Exit code 3: this machine or this user cannot run it, so nothing is known about the outcome.
     #[error("not run: {0}")]
     NotRun(String),
+    /// Exit code 4: the engine of a device failed while the daemon served; all others were closed in order.
+    #[error("{0}")]
+    EngineFailed(String),
 }
 
+/// The exit code of [`Failure::EngineFailed`].
+pub const ENGINE_FAILED: u8 = 4;
+
 impl Failure {
-    /// The exit code, 1 to 3.
+    /// The exit code, 1 to 4.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Failed(_) => 1,
             Failure::BadInput(_) | Failure::Configuration(_) => 2,
             Failure::NotRun(_) => 3,
+            Failure::EngineFailed(_) => ENGINE_FAILED,
         }
     }
 }

@@ -242,13 +242,27 @@ impl Attachment {
     /// Undoes everything, in the right order, and says what was done. The engine must still serve the volume: the file
     /// system's last writes go through it. Doing it again does nothing.
     pub fn detach(&mut self) -> Vec<TeardownStep> {
+        self.detach_from(Server::Alive)
+    }
+
+    /// The same, where the engine serves nobody any more: what waits for it fails first.
+    pub fn detach_from_failed_engine(&mut self) -> Vec<TeardownStep> {
+        self.detach_from(Server::Dead)
+    }
+
+    /// The volume's name.
+    pub fn volume(&self) -> &str {
+        &self.plan.volume
+    }
+
+    fn detach_from(&mut self, server: Server) -> Vec<TeardownStep> {
         let mut steps = Vec::new();
         if !std::mem::take(&mut self.is_attached) {
             return steps;
         }
         let volume = &self.plan.volume;
         let (notes, disk) = (self.state.notes(volume), self.disk_path());
-        if let Err(error) = isolated(|| teardown::tear_down(volume, &notes, &disk, Server::Alive, &mut steps)) {
+        if let Err(error) = isolated(|| teardown::tear_down(volume, &notes, &disk, server, &mut steps)) {
             steps.push(TeardownStep { volume: volume.clone(), what: error.to_string(), is_left_over: true });
         }
         self.loop_number = None;

@@ -130,6 +130,21 @@ pub enum CacheError {
         /// Which map that has.
         noted_generation: u64,
     },
+    /// Its slow device may be another one, which has got its name.
+    #[error(
+        "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: it may be another \
+         device"
+    )]
+    OtherContent {
+        /// The cache.
+        cache: String,
+        /// The volume.
+        volume: String,
+        /// What it held.
+        was: String,
+        /// What it holds.
+        is: String,
+    },
     /// It is not empty, and it is noted nowhere that the volume has it.
     #[error(
         "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that the volume has not \

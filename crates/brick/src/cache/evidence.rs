@@ -11,9 +11,11 @@
 //! | --- | --- | --- |
 //! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
 //! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
+//! | what the slow device holds | in the note of a volume whose slow device is known by its path only | that disks may have changed their names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
-use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, identity_of, noted, refuse_encrypted};
+use super::identity::{content_of, identity_of};
+use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, noted, refuse_encrypted};
 use crate::backend::{Volume, VolumeConfig};
 use crate::notes::Notes;
 use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, open, probe};
@@ -73,6 +75,28 @@ impl Names<'_> {
         Ok(true)
     }
 
+    /// Refuses a volume whose slow device is known by its path only, and holds something else than when it was noted.
+    fn check_content(&self) -> Result<(), CacheError> {
+        let Names { settings, volume } = *self;
+        let Some(was) = noted(settings, volume)?.and_then(|note| note.content) else { return Ok(()) };
+        let (cache, path, volume) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
+        let is = content_of(self.volume).map_err(|source| CacheError::System {
+            cache: cache.clone(),
+            action: "tell what is before",
+            path: path.clone(),
+            source,
+        })?;
+        match is {
+            Some(is) if is == was => Ok(()),
+            is => Err(CacheError::OtherContent {
+                cache,
+                volume,
+                was,
+                is: is.unwrap_or_else(|| "nothing known".to_owned()),
+            }),
+        }
+    }
+
     /// What an open would find, accepting all losses, without touching the device.
     fn look(&self, device: &mut CacheDevice, identity: Identity, superblock: &Superblock) -> Result<Report, OpenError> {
         let config = self.settings.config(superblock.layout.units);
@@ -91,7 +115,7 @@ pub(super) fn check(
     let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) else { return Ok(()) };
     let names = Names { settings, volume };
     if names.check_notes(superblock, notes)? {
-        return Ok(());
+        return names.check_content();
     }
     match names.look(device, identity, superblock) {
         Ok(Report { units, given_up_units, given_up_dirty_units, dirty_units, lost_pages, .. })
@@ -125,8 +149,9 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume) -> Result<Report, CacheE
     let names = Names { settings, volume: config };
     let is_noted = settings.notes.as_ref().map_or(Ok(true), |notes| names.check_notes(&superblock, notes))?;
     let report = names.look(&mut device, identity, &superblock).map_err(wrong)?;
-    if let Some(notes) = settings.notes.as_ref().filter(|_| !is_noted) {
-        let note = CacheNote::new(&config.name, &settings.name, &settings.path, &superblock);
+    if let Some(notes) = settings.notes.as_ref().filter(|_| !is_noted || names.check_content().is_err()) {
+        let content = content_of(config).map_err(device.system("tell what is before"))?;
+        let note = CacheNote { content, ..CacheNote::new(&config.name, &settings.name, &settings.path, &superblock) };
         notes.put(config, &note).map_err(device.system("note the existence of"))?;
     }
     Ok(report)

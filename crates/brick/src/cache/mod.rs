@@ -22,7 +22,7 @@ pub(crate) use identity::{random, store_of};
 pub use note::CacheNote;
 pub(crate) use pools::numbered;
 
-use crate::backend::{Volume, VolumeConfig};
+use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::engine::emulation::Emulation;
 use crate::notes::Notes;
 use identity::identity_of;
@@ -281,6 +281,7 @@ impl FoundCache {
             return Err(CacheError::ReadOnly { volume: volume.name.clone() });
         }
         settings.draw_seed().map_err(device.system("draw a seed for"))?;
+        warn_of_path(volume).map_err(device.system("tell what is before"))?;
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
         let superblock = probe(&mut device).map_err(wrong)?;
         let config = settings.config(superblock.layout.units);
@@ -305,12 +306,25 @@ impl FoundCache {
         }
         opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
+            let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
+            let note = CacheNote { content, ..note };
             notes.put(volume, &note).map_err(device.system("note the existence of"))?;
         }
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })
     }
+}
+
+/// Says where nothing but its path tells a slow device from others.
+fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
+    if let Backing::File { path, .. } = &volume.backing
+        && identity::is_known_by_path_only(path)?
+    {
+        let (volume, path) = (&volume.name, path.display());
+        tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: its cache knows it by this path only");
+    }
+    Ok(())
 }
 
 /// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be done again if it

@@ -17,7 +17,7 @@ const VERSION: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheNote {
-    version: u32,
+    pub(super) version: u32,
     /// The volume's name, when it was written.
     pub volume: String,
     /// The cache's name.
@@ -32,6 +32,9 @@ pub struct CacheNote {
     /// Which map it had. What has an older one is a copy from before.
     #[serde(default)]
     pub(super) generation: u64,
+    /// By what the slow device's content named itself, where the device is known by its path only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<String>,
 }
 
 impl CacheNote {
@@ -48,6 +51,7 @@ impl CacheNote {
             uuid,
             starts,
             generation,
+            content: None,
         }
     }
 

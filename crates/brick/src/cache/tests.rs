@@ -58,7 +58,7 @@ fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
 ///
 /// What was said before of an empty device at its path, that the cache is given up there, hid that it was elsewhere and might come back.
 ///
-/// Planted breaks that were seen red: what cannot be read is not that cache; what is not there is given up; nothing is noted.
+/// Planted break that was seen red: what cannot be read is not that cache.
 #[test]
 fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     // Where a superblock's version stands.

@@ -17,8 +17,10 @@ use crate::read_ahead::ReadAhead;
 use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use plimsoll_executor::Executor;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{channel, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// How late the slowest hundredth of an emulated device's replies may be, when nobody says: an eighth of a revolution of
@@ -84,6 +86,30 @@ struct Shared {
     /// The engine stops when it is gone.
     commands: Sender,
     thread: Mutex<Option<JoinHandle<()>>>,
+    failure: Arc<Mutex<Failure>>,
+}
+
+/// Whether the engine ended before it was told to, and what is to be told of that.
+#[derive(Default)]
+enum Failure {
+    /// It works, or ended as it was told to.
+    #[default]
+    None,
+    /// The same, and this is to be told why it failed.
+    Watched(Box<dyn FnOnce(String) + Send>),
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+fn of_failure(failure: &Mutex<Failure>) -> MutexGuard<'_, Failure> {
+    failure.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread said when it panicked.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("its thread has panicked: {}", text.unwrap_or_else(|| "without a word".to_owned()))
 }
 
 /// A running engine. Clones are cheap; when the last one is gone, the engine stops by itself.
@@ -101,6 +127,8 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
     let (commands, received) = commands().map_err(system("make an eventfd"))?;
     let (started, has_started) = sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("engine-{}", config.profile.name));
+    let failure = Arc::new(Mutex::new(Failure::None));
+    let of_thread = failure.clone();
     let thread = thread.spawn(move || {
         if config.model.is_some() {
             urgency::before_normal_threads();
@@ -108,18 +136,45 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
         match Engine::new(config, received) {
             Ok(engine) => {
                 let _ = started.send(Ok(()));
-                engine.run();
+                let why = match catch_unwind(AssertUnwindSafe(|| engine.run())) {
+                    Ok(why) => why,
+                    Err(panic) => Some(said(&*panic)),
+                };
+                let Some(why) = why else { return };
+                let before = std::mem::replace(&mut *of_failure(&of_thread), Failure::Failed(why.clone()));
+                if let Failure::Watched(tell) = before {
+                    tell(why);
+                }
             }
             Err(error) => drop(started.send(Err(error))),
         }
     });
-    let thread = thread.map_err(system("start a thread"))?;
-    let handle = EngineHandle { shared: Arc::new(Shared { commands, thread: Mutex::new(Some(thread)) }) };
+    let thread = Mutex::new(Some(thread.map_err(system("start a thread"))?));
+    let handle = EngineHandle { shared: Arc::new(Shared { commands, thread, failure }) };
     has_started.recv().unwrap_or(Err(EngineError::Stopped))?;
     Ok(handle)
 }
 
 impl EngineHandle {
+    /// Has `tell` called, once and on any thread, with the reason, if the engine ends before it is told to: its thread panics, or its ring fails.
+    /// At once if it has. In place of what was to be told before.
+    pub fn when_it_fails(&self, tell: impl FnOnce(String) + Send + 'static) {
+        let mut failure = of_failure(&self.shared.failure);
+        match &*failure {
+            Failure::Failed(why) => {
+                let why = why.clone();
+                drop(failure);
+                tell(why);
+            }
+            Failure::None | Failure::Watched(_) => *failure = Failure::Watched(Box::new(tell)),
+        }
+    }
+
+    /// Whether the engine ended before it was told to.
+    pub fn has_failed(&self) -> bool {
+        matches!(&*of_failure(&self.shared.failure), Failure::Failed(_))
+    }
+
     /// Has the engine's thread run `work` and waits for its answer.
     pub(super) fn call<T: Send + 'static>(
         &self,
@@ -332,7 +387,7 @@ impl EngineHandle {
         let (answer, answered) = channel();
         self.call(move |engine| engine.shut_down(grace, Some(answer)))?;
         let result = answered.recv().unwrap_or(Err(EngineError::Stopped));
-        let thread = self.shared.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }

@@ -136,8 +136,9 @@ impl Engine {
     /// Runs until it was told to end and everybody is gone.
     ///
     /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of buffers: nothing that
-    /// they could write to is freed then. Whoever calls it later hears that it has stopped.
-    pub(super) fn run(mut self) {
+    /// they could write to is freed then. Whoever calls it later hears that it has stopped. Answers why it ended, where that was its ring; a
+    /// panic goes on.
+    pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
         let Engine { core, front_ends, ended, .. } = self;
         let mut result = match outcome {
@@ -149,13 +150,20 @@ impl Engine {
                 resume_unwind(panic);
             }
         };
-        match result {
-            Err(EngineError::Ring { .. }) => std::mem::forget((core, front_ends)),
-            _ => drop(core),
-        }
+        let why = match &result {
+            Err(error @ EngineError::Ring { .. }) => {
+                std::mem::forget((core, front_ends));
+                Some(error.to_string())
+            }
+            _ => {
+                drop(core);
+                None
+            }
+        };
         for answer in ended {
             let _ = answer.send(std::mem::replace(&mut result, Ok(())));
         }
+        why
     }
 
     /// Turn after turn; then makes its volumes durable.

@@ -78,6 +78,9 @@ fn with_advice(configuration: &Configuration, cache: &Cache, config: &VolumeConf
             "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
             command("adopt")
         ),
+        CacheError::OtherContent { .. } => {
+            format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
+        }
         CacheError::GivenUp { .. } | CacheError::Older { .. } => {
             format!("{error}; to make another in its place: {make} --replace")
         }

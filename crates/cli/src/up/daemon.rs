@@ -31,8 +31,8 @@ use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{ExportInfo, Listener};
 use plimsoll_core::Span;
 use plimsoll_gates::directory::make_state;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{error, info, warn};
 
 /// A running daemon. Dropping it stops it.
@@ -53,6 +53,32 @@ pub(super) struct Daemon {
     state: Arc<StateDirectory>,
     /// What is served, a line each.
     served: Vec<String>,
+    failures: Failures,
+}
+
+/// Engines that ended before they were told to, each with the reason.
+#[derive(Clone)]
+struct Failures {
+    list: Arc<Mutex<Vec<String>>>,
+    stop: Sender<()>,
+}
+
+impl Failures {
+    /// The daemon ends when this engine fails: its volumes would answer nothing but errors for ever.
+    fn watch(&self, device: &str, engine: &EngineHandle) {
+        let (failures, device) = (self.clone(), device.to_owned());
+        engine.when_it_fails(move |why| {
+            let line = format!("device {device}: its engine has failed: {why}");
+            error!("{line}; the daemon ends");
+            failures.list().push(line);
+            // If nobody hears it, the daemon ends already.
+            let _ = failures.stop.send(());
+        });
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<String>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -89,6 +115,7 @@ impl Daemon {
             _stuck_alarm: None,
             state,
             served: Vec::new(),
+            failures: Failures { list: Arc::default(), stop: stop.clone() },
         };
         let control = ControlSocket::bind(&daemon.configuration.daemon.control_socket).map_err(failed)?;
         let (listeners, portals) = (daemon.bind()?, iscsi::bind(&daemon.configuration)?);
@@ -157,6 +184,7 @@ impl Daemon {
             }
             let profile = config.profile.clone();
             let engine = engine::spawn(config).map_err(failed)?;
+            self.failures.watch(&device.name, &engine);
             self.devices.push(ServedDevice { profile, engine });
             let like = device.emulate.as_ref().map_or(String::new(), |model| format!(", behaves like {model}"));
             self.served.push(format!("device {}: scheduler {}{like}", device.name, device.scheduler));
@@ -177,6 +205,8 @@ impl Daemon {
                 lines.push(caches::found_line(&section.name, cache, &found.report));
                 engine.attach_cache(&section.name, found).map_err(failed)?;
             }
+            #[cfg(debug_assertions)]
+            super::panic_on_purpose::plant(&section.name, engine).map_err(failed)?;
         }
         self.served.extend(lines);
         Ok(())
@@ -330,7 +360,11 @@ impl Daemon {
             }
         }
         while let Some(mut attachment) = self.attachments.pop() {
-            for step in attachment.detach() {
+            let steps = match self.has_failed_engine(attachment.volume()) {
+                true => attachment.detach_from_failed_engine(),
+                false => attachment.detach(),
+            };
+            for step in steps {
                 is_clean &= !step.is_left_over;
                 match step.is_left_over {
                     true => error!("{step}"),
@@ -345,6 +379,18 @@ impl Daemon {
             }
         }
         is_clean
+    }
+
+    fn has_failed_engine(&self, volume: &str) -> bool {
+        let section = self.configuration.volumes.iter().find(|section| section.name == volume);
+        section.is_some_and(|section| {
+            self.devices.iter().any(|served| served.profile.name == section.device && served.engine.has_failed())
+        })
+    }
+
+    /// Why engines ended before they were told to; empty if none did.
+    pub(super) fn failures(&self) -> Vec<String> {
+        self.failures.list().clone()
     }
 
     /// The engines, for whoever wants to hurry them.

@@ -11,6 +11,8 @@ mod exports;
 mod iscsi;
 mod layouts;
 mod observed;
+#[cfg(debug_assertions)]
+mod panic_on_purpose;
 mod plan;
 mod preflight;
 mod steer;
@@ -19,7 +21,7 @@ mod tenants;
 
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{self, Failure, Outcome};
 use crate::signals::{self, Told};
 pub(crate) use caches::{adopt as adopt_cache, forget as forget_cache, make as make_cache};
 use daemon::Daemon;
@@ -31,7 +33,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tracing::{info, warn};
+
+/// How long a daemon whose engine failed may take to end.
+const END_AT_LATEST: Duration = Duration::from_secs(60);
 
 /// Serves the configuration in `file` until SIGTERM, SIGINT or `shutdown` on the control socket.
 ///
@@ -122,10 +128,28 @@ fn serve(configuration: Configuration) -> Outcome {
     let _ = out.flush();
     // All senders gone cannot be: this thread's daemon holds one.
     let _ = stopped.recv();
+    let failures = daemon.failures();
+    if !failures.is_empty() {
+        end_in_any_case();
+        daemon.stop(|| hurry.grace());
+        return Err(Failure::EngineFailed(failures.join("\n")));
+    }
     info!("stopping; a second signal cuts connections off");
     match daemon.stop(|| hurry.grace()) {
         true => Ok(()),
         false => Err(Failure::Failed("stopped, but not everything could be undone: see the log".into())),
+    }
+}
+
+/// What waits for a failed engine may wait for ever: the process ends after [`END_AT_LATEST`], whatever still does.
+fn end_in_any_case() {
+    let watch = || {
+        std::thread::park_timeout(END_AT_LATEST);
+        tracing::error!("not everything could be undone in time");
+        std::process::exit(i32::from(outcome::ENGINE_FAILED));
+    };
+    if let Err(error) = std::thread::Builder::new().name("end".to_owned()).spawn(watch) {
+        warn!("nothing watches the end: {error}");
     }
 }
 

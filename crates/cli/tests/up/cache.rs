@@ -341,9 +341,8 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     let site = site("");
     let mut blocks = killed_with_dirty_data(&site);
     let fast = site.path("fast.img");
-    let whole = std::fs::read(&fast).unwrap();
     // Every third unit; the units are the last of the file.
-    let mut bytes = whole.clone();
+    let mut bytes = std::fs::read(&fast).unwrap();
     let first_unit = bytes.len() / BLOCK_BYTES / 20;
     (first_unit..bytes.len() / BLOCK_BYTES).step_by(3).for_each(|unit| bytes[unit * BLOCK_BYTES + 100] ^= 1);
     std::fs::write(&fast, &bytes).unwrap();
@@ -356,7 +355,8 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     drop(daemon);
 
     // The superblocks say of the map and the journal what they are: neither is believed when it is damaged.
-    let mut bytes = whole;
+    // What is damaged is the cache as the last start left it: a copy from before that would be refused for its age.
+    let mut bytes = std::fs::read(&fast).unwrap();
     bytes[2 * BLOCK_BYTES..first_unit * BLOCK_BYTES].iter_mut().step_by(977).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&fast, &bytes).unwrap();
     let log = text(&site.up_fails().stderr);

@@ -1,7 +1,7 @@
 //! What is noted of a volume's cache: the volume is not served without it, and it is what `plimsoll cache forget` takes away.
 //!
-//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked; what was given up is
-//! not noted; a cache that no note names is used; an older copy is used; a note that stands is no reason not to make another cache.
+//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked. Red with the program
+//! before caches were marked as given up and starts were counted: what was away, what is older, what another notes directory does not know.
 
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};

@@ -446,13 +446,18 @@ impl Response {
 /// Reads a request.
 ///
 /// # Errors
-/// The answer to give.
-pub fn parse_request(line: &[u8]) -> Result<Request, Response> {
+/// The refusal to answer with.
+pub fn parse_request(line: &[u8]) -> Result<Request, ErrorReport> {
+    let refusal = |message: &dyn fmt::Display| ErrorReport {
+        kind: ErrorKind::BadRequest,
+        message: message.to_string(),
+        excess_runs_per_second: None,
+    };
     // serde would take an array of the fields' values, too.
     if line.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Response::error(ErrorKind::BadRequest, "a request is a JSON object"));
+        return Err(refusal(&"a request is a JSON object"));
     }
-    serde_json::from_slice(line).map_err(|error| Response::error(ErrorKind::BadRequest, error))
+    serde_json::from_slice(line).map_err(|error| refusal(&error))
 }
 
 /// Parses hostile bytes, for the fuzzer; a request that is understood is written and read back as itself.

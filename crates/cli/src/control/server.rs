@@ -323,7 +323,7 @@ fn converse(
     loop {
         let request = match read_line(&mut conversation, REQUEST_BYTES_MAX) {
             Ok(None) => return Ok(()),
-            Ok(Some(line)) => parse_request(&line),
+            Ok(Some(line)) => parse_request(&line).map_err(Response::Error),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(Response::error(ErrorKind::BadRequest, error))
             }

@@ -37,7 +37,7 @@ use crate::returns::Returns;
 use crate::writeback::Slices;
 use pace::{FETCH_BUSY, Pace};
 use plimsoll_brick::engine::{Below, HeldReads, UpperLevels};
-use plimsoll_core::{AccountId, Call, CallDecision, FileId, Scheduler, Span, Time, Wish};
+use plimsoll_core::{AccountId, Call, CallDecision, CallId, FileId, Scheduler, Span, Time, Wish};
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
 use plimsoll_tags::{AccountsOf, Event, Tags};
@@ -159,6 +159,7 @@ impl Levels {
         });
         match turn {
             Ok(turn) => {
+                turn.restricting.into_iter().for_each(|(listener, call)| self.let_restrict(listener, call));
                 for (listener, _) in turn.ended {
                     self.notified.take_all_at(listener).into_iter().for_each(|id| self.calls.abandoned(id));
                 }
@@ -177,6 +178,24 @@ impl Levels {
                 tracing::error!(%error, "the gates cannot be heard");
                 None
             }
+        }
+    }
+
+    /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So the shims of its
+    /// account hold nothing any more: what is closed from now on is closed for nobody.
+    fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
+        let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
+        if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
+            let bit = bit.map(AccountId).expect("it has a bit");
+            self.parts.words.begin_generation(bit);
+            tracing::info!(
+                "account {}: a process installs a seccomp filter of its own by a direct system call; writes and reads of the account are \
+                 charged and not held from now on (docs/gates.md)",
+                account.0
+            );
+        }
+        if let Err(error) = self.parts.listeners.resume(listener, call) {
+            tracing::error!(%error, "a call cannot go on before its keeper lets it");
         }
     }
 

@@ -25,12 +25,12 @@ extern char **environ __attribute__((weak));
 /* Threads that may be in a system call of the shim's own. */
 static int inside;
 
-/* Whether the closed word is meant for this process, and it makes system calls of its own: then `leave` ends that. Counted before the
+/* Whether the closed word is meant for this process and counts, and it makes system calls of its own: then `leave` ends that. Counted before the
  * word is looked at again: who stands aside opens it first and counts then. */
 static int enter(int class) {
   if (__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != generation) return 0;
   __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(word_of(class), __ATOMIC_SEQ_CST) == generation) return 1;
+  if (__atomic_load_n(word_of(class), __ATOMIC_SEQ_CST) == generation && lease_left_ns(__atomic_load_n(lease, __ATOMIC_ACQUIRE))) return 1;
   __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
   return 0;
 }
@@ -105,33 +105,35 @@ __attribute__((noinline, cold)) static long moved(long result) {
   return result;
 }
 
-static int installs(unsigned long operation, unsigned long program) {
+/* Whether the process is about to restrict itself: then it has no gates any more, and the call is to say so (ASIDE_MARK). */
+static int by_seccomp(long operation, long flags, long program) {
   /* Without a program libseccomp asks only what the kernel can do. */
-  return operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && program);
+  int installs = operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && program);
+  if (installs) stand_aside((flags & SECCOMP_FILTER_FLAG_TSYNC) != 0);
+  return installs;
 }
 
-static void before_seccomp(unsigned long operation, unsigned long flags, unsigned long program) {
-  if (installs(operation, program)) stand_aside((flags & SECCOMP_FILTER_FLAG_TSYNC) != 0);
-}
-
-static void before_prctl(unsigned long option, unsigned long mode) {
-  if (option == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || mode == SECCOMP_MODE_FILTER)) stand_aside(0);
+static int by_prctl(long option, long mode) {
+  int installs = option == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || mode == SECCOMP_MODE_FILTER);
+  if (installs) stand_aside(0);
+  return installs;
 }
 
 static int (*next_prctl)(int, unsigned long, unsigned long, unsigned long, unsigned long);
 __attribute__((constructor)) static void find_prctl(void) { next_prctl = find("prctl"); }
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
-  before_prctl((unsigned long)option, a);
+  if (by_prctl(option, (long)a)) return (int)answered(K6(SYS_prctl, option, a, b, c, d, ASIDE_MARK));
   return next_prctl ? next_prctl(option, a, b, c, d) : (int)call_kernel(SYS_prctl, (long)option, a, b, c, d, 0L);
 }
 
-/* syscall(2): libseccomp calls seccomp(2) so, which has no function. */
+/* syscall(2). Where a caller gives fewer arguments, the last one's place on the stack is the caller's own: it is read and never changed.
+ * libseccomp calls seccomp(2) so, which has no function. */
 EXPORT long pass_on(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 static long (*next_syscall)(long, long, long, long, long, long, long);
 __attribute__((constructor)) static void find_syscall(void) { next_syscall = find("syscall"); }
 EXPORT long pass_on(long number, long a, long b, long c, long d, long e, long f) {
-  if (number == SYS_seccomp) before_seccomp((unsigned long)a, (unsigned long)b, (unsigned long)c);
-  if (number == SYS_prctl) before_prctl((unsigned long)a, (unsigned long)b);
+  if (number == SYS_seccomp && by_seccomp(a, b, c)) return answered(kernel(number, a, b, c, d, e, ASIDE_MARK));
+  if (number == SYS_prctl && by_prctl(a, b)) return answered(kernel(number, a, b, c, d, e, ASIDE_MARK));
   if (number == SYS_chroot || number == SYS_pivot_root || number == SYS_setns)
     return moved(call_kernel(number, a, b, c, d, e, f));
   return next_syscall ? next_syscall(number, a, b, c, d, e, f) : call_kernel(number, a, b, c, d, e, f);

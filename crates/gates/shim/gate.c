@@ -59,8 +59,6 @@ static inline int is_closed(int class) {
   return __builtin_expect(__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != 0, 0);
 }
 
-#include "aside.h"
-
 /* How long the lease lasts, at most one whole: in another time namespace the clock may say anything. */
 static uint64_t lease_left_ns(uint64_t seen) {
   struct timespec now;
@@ -69,6 +67,8 @@ static uint64_t lease_left_ns(uint64_t seen) {
   if (seen <= now_ns) return 0;
   return seen - now_ns < LEASE_NS ? seen - now_ns : LEASE_NS;
 }
+
+#include "aside.h"
 
 static void wait_until_open(int class) {
   const uint32_t *word;

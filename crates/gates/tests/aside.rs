@@ -4,16 +4,23 @@
 mod support;
 
 use plimsoll_core::AccountId;
-use plimsoll_gates::{GateClass, GateWords};
+use plimsoll_gates::{Filter, GateClass, GateWords};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use support::agent::Agent;
 use support::lease::unless_a_lease_runs_out;
 use support::{Plan, Rig, Tenant, alive, calls_of_group, is_root, try_compile, wait_until};
 
 const ACCOUNT: u32 = 7;
 const CLASSES: [GateClass; 4] = GateClass::ALL;
+
+#[test]
+#[ignore = "the agent of the other tests"]
+fn agent_process() {
+    support::agent::run();
+}
 
 fn close(words: &GateWords) {
     CLASSES.into_iter().for_each(|class| words.close(AccountId(ACCOUNT), class));
@@ -65,6 +72,41 @@ fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
             tenant.end();
         }
     });
+}
+
+/// The filter behind which `plimsoll run` starts a command tells the agent, which tells the shims of that account nothing any more.
+///
+/// Broken on purpose and seen red: a filter that does not notify `seccomp`; one that does not notify `prctl`; an agent that begins no
+/// generation.
+#[test]
+fn a_process_that_installs_a_filter_past_the_c_library_lives_and_passes_its_gates() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return println!("not run: the calls are written for x86-64");
+    }
+    for how in ["direct seccomp", "direct prctl", "prctl", "seccomp"] {
+        println!("{how}");
+        let rig = Rig::new();
+        let agent = Agent::start(&rig);
+        let socket = rig.run.path().join(support::agent::SOCKET_NAME);
+        let gate = |generation| {
+            let launch = rig.preload_of(ACCOUNT, generation);
+            launch.with_filter(Filter::default(), &socket, &ACCOUNT.to_string(), "tenant")
+        };
+        let mut other = rig.tenant(&gate(1), "write", 1);
+        let command = Command::new(&restricted_program().0);
+        let mut tenant = Plan::of(command, rig.disk.path(), how, 1).start(&gate(1));
+        tenant.goes_on();
+        agent.hold(&[ACCOUNT]);
+        tenant.goes_on();
+        tenant.goes_on();
+        // Who installs one as C programs do takes nobody else along.
+        if how.starts_with("direct") {
+            other.goes_on()
+        } else {
+            other.waits()
+        }
+        agent.hold(&[]);
+    }
 }
 
 /// Broken on purpose and seen red: a shim that does not wait for its threads before all get the filter.

@@ -1,6 +1,6 @@
 //! The filter as the kernel takes it: a classic BPF program over `struct seccomp_data` (seccomp(2)).
 
-use super::table::{Condition, REFUSED};
+use super::table::{Condition, REFUSED, RESTRICTING, STOOD_ASIDE, STOOD_ASIDE_ARGUMENT};
 use super::{Filter, STANDARD_DESCRIPTOR_MAX};
 use libc::sock_filter;
 
@@ -43,13 +43,17 @@ const fn only_if(comparison: u32, value: u32, else_skip: u8) -> sock_filter {
     sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt: 0, jf: else_skip, k: value }
 }
 
+/// Skips `skip` instructions if the comparison holds.
+const fn unless(comparison: u32, value: u32, skip: u8) -> sock_filter {
+    sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt: skip, jf: 0, k: value }
+}
+
 impl Filter {
     /// The program. Each call's part ends in an answer, so no jump is longer than that part.
     pub(crate) fn program(self) -> Vec<sock_filter> {
         let mut program = vec![
             load(ARCHITECTURE_OFFSET),
-            // The other way round: skips the answer if it is ours.
-            sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 1, jf: 0, k: ARCHITECTURE },
+            unless(libc::BPF_JEQ, ARCHITECTURE, 1),
             answer(libc::SECCOMP_RET_KILL_PROCESS),
             load(NUMBER_OFFSET),
             only_if(libc::BPF_JGE, FOREIGN_NUMBER_MIN, 1),
@@ -72,6 +76,19 @@ impl Filter {
                 None => vec![notify],
             };
             program.push(only_if(libc::BPF_JEQ, call.number as u32, part.len() as u8));
+            program.extend(part);
+        }
+        for (number, first, last) in RESTRICTING {
+            let part = [
+                load_argument(0),
+                only_if(libc::BPF_JGE, first, 4),
+                unless(libc::BPF_JGT, last, 3),
+                load_argument(STOOD_ASIDE_ARGUMENT),
+                unless(libc::BPF_JEQ, STOOD_ASIDE, 1),
+                notify,
+                allow,
+            ];
+            program.push(only_if(libc::BPF_JEQ, number as u32, part.len() as u8));
             program.extend(part);
         }
         for (number, _) in REFUSED {

@@ -1,7 +1,7 @@
 //! The program against the obvious: what it answers to any call.
 
 use super::program::{ARCHITECTURE, FOREIGN_NUMBER_MIN, NO_SUCH_CALL};
-use super::table::{Condition, GATED, Place, REFUSED};
+use super::table::{Condition, GATED, Place, REFUSED, STOOD_ASIDE};
 use super::*;
 use libc::sock_filter;
 use proptest::prelude::*;
@@ -62,6 +62,15 @@ fn expected(filter: Filter, data: &Data) -> u32 {
     if data.number >= FOREIGN_NUMBER_MIN || REFUSED.iter().any(|(number, _)| *number == i64::from(data.number)) {
         return NO_SUCH_CALL;
     }
+    let operation = data.arguments[0] as u32;
+    let restricts = match i64::from(data.number) {
+        libc::SYS_seccomp => operation <= 1,
+        libc::SYS_prctl => operation == libc::PR_SET_SECCOMP as u32,
+        _ => false,
+    };
+    if restricts && data.arguments[5] as u32 != STOOD_ASIDE {
+        return libc::SECCOMP_RET_USER_NOTIF;
+    }
     let Some(call) = GATED.iter().find(|call| call.number == i64::from(data.number)) else {
         return libc::SECCOMP_RET_ALLOW;
     };
@@ -85,6 +94,7 @@ fn filters() -> impl Strategy<Value = Filter> {
 
 fn calls() -> impl Strategy<Value = Data> {
     let known = GATED.iter().map(|call| call.number as u32).chain(REFUSED.iter().map(|(number, _)| *number as u32));
+    let known = known.chain([libc::SYS_seccomp as u32, libc::SYS_prctl as u32]);
     let number = prop_oneof![
         6 => prop::sample::select(known.collect::<Vec<_>>()),
         2 => 0..600u32,
@@ -95,6 +105,8 @@ fn calls() -> impl Strategy<Value = Data> {
     let architecture = prop_oneof![9 => Just(ARCHITECTURE), 1 => Just(0x4000_0003), 1 => any::<u32>()];
     let argument = prop_oneof![
         4 => 0..6u64,
+        1 => Just(libc::PR_SET_SECCOMP as u64),
+        1 => Just(u64::from(STOOD_ASIDE)),
         2 => prop::sample::select(vec![libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE, libc::O_DIRECTORY, libc::MS_SYNC])
             .prop_map(|flags| flags as u64 | libc::O_WRONLY as u64),
         1 => (0..6u64).prop_map(|low| low | 1 << 32),
@@ -188,6 +200,13 @@ fn every_call_that_must_not_pass_by_is_notified_with_its_class_and_no_other_is()
         assert_eq!(notified.map(i64::from).collect::<BTreeSet<_>>(), expected, "{class:?}");
         assert_eq!(filter.call_numbers().map(i64::from).collect::<BTreeSet<_>>(), expected, "{class:?}");
     }
+}
+
+/// `STOOD_ASIDE` is a number of its own, too.
+#[test]
+fn the_shim_says_that_it_stood_aside_as_the_filter_reads_it() {
+    let line = include_str!("../../shim/layout.h").lines().find_map(|line| line.strip_prefix("#define ASIDE_MARK 0x"));
+    assert_eq!(u32::from_str_radix(line.unwrap().split_whitespace().next().unwrap(), 16), Ok(STOOD_ASIDE));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub use round::{ListenerId, Listeners, Turn};
 
 use crate::class::GateClass;
 use crate::error::GateError;
-use crate::filter::table::Place;
+use crate::filter::table::{Place, RESTRICTING};
 use crate::kernel;
 use ledger::Ledger;
 use plimsoll_core::{AccountId, Call, CallId, FileId, ThreadId, Time};
@@ -51,6 +51,9 @@ pub struct HeldCall {
 pub enum Received {
     /// A call that waits until it is [resumed](Listener::resume).
     Call(HeldCall),
+    /// A process is about to install a filter of its own, and its shim does not know: its account is to have another
+    /// [generation](crate::GateWords::begin_generation) before this call is [resumed](Listener::resume).
+    Restricts(CallId),
     /// One that was let go on at once (no file, for example), or was gone before we looked.
     Passed,
     /// None, or as many are held as may be; the rest wait in the kernel.
@@ -170,6 +173,9 @@ impl Listener {
         let notification = self.ledger.read(slot);
         let id = CallId(notification.id);
         self.held.insert(id, slot);
+        if RESTRICTING.iter().any(|(number, ..)| *number == i64::from(notification.number)) {
+            return Ok(Received::Restricts(id));
+        }
         let Some(findings) = inspect::inspect(&notification) else {
             self.resume(id)?;
             return Ok(Received::Passed);

@@ -37,6 +37,8 @@ pub struct Turn {
     pub has_more: bool,
     /// When there is somebody to hear who is left to his keeper until then. What waits is not announced once more.
     pub again_at: Option<Time>,
+    /// Processes that are about to install filters of their own, and wait until they are resumed: see [`Received::Restricts`].
+    pub restricting: Vec<(ListenerId, CallId)>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
     /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten,
@@ -211,6 +213,7 @@ impl Listeners {
             let Some(member) = self.members.get_mut(&id) else { return false };
             match member.listener.receive(now) {
                 Ok(Received::Call(held)) => calls.push((id, held)),
+                Ok(Received::Restricts(call)) => turn.restricting.push((id, call)),
                 Ok(Received::Passed) => {}
                 Ok(Received::Nothing) => return false,
                 Ok(Received::Ended) => {

@@ -164,6 +164,11 @@ impl SmallAgent {
             CallDecision::Hold
         });
         let turn = turn.unwrap();
+        for (id, call) in turn.restricting {
+            let account = self.listeners.get(id).unwrap().account();
+            self.words.begin_generation(account);
+            self.listeners.resume(id, call).unwrap();
+        }
         self.members = self.members + turn.returned.len() as u64 - turn.ended.len() as u64;
         let may_go = self.held.extract_if(.., |(_, account, _)| mask >> account.0 & 1 == 0);
         for (id, _, call) in may_go {

@@ -13,6 +13,7 @@ use crate::losses::LossLog;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::{DeviceNumbers, MountChanges, MountedDisk, device_numbers};
+use crate::station::ContainerRules;
 use crate::tenant::{Tenant, join, lock, try_leave};
 use crate::writeback::Mounts;
 use plimsoll_brick::connection::PeerLog;
@@ -48,6 +49,8 @@ pub(crate) struct Doorman {
     pub(crate) members: Members,
     /// Where sessions of containers open that name no pool.
     pub(crate) pool: String,
+    /// Judges what containers ask for.
+    pub(crate) rules: Option<Arc<dyn ContainerRules>>,
     /// Containers that have joined, by name.
     pub(crate) containers: BTreeMap<String, Tenant>,
     /// Tenants that leave when nobody of them is left.
@@ -175,7 +178,11 @@ impl Doorman {
 
     fn open(&self, container: &ContainerState, wish: &ContainerWish) -> Result<Tenant, AgentError> {
         let (pool, name) = (wish.pool.as_ref().unwrap_or(&self.pool), wish.session_name(&container.id));
-        let tenant = join(&self.engine, &self.levels, pool, &name, wish.allocation)?;
+        let granted = match &self.rules {
+            Some(rules) => rules.granted(pool, wish.allocation).map_err(|problem| AgentError::Promise { problem })?,
+            None => wish.allocation,
+        };
+        let tenant = join(&self.engine, &self.levels, pool, &name, granted)?;
         lock(&self.watched).push(tenant.clone());
         LOG.info(format_args!("container {} joined as {name}", shown(&container.id)));
         Ok(tenant)
@@ -261,7 +268,7 @@ fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> Account
 
 /// A name that somebody else chose, in a line of ours.
 fn shown(name: &str) -> String {
-    name.chars().take(128).flat_map(char::escape_debug).collect()
+    plimsoll_core::shown(&name.chars().take(128).collect::<String>()).into_owned()
 }
 
 /// A cgroup in which nobody is but a process and what it has started: the one that a runtime makes for a container. A

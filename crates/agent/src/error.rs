@@ -1,5 +1,6 @@
 //! Why the levels above a disk cannot do what they were asked to.
 
+use crate::disk_lock::DiskLockError;
 use plimsoll_brick::engine::EngineError;
 use plimsoll_core::AccountId;
 use plimsoll_gates::GateError;
@@ -36,6 +37,12 @@ pub enum AgentError {
         /// Whether it has joined.
         has_joined: bool,
     },
+    /// What somebody asks for cannot be promised.
+    #[error("{problem}")]
+    Promise {
+        /// Why, in a line.
+        problem: String,
+    },
     /// What should be a mounted disk is none.
     #[error("{}: {problem}", path.display())]
     Mount {
@@ -44,6 +51,9 @@ pub enum AgentError {
         /// What is wrong with it.
         problem: String,
     },
+    /// Another process has the disk's tenants.
+    #[error(transparent)]
+    Lock(#[from] DiskLockError),
     /// Causes cannot be told.
     #[error(transparent)]
     Tags(#[from] TagsError),

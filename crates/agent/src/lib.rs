@@ -6,6 +6,7 @@
 //! | [`block_tags`] | the causes of a volume's blocks, for its engine |
 //! | [`classified`] | what applications say of their files: their classes |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
+//! | `disk_lock` | one agent a disk |
 //! | `doorman` | the thread that hears who comes and sees who has gone |
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
@@ -26,6 +27,7 @@ pub mod block_tags;
 pub mod calls;
 pub mod classified;
 mod commands;
+mod disk_lock;
 mod doorman;
 mod error;
 pub mod files;
@@ -45,7 +47,8 @@ pub mod writeback;
 
 pub use classified::{ClassServer, ClassifiedMount, FileClasses};
 pub use commands::{Joined, LevelsHandle, Who};
+pub use disk_lock::{DiskLock, DiskLockError, DiskUse};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, Losses, TagsError};
-pub use station::{Disk, Entrance, Station, StationConfig};
+pub use station::{ContainerRules, Disk, Entrance, Station, StationConfig};
 pub use tenant::Tenant;

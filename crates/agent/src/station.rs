@@ -63,8 +63,19 @@ pub struct StationConfig {
     pub dirty_bytes_max: u64,
     /// Processes of tenants that can be told from others at once; `None`: as many as tags have room for by themselves.
     pub tasks_max: Option<u32>,
+    /// Judges what containers ask for; `None`: admission alone does.
+    pub containers: Option<Arc<dyn ContainerRules>>,
     /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
+}
+
+/// Judges what a container asks for, before its session opens.
+pub trait ContainerRules: std::fmt::Debug + Send + Sync {
+    /// What a container that asks for `asked` in the pool at `pool` is promised.
+    ///
+    /// # Errors
+    /// Why it cannot be promised that, in a line.
+    fn granted(&self, pool: &str, asked: Allocation) -> Result<Allocation, String>;
 }
 
 /// What a station's file system is on.
@@ -199,6 +210,7 @@ impl Station {
                 Disk::Volume(volume) => pool_of(engine, volume)?,
                 Disk::Observed { pool, .. } => pool.clone(),
             },
+            rules: config.containers.clone(),
             containers: BTreeMap::new(),
             observed,
             device: config.device.clone(),

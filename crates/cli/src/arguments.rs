@@ -411,11 +411,17 @@ slowest of five windows of the slowest random load is the worst case. A configur
 /// `plimsoll scheduler ...`.
 #[derive(Debug, Subcommand)]
 pub enum SchedulerCommand {
-    /// List the schedulers and what each promises
+    /// List the schedulers: what each does, which promises it keeps, where, and at which level
     #[command(after_help = "Example:
   $ plimsoll scheduler list
-  scheduler  work-conserving  limits  reserves  weights  summary
-  noop       yes              no      no        no       first come, first served; the device orders as it likes")]
+  scheduler    keeps    volumes  tenants               observed disks  cgroups
+  noop         nothing  -        -                     -               -
+  split_token  limit    -        calls, pages, blocks  calls, pages    -
+  zygaria      reserve  blocks   -                     -               -
+
+Levels: calls wait at their entry, pages are charged when they become dirty, blocks (requests) wait or are ordered, and the
+kernel holds what exceeds the limits of a cgroup (plimsoll agent --wdt). What is not kept is refused: by check and up, by
+pool, session and run, and on the control socket.")]
     List(OutputArguments),
 }
 

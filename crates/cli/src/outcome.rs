@@ -1,9 +1,17 @@
 //! How a command ends.
 
 use crate::config::ConfigurationError;
+use plimsoll_core::shown_lines;
 use std::io::Write;
 use std::process::ExitCode;
 use thiserror::Error;
+
+/// A command that runs another one has failed itself.
+pub const OWN_FAILURE: u8 = 125;
+/// The other one is there and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The other one is not there.
+const NOT_FOUND: u8 = 127;
 
 /// Why a command did not do what it was asked. Each kind has its exit code; success has 0.
 #[derive(Debug, Error)]
@@ -23,15 +31,39 @@ pub enum Failure {
     /// Exit code 4: the engine of a device failed while the daemon served; all others were closed in order.
     #[error("{0}")]
     EngineFailed(String),
+    /// Of a command that runs another one, as `env`, `nohup` and `timeout` end: 125 for its own failure, 126 where the other one
+    /// cannot be executed, 127 where there is none. All other codes are the other one's.
+    #[error("{message}")]
+    Wrapped {
+        /// 125 to 127.
+        code: u8,
+        /// Why.
+        message: String,
+    },
 }
 
 /// The exit code of [`Failure::EngineFailed`].
 pub const ENGINE_FAILED: u8 = 4;
 
 impl Failure {
-    /// The exit code, 1 to 4.
+    /// The same, of a command that was to run another one and did not come so far.
+    pub fn of_wrapper(self) -> Failure {
+        match self {
+            Failure::Wrapped { .. } => self,
+            other => Failure::Wrapped { code: OWN_FAILURE, message: other.to_string() },
+        }
+    }
+
+    /// `program` could not be executed.
+    pub fn not_executed(error: &std::io::Error, message: String) -> Failure {
+        let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        Failure::Wrapped { code, message }
+    }
+
+    /// The exit code: 1 to 4, or 125 to 127.
     pub fn code(&self) -> u8 {
         match self {
+            Failure::Wrapped { code, .. } => *code,
             Failure::Failed(_) => 1,
             Failure::BadInput(_) | Failure::Configuration(_) => 2,
             Failure::NotRun(_) => 3,
@@ -55,7 +87,7 @@ pub fn exit(outcome: Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nobody may read it: the code says it, too.
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            let _ = writeln!(std::io::stderr(), "{}", shown_lines(&failure.to_string()));
             ExitCode::from(failure.code())
         }
     }

@@ -1,4 +1,4 @@
-//! The signals that end a command that has something to put away.
+//! The signals that end a command that has something to put away, or have a daemon look at its configuration again.
 
 use crate::outcome::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -9,11 +9,12 @@ use signal_hook::iterator::Signals;
 pub enum Told {
     /// SIGTERM or SIGINT: somebody wants it to end.
     ToEnd,
-    /// SIGHUP: its terminal has gone. One that closes may say so twice, through the shell and by itself.
-    ByTerminal,
+    /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal that closes
+    /// may say so twice, through the shell and by itself.
+    HangUp,
 }
 
-/// Calls `told`, on a thread of its own, each time that this process is told to end: by SIGTERM, SIGINT or SIGHUP. A signal that
+/// Calls `told`, on a thread of its own, each time that this process is told something: by SIGTERM, SIGINT or SIGHUP. A signal that
 /// was ignored when the process began stays so: `nohup` ignores SIGHUP for it, and a script SIGINT for what it starts in the
 /// background.
 ///
@@ -25,7 +26,7 @@ pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure
     let mut signals = Signals::new(heard(ignored)).map_err(failed)?;
     let hear = move || {
         for signal in signals.forever() {
-            told(if signal == SIGHUP { Told::ByTerminal } else { Told::ToEnd });
+            told(if signal == SIGHUP { Told::HangUp } else { Told::ToEnd });
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(hear).map_err(failed)?;

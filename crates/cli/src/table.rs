@@ -1,5 +1,6 @@
 //! Tables as the commands print them: a header, columns two spaces apart, numbers to the right.
 
+use plimsoll_core::shown;
 use std::fmt;
 
 /// A table that is filled row by row and then printed.
@@ -19,7 +20,7 @@ impl Table {
     /// line stands there escaped.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.header.len(), "a row has a cell for each column");
-        self.rows.push(cells.map(shown).into());
+        self.rows.push(cells.map(|cell| shown(&cell).into_owned()).into());
     }
 
     /// Whether no row was added.
@@ -38,18 +39,6 @@ impl Table {
         }
         writeln!(out, "{}", line.trim_end())
     }
-}
-
-/// A cell without characters that a terminal obeys.
-fn shown(cell: String) -> String {
-    if !cell.contains(char::is_control) {
-        return cell;
-    }
-    let shown = |character: char| match character.is_control() {
-        true => character.escape_debug().to_string(),
-        false => character.to_string(),
-    };
-    cell.chars().map(shown).collect()
 }
 
 impl fmt::Display for Table {

@@ -87,7 +87,7 @@ fn json_says_the_same() {
     let value: serde_json::Value = serde_json::from_slice(&good.stdout).unwrap();
     assert_eq!(value["volumes"][0]["name"], "db");
     assert_eq!(value["volumes"][3]["start_bytes"], 12_u64 << 30);
-    assert_eq!(value["pools"][2]["parent"], "web");
+    assert_eq!((&value["pools"][4]["name"], &value["pools"][4]["parent"]), (&"shop".into(), &"web".into()));
     let broken = plimsoll(&folder("broken"), &["check", "--json", "undefined-pool.toml"]);
     assert_eq!(broken.status.code(), Some(2));
     let value: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();
@@ -175,8 +175,40 @@ fn tables_of_devices_and_schedulers_have_a_row_each() {
     assert_eq!(json(&["scheduler", "list", "--json"]).len(), plimsoll_schedulers::registry().len());
     let checked = json(&["device", "check", "--json"]);
     assert!(checked.len() >= plimsoll_devices::models().len() && checked.iter().all(|row| row["holds"] == true));
+}
+
+/// What users get, at which level and where, in a terminal of 100 columns; JSON says the same. Planted break: the table says of
+/// every scheduler what its laws at the block level are, and so of split_token that it keeps no limits.
+#[test]
+fn the_table_of_schedulers_says_what_is_kept_where_and_at_which_level() {
+    let directory = tempfile::tempdir().unwrap();
     let table = plimsoll(directory.path(), &["scheduler", "list"]).stdout;
-    assert_eq!(String::from_utf8_lossy(&table).lines().count(), plimsoll_schedulers::registry().len() + 1);
+    let table = String::from_utf8(table).unwrap();
+    let words: Vec<String> = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in table.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    for row in [
+        "split_token limit - calls, pages, blocks calls, pages -",
+        "afq priority - calls, pages, blocks calls, pages -",
+        "wdt weight - - - limits",
+        "weight of pools blocks - - -",
+        "zygaria reserve blocks - - -",
+        "block_deadline read deadline blocks blocks - -",
+        "noop nothing - - - -",
+    ] {
+        assert!(words.iter().any(|line| line == row), "no row {row:?} in\n{table}");
+    }
+    assert!(table.contains("zygaria takes no tenants: "), "{table}");
+    let json = plimsoll(directory.path(), &["scheduler", "list", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let of = |name: &str| json.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone();
+    assert_eq!(
+        of("split_token")["keeps"][0],
+        serde_json::json!({ "promise": "limit", "target": "tenants", "levels": ["calls", "pages", "blocks"], "accounts": "all" })
+    );
+    assert_eq!(of("noop")["keeps"], serde_json::json!([]));
+    assert!(of("zygaria")["refuses_tenants"].is_string() && of("wdt")["refuses_tenants"].is_null());
 }
 
 #[test]

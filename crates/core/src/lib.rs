@@ -16,6 +16,7 @@
 //! | [`crc32c`] | the checksum of blocks, and of iSCSI's digests |
 //! | [`mounts`] | [`MountTable`], the kernel's table of mounts |
 //! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
+//! | [`shown`](fn@shown) | text that somebody else chose, in a line of ours |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
 
 pub mod account;
@@ -27,6 +28,7 @@ pub mod mounts;
 mod prefetch;
 pub mod request;
 pub mod scheduler;
+mod shown;
 pub mod time;
 pub mod units;
 
@@ -39,5 +41,6 @@ pub use mounts::{Mount, MountTable};
 pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};
 pub use scheduler::{CallDecision, DeviceProfile, Dispatch, PageEvent, Scheduler, Wish};
+pub use shown::{shown, shown_lines};
 pub use time::{Span, Time};
 pub use units::{ByteCount, Rate};

@@ -30,6 +30,7 @@ pub mod mean_deviation;
 pub mod mean_positioning;
 pub mod min_tree;
 pub mod noop;
+pub mod promises;
 mod registry;
 pub mod request_queues;
 pub mod scs_token;
@@ -47,4 +48,5 @@ pub mod wdt;
 pub mod zygaria;
 
 pub use assumed::with_assumed_rates;
-pub use registry::{Entry, Laws, build, registry};
+pub use promises::{Kept, Level, NotKept, Promise, Promised, Reach, Target, not_kept, refused_target};
+pub use registry::{Entry, build, registry};

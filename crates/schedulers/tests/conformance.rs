@@ -232,7 +232,7 @@ proptest! {
         // One that keeps the order of arrival: of one that does not, zygaria holds back requests on purpose.
         let device = rotational(outstanding_max, false);
         let events: Vec<_> = events.into_iter().filter(|event| !matches!(event, Event::Change { .. })).collect();
-        for entry in registry().iter().filter(|entry| entry.laws.is_work_conserving) {
+        for entry in registry().iter().filter(|entry| entry.is_work_conserving) {
             let (mut tree, sessions) = accounts(&device, &[Allocation::default(); SESSIONS]);
             let mut host = Host::new(entry, &device, &tree);
             for event in &events {

@@ -24,7 +24,7 @@ mod metronome;
 use metronome::{DISK, Metronome, at, completed, keepers, reserve};
 use plimsoll_core::*;
 use plimsoll_devices::DeviceModel;
-use plimsoll_schedulers::Entry;
+use plimsoll_schedulers::{Entry, Promise};
 use plimsoll_sim::block::{BlockHost, Served};
 use plimsoll_sim::workload::{Arrivals, Places, Workload};
 
@@ -98,7 +98,7 @@ fn most_in_any(served: &[Served], tenant: usize, window: Span) -> usize {
 /// second against 10, and soon nothing is served.
 #[test]
 fn what_waits_is_not_charged() {
-    for entry in keepers(|entry| entry.laws.keeps_limits) {
+    for entry in keepers(Promise::Limit) {
         let offered = Workload { arrivals: Arrivals::Open { per_second: 11.0 }, ..greedy(0) };
         let of_bytes = Rate::BytesPerSecond(10.0 * f64::from(offered.length));
         for rate in [Rate::RunsPerSecond(10.0), Rate::DevicePercent(10.0), of_bytes] {
@@ -128,7 +128,7 @@ fn over_committed(entry: &Entry, depths: [u32; 3]) -> ([f64; 3], Span) {
 /// all deadlines have passed: by queue depth. Reserves shrink alike; what is left, by weight, is the third one's.
 #[test]
 fn over_commitment_does_not_go_by_depth() {
-    for entry in keepers(|entry| entry.laws.keeps_reserves) {
+    for entry in keepers(Promise::Reserve) {
         for depths in [[64, 8, 32], [8, 64, 32], [32, 32, 512]] {
             let (rates, overload) = over_committed(entry, depths);
             let what = format!("depths {depths:?}: {rates:?}");
@@ -142,7 +142,7 @@ fn over_commitment_does_not_go_by_depth() {
 
 #[test]
 fn shares_go_by_weight_whatever_the_depths() {
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         for depths in [[64, 8, 32], [8, 64, 32], [512, 32, 16]] {
             let tenants = [1, 1, 10].into_iter().zip(depths);
             let pools = tenants.map(|(of, depth)| alone(weight(of), greedy(depth))).collect();
@@ -157,7 +157,7 @@ fn shares_go_by_weight_whatever_the_depths() {
 /// A limit's bucket that fills up while nobody asks allows a burst; also where somebody has asked before.
 #[test]
 fn a_limit_holds_from_the_first_second_after_idling() {
-    for entry in keepers(|entry| entry.laws.keeps_limits) {
+    for entry in keepers(Promise::Limit) {
         let asks = |from_s, until_s| Workload { active: at(from_s)..at(until_s), ..greedy(64) };
         let sessions = [asks(0.0, 10.0), asks(3600.0, 3660.0)].map(|workload| (Allocation::default(), workload)).into();
         let pools = vec![(limit(Rate::RunsPerSecond(10.0)), sessions), alone(weight(1), greedy(8))];
@@ -174,7 +174,7 @@ fn a_limit_holds_from_the_first_second_after_idling() {
 /// A share that is made up for after a sleep lets a tenant that returns push everybody aside for as long.
 #[test]
 fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         for slept_s in [60.0, 3600.0] {
             let returns = Workload { active: at(slept_s)..at(slept_s + 30.0), ..greedy(64) };
             let pools = vec![alone(weight(100), returns), alone(weight(100), greedy(8))];
@@ -190,7 +190,7 @@ fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
 /// A reserve that is owed for a sleep takes the others' reserves away.
 #[test]
 fn a_reserve_earns_nothing_while_nobody_asks() {
-    for entry in keepers(|entry| entry.laws.keeps_reserves) {
+    for entry in keepers(Promise::Reserve) {
         let returns = Workload { active: at(600.0)..at(620.0), ..greedy(64) };
         let pools = vec![alone(reserve(45.0), returns), alone(reserve(45.0), greedy(8))];
         let served = host(entry, metronome(), RUNS_PER_SECOND, pools).run_until(at(620.0));
@@ -203,12 +203,12 @@ fn a_reserve_earns_nothing_while_nobody_asks() {
 
 #[test]
 fn nobody_gains_by_queueing_deeper() {
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         let pools = vec![alone(weight(1), greedy(8)), alone(weight(1), greedy(512))];
         let [shallow, deep] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
         assert_level(entry, "8 and 512 outstanding", shallow, deep);
     }
-    for entry in keepers(|entry| entry.laws.keeps_limits) {
+    for entry in keepers(Promise::Limit) {
         let ten = || limit(Rate::RunsPerSecond(10.0));
         let pools = vec![alone(ten(), greedy(1)), alone(ten(), greedy(512))];
         let [shallow, deep] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
@@ -220,17 +220,17 @@ fn nobody_gains_by_queueing_deeper() {
 fn nobody_gains_by_opening_more_sessions_in_its_pool() {
     let crowd = || (0..50).map(|_| (Allocation::default(), greedy(16))).collect::<Vec<_>>();
     let total = |rates: &[f64]| rates.iter().sum::<f64>();
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         let pools = vec![alone(weight(1), greedy(16)), (weight(1), crowd())];
         let rates: [f64; 51] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
         assert_level(entry, "1 and 50 sessions", rates[0], total(&rates[1..]));
     }
-    for entry in keepers(|entry| entry.laws.keeps_limits) {
+    for entry in keepers(Promise::Limit) {
         let pools = vec![alone(weight(1), greedy(16)), (limit(Rate::RunsPerSecond(10.0)), crowd())];
         let rates: [f64; 51] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
         assert!(total(&rates[1..]) <= 10.2, "{}: {} of 10/s", entry.name, total(&rates[1..]));
     }
-    for entry in keepers(|entry| entry.laws.keeps_reserves) {
+    for entry in keepers(Promise::Reserve) {
         let pools = vec![alone(reserve(60.0), greedy(16)), (reserve(30.0), crowd())];
         let rates: [f64; 51] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
         assert!(rates[0] >= 0.99 * 60.0, "{}: {} of 60/s beside a crowd", entry.name, rates[0]);
@@ -241,7 +241,7 @@ fn nobody_gains_by_opening_more_sessions_in_its_pool() {
 #[test]
 fn nobody_gains_by_splitting_its_requests() {
     let of = |length, places, depth| Workload { length, places, ..greedy(depth) };
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         let anywhere = || Places::Random(DISK);
         let pools =
             [(32 << 10, 8), (4 << 10, 64)].map(|(length, depth)| alone(weight(1), of(length, anywhere(), depth)));
@@ -264,13 +264,13 @@ fn nobody_gains_by_splitting_its_requests() {
 #[test]
 fn nobody_gains_by_mixing_reads_and_writes() {
     let mix = |read_percent, depth| Workload { read_percent, ..greedy(depth) };
-    for entry in keepers(|entry| entry.laws.shares_by_weight) {
+    for entry in keepers(Promise::Weight) {
         let pools = [100, 50, 0].map(|read_percent| alone(weight(1), mix(read_percent, 16))).into();
         let rates: [f64; 3] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
         assert_level(entry, "reads and a mixture", rates[0], rates[1]);
         assert_level(entry, "reads and writes", rates[0], rates[2]);
     }
-    for entry in keepers(|entry| entry.laws.keeps_limits) {
+    for entry in keepers(Promise::Limit) {
         let ten = || limit(Rate::RunsPerSecond(10.0));
         let pools = [100, 50, 0].map(|read_percent| alone(ten(), mix(read_percent, 16))).into();
         let rates: [f64; 3] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);

@@ -5,7 +5,7 @@ mod metronome;
 use metronome::{DISK, Metronome, at, completed, keepers, reserve};
 use plimsoll_core::*;
 use plimsoll_devices::DeviceModel;
-use plimsoll_schedulers::Entry;
+use plimsoll_schedulers::{Entry, Promise, registry};
 use plimsoll_sim::block::BlockHost;
 use plimsoll_sim::workload::Workload;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ proptest! {
     ) {
         let all: u32 = parts.iter().map(|(part, _)| part).sum();
         let percents: Vec<_> = parts.iter().map(|(part, _)| f64::from(*part) / f64::from(all) * promised_percent).collect();
-        for entry in keepers(|entry| entry.laws.keeps_reserves) {
+        for entry in keepers(Promise::Reserve) {
             let tenants = percents.iter().zip(&parts).map(|(&percent, &(_, depth))| (reserve(percent), depth));
             let (first, second): (Vec<_>, Vec<_>) = tenants.enumerate().partition(|(index, _)| index % 2 == 0);
             let pool = |members: Vec<(usize, (Allocation, u32))>| {
@@ -75,7 +75,7 @@ proptest! {
     /// add; and what a limit leaves over is not lost to the others.
     #[test]
     fn every_limit_is_kept(session_limit in 3.0f64..60.0, pool_limit in 3.0f64..60.0, depth in 1u32..64) {
-        for entry in keepers(|entry| entry.laws.keeps_limits) {
+        for entry in keepers(Promise::Limit) {
             let limited = |runs| Allocation { limit: Some(Rate::RunsPerSecond(runs)), ..Allocation::default() };
             let free = Allocation::default();
             let mut host = host(entry, &[
@@ -100,7 +100,7 @@ proptest! {
 }
 
 fn zygaria() -> &'static Entry {
-    keepers(|entry| entry.name == "zygaria").next().unwrap()
+    registry().iter().find(|entry| entry.name == "zygaria").unwrap()
 }
 
 #[test]

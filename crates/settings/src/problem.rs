@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -45,12 +45,25 @@ pub struct Place {
     /// The line of its header.
     pub line: usize,
     pub(crate) keys: BTreeMap<String, usize>,
+    /// Keys whose value is wrong, or that are missing though they must be there.
+    pub(crate) wrong: BTreeSet<String>,
 }
 
 impl Place {
     /// Whether the file sets `key` in this section.
     pub fn has(&self, key: &str) -> bool {
         self.keys.contains_key(key)
+    }
+
+    /// Whether what `key` says was understood, or its absence is. What depends on a key that was not is left alone, so that
+    /// one mistake makes one message.
+    pub fn is_understood(&self, key: &str) -> bool {
+        !self.wrong.contains(key)
+    }
+
+    /// Takes note that what `key` says is not known, for a reason that is reported elsewhere.
+    pub fn not_understood(&mut self, key: &str) {
+        self.wrong.insert(key.to_owned());
     }
 
     /// The line of `key`, or of the section's header if the file does not set it.

@@ -6,6 +6,7 @@
 use crate::problem::{Place, Problem, quoted};
 use crate::suggest;
 use plimsoll_core::units::ParseUnitError;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use toml::Spanned;
@@ -52,7 +53,12 @@ impl<'t> Section<'t> {
             let offset = if value.get_ref().is_table() { value.span().start } else { key.span().start };
             (key.get_ref().to_string(), lines.line(offset))
         });
-        Section { table, lines, place: Place { path, line, keys: keys.collect() }, known: Vec::new() }
+        Section {
+            table,
+            lines,
+            place: Place { path, line, keys: keys.collect(), wrong: BTreeSet::new() },
+            known: Vec::new(),
+        }
     }
 
     /// Where it stands.
@@ -66,14 +72,20 @@ impl<'t> Section<'t> {
     }
 
     fn wrong<T>(
-        &self,
+        &mut self,
         key: &str,
         got: String,
         allowed: impl std::fmt::Display,
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
         problems.push(self.place.problem(key, got, allowed));
+        self.place.not_understood(key);
         None
+    }
+
+    /// Takes note that what `key` says was not understood; a caller that reports it says so.
+    pub fn not_understood(&mut self, key: &str) {
+        self.place.not_understood(key);
     }
 
     /// A text; `allowed` says which.
@@ -190,11 +202,14 @@ impl<'t> Section<'t> {
         let DeValue::Array(items) = value.get_ref() else {
             return self.wrong(key, describe(value.get_ref()), allowed, problems);
         };
-        let texts = items.iter().map(|item| match item.get_ref() {
-            DeValue::String(text) => Some((self.lines.line(item.span().start), &**text)),
-            other => self.wrong(key, format!("a list with {}", describe(other)), allowed, problems),
-        });
-        texts.collect()
+        let mut texts = Vec::new();
+        for item in items {
+            match item.get_ref() {
+                DeValue::String(text) => texts.push((self.lines.line(item.span().start), &**text)),
+                other => return self.wrong(key, format!("a list with {}", describe(other)), allowed, problems),
+            }
+        }
+        Some(texts)
     }
 
     /// A table of texts by names that the file chooses, each with its line, in the order of the file; as [`read`](Self::read) for each.
@@ -217,7 +232,10 @@ impl<'t> Section<'t> {
             };
             match read {
                 Ok(value) => values.push((line, name.to_owned(), value)),
-                Err((got, allowed)) => problems.push(section.place.problem(name, got, allowed)),
+                Err((got, allowed)) => {
+                    problems.push(section.place.problem(name, got, allowed));
+                    self.place.not_understood(key);
+                }
             }
         }
         values
@@ -276,15 +294,16 @@ impl<'t> Section<'t> {
     }
 
     /// Says so if `key` is missing.
-    pub fn require(&self, key: &str, allowed: &str, problems: &mut Vec<Problem>) {
+    pub fn require(&mut self, key: &str, allowed: &str, problems: &mut Vec<Problem>) {
         if !self.place.has(key) {
             problems.push(self.place.problem(key, "nothing", allowed));
+            self.place.not_understood(key);
         }
     }
 
     /// Ends reading: keys that nobody asked for are unknown.
     pub fn finish(self, problems: &mut Vec<Problem>) -> Place {
-        let known = self.known.iter().copied().collect::<std::collections::BTreeSet<_>>();
+        let known = self.known.iter().copied().collect::<BTreeSet<_>>();
         for (key, _) in self.table.iter().filter(|(key, _)| !known.contains(key.get_ref().as_ref())) {
             let list = known.iter().copied().collect::<Vec<_>>().join(", ");
             let key = key.get_ref().as_ref();

@@ -4,6 +4,8 @@ use crate::problem::{Problem, quoted};
 use crate::reader::LineIndex;
 use toml::de::{DeTable, DeValue, Error};
 
+/// The key of what is wrong with a line as such.
+const FILE: &str = "file";
 /// What the parser calls a key that is there already.
 const DUPLICATE: &str = "duplicate key";
 /// What the parser calls a value that is no TOML.
@@ -12,12 +14,39 @@ const UNQUOTED: &str = "string values must be quoted";
 /// Parses `text`. Keys given twice are reported and the first one kept; the second answer is false if there is any
 /// other error, because then nobody knows what the rest was meant to be.
 pub fn parse<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
+    parse_past(&[DUPLICATE], text, lines, problems)
+}
+
+/// The same, where a text without quotation marks, such as `size = 10GiB`, is reported and stands in the table as if it had
+/// some: the rest of the file is what it was meant to be. What else is wrong with such a value is [left out](without_follow_ups).
+pub fn parse_past_unquoted<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
+    parse_past(&[DUPLICATE, UNQUOTED], text, lines, problems)
+}
+
+/// Takes out of what was found since the first `syntax` problems, which are those of the syntax, what stands in a line of one of
+/// them: one mistake makes one message.
+pub fn without_follow_ups(syntax: usize, problems: &mut Vec<Problem>) {
+    let is_syntax = |problem: &&Problem| problem.key == FILE;
+    let lines: Vec<usize> = problems[..syntax].iter().filter(is_syntax).map(|problem| problem.line).collect();
+    let mut number = 0;
+    problems.retain(|problem| {
+        number += 1;
+        number <= syntax || !lines.contains(&problem.line)
+    });
+}
+
+fn parse_past<'t>(
+    harmless: &[&str],
+    text: &'t str,
+    lines: &LineIndex,
+    problems: &mut Vec<Problem>,
+) -> (DeTable<'t>, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let table = table.into_inner();
     let mut sections = Vec::new();
     collect_sections(text, &table, "", &mut sections);
     sections.sort_by_key(|section| section.start);
-    let is_usable = errors.iter().all(|error| error.message() == DUPLICATE);
+    let is_usable = errors.iter().all(|error| harmless.contains(&found(error).0));
     problems.extend(errors.iter().map(|error| problem(text, lines, &sections, error)));
     (table, is_usable)
 }
@@ -44,6 +73,11 @@ fn collect_sections(text: &str, table: &DeTable<'_>, path: &str, sections: &mut 
     }
 }
 
+/// What the parser has found, and what it expected.
+fn found(error: &Error) -> (&str, &str) {
+    error.message().split_once(", expected ").unwrap_or((error.message(), "TOML"))
+}
+
 fn problem(text: &str, lines: &LineIndex, sections: &[Written], error: &Error) -> Problem {
     let span = error.span().unwrap_or(0..0);
     let line = lines.line(span.start.min(text.len()));
@@ -51,10 +85,10 @@ fn problem(text: &str, lines: &LineIndex, sections: &[Written], error: &Error) -
         let key = duplicate_key(span.start, text.get(span).unwrap_or_default(), sections);
         return Problem { line, key, got: "a second one".into(), allowed: "one".into() };
     }
-    let (found, expected) = error.message().split_once(", expected ").unwrap_or((error.message(), "TOML"));
+    let (found, expected) = found(error);
     let expected = if found == UNQUOTED { "a text in quotation marks, a number, true or false" } else { expected };
     let got = format!("{} ({found})", quoted(text.lines().nth(line - 1).unwrap_or_default().trim()));
-    Problem { line, key: "file".to_owned(), got, allowed: expected.to_owned() }
+    Problem { line, key: FILE.to_owned(), got, allowed: expected.to_owned() }
 }
 
 /// The dotted name of the second `name`, which stands at byte `at`.

@@ -7,16 +7,14 @@
 //! may set limits meanwhile: what is found and was not written here last is its, so from then on the lower one holds, and that is put back.
 
 mod group;
-mod lock;
 mod note;
 
+use crate::disk_lock::{DiskLock, DiskLockError, DiskUse};
 use group::Group;
 pub use group::{Limit, controller};
-use lock::{DiskLock, LOCKS};
 use note::Note;
 use plimsoll_core::account::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use plimsoll_core::{Span, Time};
-use plimsoll_gates::GateError;
 use plimsoll_schedulers::wdt::steward::{Caps, Steward, Used};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -41,15 +39,9 @@ pub enum LimitsError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Somebody else steers the disk.
-    #[error("another agent already sets the limits on {device}")]
-    Held {
-        /// The disk's number.
-        device: String,
-    },
-    /// There is no place for its lock.
+    /// Somebody else steers the disk, or there is no place for its lock.
     #[error(transparent)]
-    Directory(#[from] GateError),
+    Lock(#[from] DiskLockError),
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -158,7 +150,7 @@ impl Limits {
         {
             return Err(LimitsError::Group { group: parent.clone(), problem: "there is no such cgroup".to_owned() });
         }
-        let lock = DiskLock::take(Path::new(LOCKS), &config.device)?;
+        let lock = DiskLock::take(DiskUse::Limits, &config.device)?;
         let (note, mut said) = Note::open(config.note.clone(), &config.device)
             .map_err(|source| LimitsError::File { path: config.note.clone(), source })?;
         let (steward, members) = (Steward::default(), BTreeMap::new());

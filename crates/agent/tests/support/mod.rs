@@ -174,6 +174,7 @@ impl Rig {
             filter: Filter::default(),
             dirty_bytes_max: DIRTY_BYTES_MAX,
             tasks_max: None,
+            containers: None,
             classes: Some(directory.path().join("classes.sock")),
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Latencies of one kind of request, nanoseconds from the submission by the front end to its completion, to two digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenLatency", into = "WrittenLatency")]
 pub struct LatencyStatus {
     /// How many requests.
     pub count: u64,
@@ -18,6 +19,30 @@ pub struct LatencyStatus {
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,
+}
+
+/// Latencies as JSON has them: `null` where there was no request.
+#[derive(Serialize, Deserialize)]
+struct WrittenLatency {
+    count: u64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+impl From<LatencyStatus> for WrittenLatency {
+    fn from(LatencyStatus { count, p50_ns, p99_ns, p999_ns, max_ns }: LatencyStatus) -> WrittenLatency {
+        let of = |value: u64| (count > 0).then_some(value);
+        WrittenLatency { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
+    }
+}
+
+impl From<WrittenLatency> for LatencyStatus {
+    fn from(WrittenLatency { count, p50_ns, p99_ns, p999_ns, max_ns }: WrittenLatency) -> LatencyStatus {
+        let of = Option::unwrap_or_default;
+        LatencyStatus { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
+    }
 }
 
 impl LatencyStatus {
@@ -81,7 +106,8 @@ pub struct EmulationStatus {
     pub late_replies: u64,
     /// The bound, nanoseconds.
     pub lateness_ns_bound: u64,
-    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds.
+    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds; meaningless without replies,
+    /// and 0 then.
     pub lateness_ns_p99: u64,
 }
 

@@ -65,10 +65,10 @@ session has a target of its own, in PLIMSOLL_TARGET.")]
     Open(SessionOpenArguments),
     /// Close a session that nobody is connected to
     #[command(after_help = "Example:
-  $ plimsoll session close web/db/loader#1
+  $ plimsoll session close db/loader#1
   session web/db/loader#1 closed
 
-The path is the volume's (plimsoll volume list) and what comes behind the export's name; plimsoll status shows it.")]
+The name is the one that session open printed, or the session's path, which plimsoll status shows.")]
     Close(SessionCloseArguments),
 }
 
@@ -96,7 +96,7 @@ pub struct SessionOpenArguments {
 /// Arguments of `plimsoll session close`.
 #[derive(Debug, Args)]
 pub struct SessionCloseArguments {
-    /// The session's path
+    /// What session open printed, or the session's path
     pub session: String,
     /// Where the daemon is.
     #[command(flatten)]

@@ -87,23 +87,23 @@ fn table(report: &LoadReport) -> Table {
         ">write mean",
     ];
     let mut table = Table::new(&header);
-    let span = |requests: u64, seconds: f64| match requests {
-        0 => "-".to_owned(),
-        _ => Span::from_secs_f64(seconds).to_string(),
+    let span = |seconds: Option<f64>| match seconds {
+        None => "-".to_owned(),
+        Some(seconds) => Span::from_secs_f64(seconds).to_string(),
     };
     for row in &report.rows {
         table.row([
             format!("{:.1}", row.offered_per_second),
             format!("{:.1}", row.answered_per_second),
             Rate::BytesPerSecond(row.bytes_per_second).to_string(),
-            span(row.requests, row.mean_seconds),
-            span(row.requests, row.p50_seconds),
-            span(row.requests, row.p90_seconds),
-            span(row.requests, row.p99_seconds),
-            span(row.requests, row.p999_seconds),
-            span(row.requests, row.longest_seconds),
-            span(row.reads.requests, row.reads.mean_seconds),
-            span(row.writes.requests, row.writes.mean_seconds),
+            span(row.mean_seconds),
+            span(row.p50_seconds),
+            span(row.p90_seconds),
+            span(row.p99_seconds),
+            span(row.p999_seconds),
+            span(row.longest_seconds),
+            span(row.reads.mean_seconds),
+            span(row.writes.mean_seconds),
         ]);
     }
     table

@@ -93,6 +93,7 @@ fn report(
     profile: &MeasuredProfile,
 ) -> Outcome {
     if arguments.json {
+        let has_written = measured.iter().any(|(load, _)| *load == Load::SequentialWrites);
         let loads = measured.iter().map(|(load, measured)| {
             json!({
                 "load": load.name(),
@@ -107,7 +108,7 @@ fn report(
             "loads": loads.collect::<Vec<_>>(),
             "worst_case_runs_per_second": profile.worst_case_runs_per_second,
             "sequential_bytes_per_second": profile.sequential_bytes_per_second,
-            "sequential_write_bytes_per_second": profile.sequential_write_bytes_per_second,
+            "sequential_write_bytes_per_second": has_written.then_some(profile.sequential_write_bytes_per_second),
             "outstanding_max": profile.outstanding_max,
         }));
     }

@@ -26,10 +26,11 @@ mod why;
 use crate::arguments::{Arguments, Command, DaemonArguments};
 use crate::config::{Defaults, name_refusal};
 use crate::control::client::Client;
-use crate::outcome::{Failure, Outcome, exit};
+use crate::outcome::{Failure, OWN_FAILURE, Outcome, exit};
 use clap::Parser;
-use plimsoll_core::{Allocation, Rate};
-use std::io::Write;
+use plimsoll_core::{Allocation, Rate, shown_lines};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -39,9 +40,28 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     // clap itself ends with 0 after --help and --version, and with 2 on bad arguments.
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && runs_another(std::env::args_os().skip(1)) => {
+            // Nobody may read it: the code says it, too.
+            let _ = error.print();
+            return ExitCode::from(OWN_FAILURE);
+        }
+        Err(error) => error.exit(),
+    };
     let level = arguments.log.as_deref().unwrap_or_else(|| default_level(&arguments.command));
     exit(start_log(level).and_then(|()| dispatch(arguments.command)))
+}
+
+/// Whether arguments that are wrong are those of `plimsoll run`, whose exit code is else that of the command that it runs.
+fn runs_another(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    loop {
+        match arguments.next() {
+            Some(option) if option == "--log" => drop(arguments.next()),
+            Some(option) if option.as_encoded_bytes().starts_with(b"-") => {}
+            command => return command.is_some_and(|command| command == "run"),
+        }
+    }
 }
 
 /// Who serves says what it does; of an experiment, which makes disks and puts them away for each of its cases, what went wrong.
@@ -119,14 +139,24 @@ fn allocation_cells(allocation: &Allocation) -> [String; 4] {
     ]
 }
 
-/// Prints on stdout; a reader that went away, as `| head` does, is no failure.
+/// Prints on stdout, without anything that a terminal obeys in what others chose; a reader that went away, as `| head` does, is no failure.
 fn print(text: impl std::fmt::Display) -> Outcome {
     show(text).map(drop)
 }
 
 /// The same for what prints again and again; answers whether anybody reads on.
 fn show(text: impl std::fmt::Display) -> Result<bool, Failure> {
-    let text = text.to_string();
+    show_as_it_is(&shown_lines(&text.to_string()))
+}
+
+/// The same on a terminal that is cleared before.
+fn show_anew(text: &str) -> Result<bool, Failure> {
+    let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+    show_as_it_is(&format!("{clear}{}", shown_lines(text)))
+}
+
+/// The same for JSON, which has escapes of its own.
+fn show_as_it_is(text: &str) -> Result<bool, Failure> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(std::io::stdout().lock(), "{text}{end}") {
         Ok(()) => Ok(true),
@@ -142,5 +172,6 @@ fn text(path: &Path) -> String {
 
 /// Prints `value` as JSON with line breaks.
 fn print_json(value: &impl serde::Serialize) -> Outcome {
-    print(serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.to_string()))?)
+    let json = serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.to_string()))?;
+    show_as_it_is(&json).map(drop)
 }

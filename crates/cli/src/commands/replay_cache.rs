@@ -93,20 +93,20 @@ fn table(report: &CacheReport) -> Table {
     for row in &report.rows {
         table.row([
             size_cell(row, report),
-            format!("{:.1} %", row.size_percent),
+            percent(row.size_percent, 1),
             row.policy.to_owned(),
-            format!("{:.2} %", row.hit_percent),
-            format!("{:.2} %", row.read_hit_percent),
-            format!("{:.2} %", row.write_hit_percent),
-            format!("{:.1} %", row.past_percent),
-            format!("{:.1} %", row.syncer_percent),
+            percent(row.hit_percent, 2),
+            percent(row.read_hit_percent, 2),
+            percent(row.write_hit_percent, 2),
+            percent(row.past_percent, 1),
+            percent(row.syncer_percent, 1),
         ]);
     }
     table
 }
 
 fn class_table(report: &CacheReport) -> Table {
-    let apart = |row: &CacheRow| (row.size_percent - CLASSES_AT_PERCENT).abs();
+    let apart = |row: &CacheRow| (row.size_percent.unwrap_or_default() - CLASSES_AT_PERCENT).abs();
     let nearest = report.rows.iter().map(apart).fold(f64::INFINITY, f64::min);
     let mut table = Table::new(&["class", "cache", "policy", ">blocks", ">hits", ">of the cache at the end"]);
     for row in report.rows.iter().filter(|row| apart(row) == nearest) {
@@ -116,10 +116,14 @@ fn class_table(report: &CacheReport) -> Table {
                 size_cell(row, report),
                 row.policy.to_owned(),
                 class.accesses.to_string(),
-                format!("{:.2} %", class.hit_percent),
+                percent(class.hit_percent, 2),
                 format!("{:.1} %", f64::from(class.units) * 100.0 / f64::from(row.units)),
             ]);
         }
     }
     table
+}
+
+fn percent(part: Option<f64>, digits: usize) -> String {
+    part.map_or("-".to_owned(), |part| format!("{part:.digits$} %"))
 }

@@ -1,7 +1,7 @@
 //! `plimsoll run`: a command as a tenant of a volume.
 //!
 //! This process joins, and then becomes the command: nothing stays between the command and whoever started it, so signals,
-//! terminal, job control and exit code are its own.
+//! terminal, job control and exit code are its own. What fails before that ends with 125 to 127, as other wrappers do.
 //!
 //! The daemon may have been started a moment ago, as in `plimsoll agent --mount /data & plimsoll run ...`: its socket is waited for.
 
@@ -11,7 +11,7 @@ use crate::config::{Defaults, name_like};
 use crate::control::client::Client;
 use crate::control::protocol::{Request, Response};
 use crate::outcome::{Failure, Outcome};
-use plimsoll_gates::Filter;
+use plimsoll_gates::{Filter, GateError};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -23,6 +23,10 @@ const LOOKS: u32 = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 pub(super) fn run(arguments: &RunArguments) -> Outcome {
+    become_command(arguments).map_err(Failure::of_wrapper)
+}
+
+fn become_command(arguments: &RunArguments) -> Outcome {
     let (program, rest) = arguments.command.split_first().expect("clap asks for one");
     let base = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let name = arguments.name.clone().unwrap_or_else(|| name_like(&base));
@@ -39,7 +43,11 @@ pub(super) fn run(arguments: &RunArguments) -> Outcome {
     };
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let launch = entrance.launch(Filter::default()).map_err(|error| failed(&error))?;
-    Err(failed(&launch.execute(Command::new(program).args(rest))))
+    let error = launch.execute(Command::new(program).args(rest));
+    Err(match &error {
+        GateError::File { action: "run", source, .. } => Failure::not_executed(source, error.to_string()),
+        error => failed(error),
+    })
 }
 
 /// Connects to the daemon, which may be about to make its socket.

@@ -26,6 +26,11 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
 }
 
 fn open(arguments: &SessionOpenArguments) -> Outcome {
+    let outcome = open_session(arguments);
+    if arguments.command.is_empty() { outcome } else { outcome.map_err(Failure::of_wrapper) }
+}
+
+fn open_session(arguments: &SessionOpenArguments) -> Outcome {
     let (volume, name, change) = (arguments.volume.clone(), arguments.name.clone(), arguments.change.change());
     check_name(&name)?;
     let command = arguments.command.split_first();
@@ -46,5 +51,6 @@ fn open(arguments: &SessionOpenArguments) -> Outcome {
     rustix::io::fcntl_setfd(&connection, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
     let mut command = Command::new(program);
     command.args(rest).env(variable, door).env("PLIMSOLL_SESSION", session.path);
-    Err(failed(command.exec()))
+    let error = command.exec();
+    Err(Failure::not_executed(&error, format!("cannot run {}: {error}", Path::new(program).display())))
 }

@@ -1,7 +1,7 @@
 //! `plimsoll status`: what the daemon does, once or every second.
 
 use super::volume::front_ends;
-use super::{CLEAR, connect, print, print_json, show, unexpected};
+use super::{connect, print, print_json, show_anew, show_as_it_is, unexpected};
 use crate::arguments::StatusArguments;
 use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
@@ -9,7 +9,6 @@ use crate::table::Table;
 use plimsoll_brick::engine::{AccountStatus, EngineStatus, LatencyStatus};
 use plimsoll_core::account::AccountKind;
 use plimsoll_core::{ByteCount, Rate, Span};
-use std::io::IsTerminal;
 use std::time::Duration;
 
 /// How often `--watch` prints; rates are of whole seconds.
@@ -23,10 +22,9 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
             return if arguments.json { print_json(&status) } else { print(as_text(&status)) };
         }
         let is_read = if arguments.json {
-            show(serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?
+            show_as_it_is(&serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?
         } else {
-            let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
-            show(format!("{clear}{}", as_text(&status)))?
+            show_anew(&as_text(&status))?
         };
         if !is_read {
             return Ok(());
@@ -146,6 +144,22 @@ fn accounts(device: &EngineStatus) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Planted break: 0, as it was.
+    #[test]
+    fn json_has_null_for_latencies_of_no_requests() {
+        let json = serde_json::to_value(LatencyStatus::default()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({ "count": 0, "p50_ns": null, "p99_ns": null, "p999_ns": null, "max_ns": null })
+        );
+        let one = LatencyStatus { count: 1, p50_ns: 0, p99_ns: 3, p999_ns: 3, max_ns: 3 };
+        let json = serde_json::to_value(one).unwrap();
+        assert_eq!((&json["p50_ns"], &json["max_ns"]), (&0.into(), &3.into()), "a latency of 0 is one");
+        assert_eq!(serde_json::from_value::<LatencyStatus>(json).unwrap(), one);
+        let nothing: LatencyStatus = serde_json::from_value(serde_json::json!({ "count": 0 })).unwrap();
+        assert_eq!(nothing, LatencyStatus::default());
+    }
 
     #[test]
     fn what_tags_have_lost_stands_before_the_figures_that_it_spoils() {

@@ -1,6 +1,6 @@
 //! `plimsoll why`: who caused the I/O of each disk, live.
 
-use super::{CLEAR, connect, show, text};
+use super::{connect, show_anew, show_as_it_is, text};
 use crate::arguments::{DaemonArguments, WhyArguments};
 use crate::control::protocol::{Request, Response, TenantEntry};
 use crate::outcome::{Failure, Outcome};
@@ -8,12 +8,11 @@ use crate::table::Table;
 use crate::why::report::Row;
 use crate::why::watch::{Sample, Watched};
 use plimsoll_agent::mounts::MountedDisk;
-use plimsoll_core::{Rate, Span, Time};
+use plimsoll_core::{Rate, Span, Time, shown};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_tags::TagsError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Rows of a disk in a table; JSON has all.
@@ -42,11 +41,10 @@ pub(super) fn run(arguments: &WhyArguments) -> Outcome {
         let elapsed = now.since(before);
         let is_read = if arguments.json {
             let disks: Vec<Value> = shown.map(|(disk, sample)| as_json(disk, &sample, now, elapsed)).collect();
-            show(json!({ "seconds": elapsed.as_secs_f64(), "disks": disks }))?
+            show_as_it_is(&json!({ "seconds": elapsed.as_secs_f64(), "disks": disks }).to_string())?
         } else {
             let texts = shown.map(|(disk, sample)| as_text(disk, &sample, now, elapsed));
-            let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
-            show(format!("{clear}{}", texts.collect::<Vec<_>>().join("\n")))?
+            show_anew(&texts.collect::<Vec<_>>().join("\n"))?
         };
         watched.iter_mut().for_each(Watched::close_files);
         if !is_read {
@@ -116,11 +114,9 @@ fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Str
     let rate = |bytes| Rate::BytesPerSecond(per_second(bytes, elapsed)).to_string();
     let rows = &sample.rows;
     let sum = |of: fn(&Row) -> u64| rate(rows.iter().map(of).sum());
-    let MountedDisk { device, mount_point, file_system } = disk.disk().clone();
     let mut text = format!(
-        "{} on {} ({file_system}): {} read, {} written; {} came through threads of the kernel\n",
-        device.display(),
-        mount_point.display(),
+        "{}: {} read, {} written; {} came through threads of the kernel\n",
+        heading(disk.disk()),
         sum(|row| row.read_bytes),
         sum(|row| row.written_bytes),
         rate(by_kernel_threads(rows)),
@@ -153,6 +149,12 @@ fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Str
         ));
     }
     text
+}
+
+/// Which disk it is, in one line whatever its mount point is called.
+fn heading(disk: &MountedDisk) -> String {
+    let MountedDisk { device, mount_point, file_system } = disk;
+    shown(&format!("{} on {} ({file_system})", device.display(), mount_point.display())).into_owned()
 }
 
 fn file(disk: &mut Watched, row: &Row, now: Time) -> String {
@@ -205,6 +207,17 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
+
+    /// Planted break: the mount point as it is.
+    #[test]
+    fn a_mount_point_forges_no_line_and_steers_no_terminal() {
+        let disk = MountedDisk {
+            device: "/dev/sda".into(),
+            mount_point: "/srv/a\u{202e}b\nroot 1 GB/s\x1b[2J".into(),
+            file_system: "ext4".into(),
+        };
+        assert_eq!(heading(&disk), "/dev/sda on /srv/a\\u{202e}b\\nroot 1 GB/s\\u{1b}[2J (ext4)");
+    }
 
     /// Planted break: the path as it is, at which `json!` panics.
     #[test]

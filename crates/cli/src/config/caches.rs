@@ -26,7 +26,6 @@ pub(super) fn cache(
     notes: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<Cache> {
-    let before = problems.len();
     section.require("file", "the path of a fast device or of a file on one", problems);
     let file = section.read("file", "the path of a file or block device", problems, |text| path(text, directory));
     let size = section.quantity("size", SIZE, problems, |size: &ByteCount| size.0.is_multiple_of(BLOCK_BYTES));
@@ -48,17 +47,18 @@ pub(super) fn cache(
     let policy = policies().iter().find(|entry| entry.name == policy)?;
     let classes =
         classes.or_else(|| Some((CLASSES_DEFAULT.to_owned(), named_scheme(CLASSES_DEFAULT, directory).ok()?)));
-    let (file, (classes, scheme)) = (file?, classes?);
+    let (file, (classes, scheme)) = (file.unwrap_or_default(), classes?);
     let classes_bounded = scheme.entries().filter(|entry| entry.occupancy_max < 1.0).count();
     let pools_max = GROUPS_MAX / (classes_bounded + 1) - 1;
-    if bounds.len() > pools_max {
+    if bounds.len() > pools_max && place.is_understood("classes") {
         let allowed = format!("at most {pools_max} beside {classes_bounded} classes with a bound");
         problems.push(place.problem("pools", format!("{} pools", bounds.len()), allowed));
     }
     let usual = CacheSettings::new(&name, file, policy, scheme);
     let watermark_low = low.unwrap_or_else(|| high.map_or(usual.watermark_low, |high| high.min(usual.watermark_low)));
     let watermark_high = high.unwrap_or_else(|| usual.watermark_high.max(watermark_low));
-    if watermark_low > watermark_high {
+    let are_understood = place.is_understood("watermark_low") && place.is_understood("watermark_high");
+    if watermark_low > watermark_high && are_understood {
         let percent = |part: f64| format!("{}%", part * 100.0);
         let allowed = format!("at least watermark_low, {}", percent(watermark_low));
         problems.push(place.problem("watermark_high", percent(watermark_high), allowed));
@@ -73,7 +73,7 @@ pub(super) fn cache(
         notes: Some(Notes::new(notes.to_owned())),
         ..usual
     };
-    (problems.len() == before).then_some(Cache { name, settings, classes, bounds, place })
+    Some(Cache { name, settings, classes, bounds, place })
 }
 
 /// The scheme that `text` names: one that is built in, or a file, whose relative path starts from `directory`.

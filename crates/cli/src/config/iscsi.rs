@@ -13,17 +13,18 @@ const NAME_PREFIX: &str = "iqn.2026-01.local.plimsoll:";
 const USER_BYTES_MAX: usize = 255;
 
 /// A volume as a target.
-pub(super) fn target(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<IscsiTarget> {
+pub(super) fn target(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> IscsiTarget {
     const ALLOWED: &str = "an iSCSI name such as \"iqn.2026-01.org.example:disk\", at most 223 bytes";
-    let before = problems.len();
     let name = section.read("name", ALLOWED, problems, |text| match names::is_strict(text) {
         true => Ok(text.to_owned()),
         false => Err(ALLOWED.to_owned()),
     });
     let name = name.unwrap_or_else(|| format!("{NAME_PREFIX}{}", volume.to_lowercase().replace('_', "-")));
     let chap = section.section("chap", problems).and_then(|section| chap(section, problems));
-    let place = section.finish(problems);
-    (problems.len() == before).then_some(IscsiTarget { name, chap, place })
+    if chap.is_none() && section.place().has("chap") {
+        section.not_understood("chap");
+    }
+    IscsiTarget { name, chap, place: section.finish(problems) }
 }
 
 fn chap(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Chap> {

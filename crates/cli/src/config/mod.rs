@@ -18,6 +18,7 @@ mod model;
 mod profile;
 mod read_ahead;
 mod sections;
+mod targets;
 
 pub use caches::named_scheme;
 pub use executor::ExecutorSection;
@@ -32,6 +33,8 @@ use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
+/// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record 0007).
+pub const SCHEDULER_WITH_TENANTS_DEFAULT: &str = "split_token";
 /// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
 pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
 /// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes submit.
@@ -128,11 +131,13 @@ pub fn parse(
 ) -> Result<Configuration, ConfigurationError> {
     let mut problems = Vec::new();
     let lines = LineIndex::new(text);
-    let (table, is_usable) = syntax::parse(text, &lines, &mut problems);
+    let (table, is_usable) = syntax::parse_past_unquoted(text, &lines, &mut problems);
+    let of_syntax = problems.len();
     let configuration = is_usable.then(|| {
         let sections = sections::read(Section::root(&table, &lines), directory, defaults, &mut problems);
         check::check(sections, file, &mut problems)
     });
+    syntax::without_follow_ups(of_syntax, &mut problems);
     match configuration {
         Some(configuration) if problems.is_empty() => Ok(configuration),
         _ => {
@@ -186,14 +191,15 @@ mod tests {
             let volume = configuration.volumes.iter().find(|volume| volume.name == name).unwrap();
             (configuration.volume_path(volume), configuration.session_allocation(volume))
         };
+        // Each on a device whose scheduler keeps it: all in one volume would be refused.
         let (path, session) = of("db");
         assert_eq!(path, "web/shop/db");
         assert_eq!((session.reserve, session.limit, session.weight), (Rate::ZERO, None, WEIGHT_DEFAULT));
-        assert_eq!(session.priority, Priority::Level(1), "its own");
-        let [read, write] = [session.deadlines.read, session.deadlines.write];
-        assert_eq!(read, Some(Span::from_millis(5)), "its own");
-        assert_eq!(write, Some(Span::from_millis(100)), "that of pool web, two levels up");
-        assert_eq!(of("logs").1.priority, Priority::Idle, "that of pool shop");
+        assert_eq!(of("mail").1.priority, Priority::Level(1), "its own");
+        assert_eq!(of("index").1.priority, Priority::Idle, "that of pool night");
+        let queue = of("queue").1.deadlines;
+        assert_eq!(queue.read, Some(Span::from_millis(5)), "its own");
+        assert_eq!(queue.write, Some(Span::from_millis(100)), "that of pool timely");
         assert_eq!(of("raw").1, Allocation::default());
     }
 

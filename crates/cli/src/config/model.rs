@@ -289,18 +289,7 @@ impl Configuration {
     /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions; a priority
     /// and deadlines are each session's own: the volume's, or those of the nearest pool around it that has any.
     pub fn session_allocation(&self, volume: &Volume) -> Allocation {
-        let mut session = Allocation { deadlines: volume.allocation.deadlines, ..Allocation::default() };
-        let mut priority = volume.place.has("priority").then_some(volume.allocation.priority);
-        let ancestors = std::iter::successors(self.pool(&volume.pool), |pool| self.pool(pool.parent.as_deref()?));
-        for pool in ancestors {
-            let (own, theirs) = (&mut session.deadlines, pool.allocation.deadlines);
-            own.read = own.read.or(theirs.read);
-            own.write = own.write.or(theirs.write);
-            own.fsync = own.fsync.or(theirs.fsync);
-            priority = priority.or(pool.place.has("priority").then_some(pool.allocation.priority));
-        }
-        session.priority = priority.unwrap_or_default();
-        session
+        self.inherited(&self.volume_path(volume))
     }
 
     /// `problem` as a message with the file's name.

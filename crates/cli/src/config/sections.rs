@@ -58,7 +58,8 @@ pub(super) struct Sections {
 /// A `[pool.NAME]` before it is known which device it is on.
 pub(super) struct PoolSection {
     pub(super) name: String,
-    pub(super) holder: Holder,
+    /// `None` if the section does not say what was understood.
+    pub(super) holder: Option<Holder>,
     pub(super) allocation: Allocation,
     pub(super) place: Place,
 }
@@ -84,17 +85,15 @@ pub(super) fn read(
     let executor = executor.unwrap_or_default();
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
     let observes = devices.iter().any(|(_, section)| section.place().has("observe"));
-    let devices =
-        devices.into_iter().filter_map(|(name, section)| device(name, section, directory, problems)).collect();
+    let devices = devices.into_iter().map(|(name, section)| device(name, section, directory, problems)).collect();
     let (pools, pool_names) = named(&mut file, "pool", POOLS_MAX, problems);
-    let pools = pools.into_iter().filter_map(|(name, section)| pool(name, section, problems)).collect();
+    let pools = pools.into_iter().map(|(name, section)| pool(name, section, problems)).collect();
     let (caches, cache_names) = named(&mut file, "cache", CACHES_MAX, problems);
     let notes = &daemon.notes_directory;
     let cache = |(name, section)| caches::cache(name, section, directory, notes, problems);
     let caches = caches.into_iter().filter_map(cache).collect();
     let (volumes, _) = named(&mut file, "volume", VOLUMES_MAX, problems);
-    let volumes =
-        volumes.into_iter().filter_map(|(name, section)| volume(name, section, directory, problems)).collect();
+    let volumes = volumes.into_iter().map(|(name, section)| volume(name, section, directory, problems)).collect();
     let place = file.finish(problems);
     if !place.has("volume") && !observes {
         problems.push(place.problem("volume", "nothing", "at least one table [volume.NAME]"));
@@ -204,13 +203,15 @@ fn measured(text: &str, directory: &Path) -> Result<MeasuredProfile, String> {
     })
 }
 
-fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Device> {
-    let before = problems.len();
+/// A section stays a device, a pool, a cache or a volume whatever is wrong with its keys: others refer to it, and its other keys
+/// are looked at. What was not understood its place knows.
+fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Device {
     let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
     let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
     let emulate = section.choice("emulate", &models, problems);
     let observe = section.read("observe", "the path of a mount point", problems, |text| path(text, directory));
-    let default = if observe.is_some() { super::SCHEDULER_OF_OBSERVED_DEFAULT } else { super::SCHEDULER_DEFAULT };
+    let default =
+        if section.place().has("observe") { super::SCHEDULER_OF_OBSERVED_DEFAULT } else { super::SCHEDULER_DEFAULT };
     let scheduler = section.choice("scheduler", &schedulers, problems).unwrap_or(default);
     let tags = section.choice("tags", &TAGS, problems);
     let measured = section.read("profile", "the path of a file", problems, |text| measured(text, directory));
@@ -221,11 +222,8 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     if emulate.is_some() && observe.is_some() {
         problems.push(place.problem("emulate", "a model for a disk that is there", "only without observe"));
     }
-    if tags.is_some() && observe.is_none() {
+    if tags.is_some() && !place.has("observe") {
         problems.push(place.problem("tags", "tags of a device of volumes", "only with observe"));
-    }
-    if problems.len() > before {
-        return None;
     }
     let model = emulate.and_then(|emulate| plimsoll_devices::build(emulate, seed));
     let mut profile = match model {
@@ -243,14 +241,14 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     }
     let (emulate, scheduler) = (emulate.map(str::to_owned), scheduler.to_owned());
     let is_by_submitter = tags == Some(TAGS_OF_SUBMITTERS);
-    Some(Device { name, emulate, observe, is_by_submitter, scheduler, seed, profile, place })
+    Device { name, emulate, observe, is_by_submitter, scheduler, seed, profile, place }
 }
 
-fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<PoolSection> {
+fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> PoolSection {
     const ALLOWED: &str = "exactly one of them";
-    let before = problems.len();
     let device = section.text("device", "the name of a device", problems).map(str::to_owned);
     let parent = section.text("parent", "the name of a pool", problems).map(str::to_owned);
+    let is_one = section.place().has("device") != section.place().has("parent");
     match (section.place().has("device"), section.place().has("parent")) {
         (true, true) => problems.push(section.place().problem("parent", "both a device and a parent", ALLOWED)),
         (false, false) => problems.push(section.place().problem("", "neither a device nor a parent", ALLOWED)),
@@ -258,12 +256,11 @@ fn pool(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) -> 
     }
     let allocation = allocation(&mut section, problems);
     let place = section.finish(problems);
-    let holder = device.map(Holder::Device).or(parent.map(Holder::Pool))?;
-    (problems.len() == before).then_some(PoolSection { name, holder, allocation, place })
+    let holder = device.map(Holder::Device).or(parent.map(Holder::Pool)).filter(|_| is_one);
+    PoolSection { name, holder, allocation, place }
 }
 
-fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Volume> {
-    let before = problems.len();
+fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Volume {
     section.require("pool", "the name of a pool", problems);
     section.require("size", SIZE, problems);
     let pool = section.text("pool", "the name of a pool", problems).map(str::to_owned);
@@ -276,10 +273,10 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     let has_static_classes = section.boolean("static_classes", problems).unwrap_or(false);
     let is_read_only = section.boolean("read_only", problems).unwrap_or(false);
     let allocation = allocation(&mut section, problems);
-    let export = section.section("nbd", problems).and_then(|section| export(&name, section, problems));
-    let iscsi = section.section("iscsi", problems).and_then(|section| iscsi::target(&name, section, problems));
+    let export = section.section("nbd", problems).map(|section| export(&name, section, problems));
+    let iscsi = section.section("iscsi", problems).map(|section| iscsi::target(&name, section, problems));
     let mount = section.section("mount", problems);
-    let mount = mount.and_then(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
+    let mount = mount.map(|section| mount_section(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
     let takes_tenants = mount.as_ref().is_some_and(|mount| mount.takes_tenants);
     read_ahead::check(&place, cache.is_some(), takes_tenants, problems);
@@ -287,19 +284,18 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         const ALLOWED: &str = "false: with tenants the tags know every block's class";
         problems.push(place.problem("static_classes", "true on a volume that is mounted with tenants", ALLOWED));
     }
-    let (pool, size, backing) = (pool?, size?, backing?);
     let file_system = mount.as_ref().and_then(|mount| mount.file_system.as_ref());
     let makes_xfs = file_system.is_some_and(|plan| plan.kind == FileSystemKind::Xfs && plan.format == Format::IfEmpty);
-    if makes_xfs && size < XFS_SIZE_MIN {
+    if let Some(size) = size.filter(|&size| makes_xfs && size < XFS_SIZE_MIN) {
         let allowed = format!("at least {XFS_SIZE_MIN} to make XFS in it");
         problems.push(place.problem("size", size, allowed));
     }
-    (problems.len() == before).then_some(Volume {
+    Volume {
         name,
-        pool,
+        pool: pool.unwrap_or_default(),
         device: String::new(),
-        size_bytes: size.0,
-        backing,
+        size_bytes: size.map_or(0, |size| size.0),
+        backing: backing.unwrap_or(Backing::Memory),
         start_bytes: start.map_or(0, |start| start.0),
         is_start_fixed: start.is_some(),
         cache,
@@ -311,18 +307,17 @@ fn volume(name: String, mut section: Section<'_>, directory: &Path, problems: &m
         iscsi,
         mount,
         place,
-    })
+    }
 }
 
-fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Export> {
+fn export(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> Export {
     const ALLOWED: &str = "1 to 4096 bytes without control characters";
-    let before = problems.len();
     let name = section.read("export", ALLOWED, problems, |text| {
         let is_fine = (1..=EXPORT_NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
         if is_fine { Ok(text.to_owned()) } else { Err(ALLOWED.to_owned()) }
     });
     let place = section.finish(problems);
-    (problems.len() == before).then(|| Export { name: name.unwrap_or_else(|| volume.to_owned()), place })
+    Export { name: name.unwrap_or_else(|| volume.to_owned()), place }
 }
 
 fn mount_section(
@@ -330,12 +325,11 @@ fn mount_section(
     is_read_only: bool,
     backing: Option<&Backing>,
     problems: &mut Vec<Problem>,
-) -> Option<Mount> {
+) -> Mount {
     const PATH: &str = "an absolute path, not \"/\"";
     const OPTIONS: &str = "at most 4095 bytes without control characters";
     const FILE_SYSTEMS: &[&str] = &["ext4", "xfs", "none"];
     const FORMATS: &[&str] = &["if-empty", "never"];
-    let before = problems.len();
     let path = section.read("path", PATH, problems, |text| {
         let path = path(text, Path::new("")).ok().filter(|path| path.is_absolute() && path.parent().is_some());
         path.ok_or_else(|| PATH.to_owned())
@@ -344,7 +338,9 @@ fn mount_section(
     let kind = match section.choice("filesystem", FILE_SYSTEMS, problems) {
         Some("ext4") => Some(FileSystemKind::Ext4),
         Some("xfs") => Some(FileSystemKind::Xfs),
-        _ => None,
+        Some(_) => None,
+        // Some file system: the path is still one that no other mount may have.
+        None => Some(FileSystemKind::Ext4),
     };
     let format = section.choice("format", FORMATS, problems);
     let format = if format == Some("if-empty") { Format::IfEmpty } else { Format::Never };
@@ -354,34 +350,34 @@ fn mount_section(
     });
     let takes_tenants = section.boolean("tenants", problems).unwrap_or(false);
     let place = section.finish(problems);
-    if problems.len() > before {
-        return None;
-    }
     let Some(kind) = kind else {
         let keys = ["path", "format", "options", "tenants"].into_iter().filter(|key| place.has(key));
         problems.extend(
             keys.map(|key| place.problem(key, "a value without a file system", "only with \"ext4\" or \"xfs\"")),
         );
-        return Some(Mount { file_system: None, takes_tenants: false, place });
+        return Mount { file_system: None, takes_tenants: false, place };
     };
     let Some(target) = path else {
-        problems.push(place.problem("path", "nothing", PATH));
-        return None;
+        if !place.has("path") && place.is_understood("filesystem") {
+            problems.push(place.problem("path", "nothing", PATH));
+        }
+        return Mount { file_system: None, takes_tenants, place };
     };
     if format == Format::IfEmpty && is_read_only {
         problems.push(place.problem("format", "\"if-empty\" on a read-only volume", "\"never\""));
     }
-    if format == Format::Never && backing.is_some_and(Backing::is_in_memory) {
+    let is_format_known = place.is_understood("format") && place.is_understood("filesystem");
+    if format == Format::Never && is_format_known && backing.is_some_and(Backing::is_in_memory) {
         let got = if place.has("format") { "\"never\"" } else { "nothing" };
         let got = format!("{got} on a volume in memory, which starts empty");
         problems.push(place.problem("format", got, "\"if-empty\""));
     }
     let options = options.unwrap_or_default();
-    Some(Mount {
+    Mount {
         file_system: Some(FileSystemPlan { kind, format, target, options, journal_bytes: None }),
         takes_tenants,
         place,
-    })
+    }
 }
 
 /// What a reference to nothing is told: the names there are, and the one that was probably meant.

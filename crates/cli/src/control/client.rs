@@ -34,12 +34,7 @@ impl Client {
             stream.set_write_timeout(Some(PATIENCE))?;
             Ok(stream)
         };
-        let stream = connect().map_err(|error| {
-            Failure::Failed(format!(
-                "no daemon answers at {} ({error}): is `plimsoll up` or `plimsoll agent` running?",
-                path.display()
-            ))
-        })?;
+        let stream = connect().map_err(|error| Failure::Failed(unreachable(path, &error)))?;
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
@@ -119,6 +114,20 @@ impl Client {
     }
 }
 
+/// Why nobody could be asked, and what can be done.
+fn unreachable(path: &Path, error: &io::Error) -> String {
+    let (path, user) = (path.display(), geteuid().as_raw());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{path}: {error}: the control socket is for its owner and root, and this is user {user}")
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no daemon answers at {path} ({error}): is `plimsoll up` or `plimsoll agent` running?")
+        }
+        _ => format!("{path} cannot be asked: {error}"),
+    }
+}
+
 /// A request's line. The daemon reads no longer one to its end: it would hang up in the middle of it.
 fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
     let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
@@ -128,4 +137,24 @@ fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
     }
     line.push(b'\n');
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: whatever the reason, no daemon answers.
+    #[test]
+    fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
+        let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());
+        let refused = told(io::ErrorKind::PermissionDenied);
+        assert!(
+            refused.starts_with("/run/plimsoll/control.sock: permission denied: the control socket is for its owner"),
+            "{refused}"
+        );
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused] {
+            assert!(told(kind).starts_with("no daemon answers at /run/plimsoll/control.sock"), "{}", told(kind));
+        }
+        assert!(told(io::ErrorKind::InvalidInput).starts_with("/run/plimsoll/control.sock cannot be asked: "));
+    }
 }

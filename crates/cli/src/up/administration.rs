@@ -1,8 +1,11 @@
 //! What the control socket can do to a running daemon.
 
+mod reload;
+
 use super::caches::Caches;
 use super::executor::ServiceThreads;
 use super::exports::{DoorName, Exports};
+use super::promises;
 use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
@@ -35,6 +38,8 @@ pub(super) struct ServedDisk {
 /// Answers requests of the control socket, from any thread.
 pub(super) struct Administration {
     configuration: Configuration,
+    /// What the file said when it was last found in order.
+    loaded: Mutex<Configuration>,
     devices: Vec<ServedDevice>,
     executor: Option<ServiceThreads>,
     disks: Vec<ServedDisk>,
@@ -113,6 +118,7 @@ impl Administration {
     ) -> Administration {
         let caches = Caches::new(configuration.clone(), devices.clone());
         Administration {
+            loaded: Mutex::new(configuration.clone()),
             configuration,
             devices,
             executor,
@@ -163,8 +169,7 @@ impl Administration {
                 Err(refusal) => Err(refusal),
             },
             Request::Join { volume, pool, name, change, process } => check_name(&name).and_then(|()| {
-                let allocation = change.apply(Allocation::default());
-                let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, allocation, process);
+                let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, &change, process);
                 joined.map(|entrance| Response::Joined(Box::new(entrance)))
             }),
             Request::CacheList
@@ -288,7 +293,8 @@ impl Administration {
         if path.rsplit_once('/').is_some_and(|(parent, _)| self.is_volume(parent)) {
             return Err(Refusal::Failed("a volume holds sessions, not pools".into()));
         }
-        let allocation = change.apply(Allocation::default());
+        let device = &owner.profile.name;
+        let allocation = promises::check_pool(&self.configuration, device, path, &change, Allocation::default())?;
         owner.engine.open_pool(path, allocation)?;
         Ok(Response::Done(format!("pool {path} added on {}", owner.profile.name)))
     }
@@ -310,7 +316,7 @@ impl Administration {
             return Err(Refusal::Invalid("nothing to change: allowed are reserve, limit, weight, priority".into()));
         }
         let (device, before) = self.find(path)?;
-        let allocation = change.apply(before);
+        let allocation = promises::check_pool(&self.configuration, &device.profile.name, path, &change, before)?;
         device.engine.change_account(path, allocation)?;
         Ok(Response::Done(format!("pool {path} changed")))
     }
@@ -329,6 +335,9 @@ impl Administration {
                  plimsoll run is for processes"
             ))
         })?;
+        let account = format!("{}/{name}", self.configuration.volume_path(section));
+        let allocation = change.apply(self.configuration.session_allocation(section));
+        promises::check(&self.configuration, &section.device, &account, &allocation)?;
         self.exports.open_session(&door, name, &change)
     }
 
@@ -338,7 +347,9 @@ impl Administration {
         Answer::Tied(Response::Session(session), Box::new(move || exports.end_session(&path)))
     }
 
-    fn session_close(&self, path: &str) -> Result<Response, Refusal> {
+    fn session_close(&self, name: &str) -> Result<Response, Refusal> {
+        let path = self.exports.session_path(name);
+        let path = path.as_deref().unwrap_or(name);
         match self.exports.close_session(path) {
             Ok(true) => Ok(Response::Done(format!("session {path} closed"))),
             Ok(false) => Err(Refusal::NotFound(format!("there is no session {path:?} that session_open has opened"))),

@@ -33,10 +33,14 @@ pub(super) fn find(
             Err(error) => {
                 let (file, place) = (configuration.file.display(), &cache.place);
                 let (line, key) = (place.line_of("file"), place.dotted("file"));
-                problems.push(format!(
-                    "{file}:{line}: {key}: {}",
-                    with_advice(configuration, cache, volume.config(), &error)
-                ));
+                let note = plan::notes(configuration).get::<CacheNote>(volume.config());
+                let advice = match (&error, note) {
+                    (CacheError::Open { source: OpenError::NoCache, .. }, Ok(None)) => {
+                        none_is_known(configuration, section, cache, &error)
+                    }
+                    _ => with_advice(configuration, cache, volume.config(), &error),
+                };
+                problems.push(format!("{file}:{line}: {key}: {advice}"));
             }
         }
     }
@@ -60,6 +64,18 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
          without it: plimsoll cache forget {file} {})",
         section.name
     ))
+}
+
+/// There is no cache on the device, and none is noted of the volume: it was detached, or never made.
+fn none_is_known(configuration: &Configuration, section: &Volume, cache: &Cache, error: &CacheError) -> String {
+    let (file, line) = (configuration.file.display(), section.place.line_of("cache"));
+    format!(
+        "{error}, and volume {} has none: it was detached or never made; to make one: plimsoll cache make {file} {}; to do without: \
+         take {} out of line {line}",
+        section.name,
+        cache.name,
+        section.place.dotted("cache")
+    )
 }
 
 /// An error, and what can be done about the cache of the volume that `config` describes.
@@ -175,9 +191,18 @@ impl Caches {
     /// Takes the cache of a volume away.
     pub(super) fn detach(&self, volume: &str) -> Result<Response, Refusal> {
         let _changing = self.lock();
-        let (_, engine) = self.volume(volume)?;
+        let (section, engine) = self.volume(volume)?;
         engine.detach_cache(volume)?;
-        Ok(Response::Done(format!("volume {volume}: everything is on the slow device, the cache is given up")))
+        let mut done = format!("volume {volume}: everything is on the slow device, the cache is given up");
+        if section.cache.is_some() {
+            let (file, place) = (self.configuration.file.display(), &section.place);
+            let line = place.line_of("cache");
+            done.push_str(&format!(
+                "; {file}:{line} still names it, and the next start refuses that: take {} out",
+                place.dotted("cache")
+            ));
+        }
+        Ok(Response::Done(done))
     }
 
     /// Gives the cache of a volume another size: it starts empty.

@@ -32,13 +32,15 @@ use plimsoll_brick::nbd::{ExportInfo, Listener};
 use plimsoll_core::Span;
 use plimsoll_gates::directory::make_state;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracing::{error, info, warn};
 
 /// A running daemon. Dropping it stops it.
 pub(super) struct Daemon {
     configuration: Configuration,
     control: Option<ControlServer>,
+    /// Lives as long as the control socket is heard.
+    administration: Weak<Administration>,
     listeners: Vec<Serving>,
     exports: Arc<Exports>,
     attachments: Vec<Attachment>,
@@ -104,6 +106,7 @@ impl Daemon {
         let mut daemon = Daemon {
             configuration,
             control: None,
+            administration: Weak::new(),
             listeners: Vec::new(),
             exports: Arc::default(),
             attachments: Vec::new(),
@@ -138,6 +141,8 @@ impl Daemon {
             daemon.exports.clone(),
             stop,
         );
+        let administration = Arc::new(administration);
+        daemon.administration = Arc::downgrade(&administration);
         daemon.control = Some(control.serve(move |request| administration.answer(request))?);
         daemon.served.push(format!("control on unix:{}", daemon.configuration.daemon.control_socket.display()));
         Ok(daemon)
@@ -391,6 +396,11 @@ impl Daemon {
     /// Why engines ended before they were told to; empty if none did.
     pub(super) fn failures(&self) -> Vec<String> {
         self.failures.list().clone()
+    }
+
+    /// What administers it, for as long as it does.
+    pub(super) fn administration(&self) -> Weak<Administration> {
+        self.administration.clone()
     }
 
     /// The engines, for whoever wants to hurry them.

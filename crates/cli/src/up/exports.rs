@@ -190,6 +190,14 @@ impl Exports {
         }
     }
 
+    /// The path of the session that was opened here as `name`: its path, or the export or target that its opener was told.
+    pub(super) fn session_path(&self, name: &str) -> Option<String> {
+        let known = self.known();
+        let is_it = |door: &DoorName| matches!(door, DoorName::Export(own) | DoorName::Target(own) if own == name);
+        let by_door = || known.sessions.iter().find(|(_, door)| is_it(door)).map(|(path, _)| path.clone());
+        known.sessions.contains_key(name).then(|| name.to_owned()).or_else(by_door)
+    }
+
     /// Whether a session of that path was opened here.
     pub(super) fn has_session(&self, path: &str) -> bool {
         self.known().sessions.contains_key(path)

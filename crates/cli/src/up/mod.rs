@@ -15,6 +15,7 @@ mod observed;
 mod panic_on_purpose;
 mod plan;
 mod preflight;
+mod promises;
 mod steer;
 mod stuck_alarm;
 mod tenants;
@@ -23,16 +24,18 @@ use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
 use crate::outcome::{self, Failure, Outcome};
 use crate::signals::{self, Told};
+use administration::Administration;
 pub(crate) use caches::{adopt as adopt_cache, forget as forget_cache, make as make_cache};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;
-use plimsoll_core::Span;
+use plimsoll_core::{Span, shown};
+use plimsoll_schedulers::Target;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -45,7 +48,7 @@ const END_AT_LATEST: Duration = Duration::from_secs(60);
 /// The configuration is wrong, something could not be started (what was started is undone), or stopping left something
 /// behind.
 pub fn run(file: &Path) -> Outcome {
-    serve(load(file, &Defaults::of_this_user())?)
+    serve(load(file, &Defaults::of_this_user())?, true)
 }
 
 /// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control socket:
@@ -57,17 +60,20 @@ pub fn agent(arguments: &AgentArguments) -> Outcome {
     if arguments.wdt {
         return steer::run(arguments);
     }
-    serve(agent_configuration(arguments)?)
+    serve(agent_configuration(arguments)?, false)
 }
 
 fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Failure> {
     let AgentArguments { mount, scheduler, tags, profile, run_directory, .. } = arguments;
-    let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let schedulers = plimsoll_schedulers::registry();
     if schedulers.iter().all(|entry| entry.name != scheduler) {
         let allowed = schedulers.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
         return Err(Failure::BadInput(format!("--scheduler: got {scheduler:?}, allowed {allowed}")));
     }
+    if let Some((got, allowed)) = plimsoll_schedulers::refused_target(scheduler, Target::Observed, &[]) {
+        return Err(Failure::BadInput(format!("--scheduler: got {got}, allowed {allowed}")));
+    }
+    let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let place = disk.mounted.map_or(disk.device, |mounted| mounted.mount_point);
     let name = observed::name_of(&place);
     let mut known = Device::unknown_profile(&name, 0.0);
@@ -109,20 +115,24 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     })
 }
 
-fn serve(configuration: Configuration) -> Outcome {
+/// `has_file`: the configuration was read from a file, which SIGHUP has read again.
+fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();
-    let hurry = Hurry::default();
-    listen_for_signals(&hurry, stop.clone())?;
+    let (hurry, reload) = (Hurry::default(), Reload::default());
+    listen_for_signals(&hurry, &reload, stop.clone())?;
     let mut daemon = Daemon::start(configuration, stop)?;
     hurry.watch(&daemon);
+    if has_file {
+        reload.watch(&daemon);
+    }
     let mut out = std::io::stdout().lock();
     for line in daemon.served() {
         // A reader that went away does not end the daemon.
-        let _ = writeln!(out, "{line}");
+        let _ = writeln!(out, "{}", shown(line));
     }
     let _ = writeln!(out, "serving; Ctrl-C or SIGTERM ends it");
     let _ = out.flush();
@@ -194,13 +204,33 @@ impl Hurry {
     }
 }
 
-fn listen_for_signals(hurry: &Hurry, stop: Sender<()>) -> Outcome {
-    let hurry = hurry.clone();
-    signals::listen(move |told| {
-        match told {
-            Told::ToEnd if hurry.signalled() > 1 => warn!("cutting connections off"),
-            Told::ToEnd | Told::ByTerminal => {}
+/// What SIGHUP has looked at again, once the daemon serves; never longer than that.
+#[derive(Clone, Default)]
+struct Reload(Arc<Mutex<Weak<Administration>>>);
+
+impl Reload {
+    fn watch(&self, daemon: &Daemon) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = daemon.administration();
+    }
+
+    fn reload(&self) {
+        let administration = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        match administration {
+            Some(administration) => administration.reload(),
+            None => info!("SIGHUP: there is no configuration to look at again, and the daemon goes on"),
         }
-        let _ = stop.send(());
+    }
+}
+
+fn listen_for_signals(hurry: &Hurry, reload: &Reload, stop: Sender<()>) -> Outcome {
+    let (hurry, reload) = (hurry.clone(), reload.clone());
+    signals::listen(move |told| match told {
+        Told::HangUp => reload.reload(),
+        Told::ToEnd => {
+            if hurry.signalled() > 1 {
+                warn!("cutting connections off");
+            }
+            let _ = stop.send(());
+        }
     })
 }

@@ -31,7 +31,8 @@ pub(super) fn observe(
     disk: &mounts::Disk,
 ) -> Result<(StationedVolume, Vec<String>), AgentError> {
     let observed = Disk::Observed { pool: POOL.to_owned(), is_by_submitter: device.is_by_submitter };
-    let station = StationedVolume::open(engine, configuration, &device.name, POOL, observed, &disk.device)?;
+    let station =
+        StationedVolume::open(engine, configuration, (&device.name, &device.name), POOL, observed, &disk.device)?;
     let (name, path) = (&device.name, disk.device.display());
     let observed = match &disk.mounted {
         Some(MountedDisk { mount_point, file_system, .. }) => format!("{file_system} on {}", mount_point.display()),

@@ -7,29 +7,30 @@ use super::observed;
 use crate::arguments::AgentArguments;
 use crate::config::Defaults;
 use crate::outcome::{Failure, Outcome};
-use crate::signals;
+use crate::signals::{self, Told};
 use plimsoll_agent::limits::{Limits, LimitsConfig, LimitsError, controller};
 use plimsoll_agent::mounts;
 use plimsoll_gates::directory::make_state;
 use std::io::Write;
 use std::sync::mpsc::channel;
 
-/// Steers until SIGTERM, SIGINT or SIGHUP.
+/// Steers until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The disk or a cgroup is unknown; this user or this machine cannot limit cgroups; another agent does.
 pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     let (config, place) = config(arguments)?;
     let (stop, stopped) = channel();
-    signals::listen(move |_| {
-        let _ = stop.send(());
+    signals::listen(move |told| match told {
+        Told::ToEnd => drop(stop.send(())),
+        Told::HangUp => {
+            tracing::info!("SIGHUP: an agent with --wdt has no configuration to look at again, and goes on")
+        }
     })?;
     let device = config.device.clone();
     let (limits, said) = Limits::begin(config).map_err(|error| match error {
         LimitsError::Group { .. } => Failure::BadInput(error.to_string()),
-        LimitsError::Held { .. } | LimitsError::Directory(_) | LimitsError::File { .. } => {
-            Failure::Failed(error.to_string())
-        }
+        LimitsError::Lock(_) | LimitsError::File { .. } => Failure::Failed(error.to_string()),
     })?;
     let mut out = std::io::stdout().lock();
     // A reader that went away does not end the agent.

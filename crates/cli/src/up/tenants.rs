@@ -6,20 +6,22 @@
 
 use super::administration::Refusal;
 use super::plan;
+use super::promises::JoinRules;
 use crate::config::{Configuration, Volume};
-use crate::control::protocol::{LossEntry, TenantEntry};
+use crate::control::protocol::{Change, LossEntry, TenantEntry};
 use crate::outcome::Failure;
 use plimsoll_agent::{
-    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, Entrance, Losses, Station, StationConfig, TagsError, Who,
-    memory,
+    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, DiskLock, DiskUse, Entrance, Losses, Station,
+    StationConfig, TagsError, Who, memory,
 };
 use plimsoll_brick::attach::{AttachError, Attachment};
 use plimsoll_brick::engine::EngineHandle;
-use plimsoll_core::Allocation;
 use plimsoll_gates::directory::{closed_to_others, make_own};
 use plimsoll_gates::words::is_in_memory;
 use plimsoll_gates::{Filter, GateError};
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use plimsoll_schedulers::Target;
+use rustix::fs::{StatVfsMountFlags, major, minor, stat, statvfs};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,28 +37,37 @@ pub(super) struct StationedVolume {
     name: String,
     /// The path of the account of tenants that name no pool; empty for the device's.
     account: String,
+    /// What those who join may be promised.
+    rules: JoinRules,
     /// Gone first: then nobody uses the directory any more.
     station: Station,
     mount_point: Option<PathBuf>,
     _run_directory: RunDirectory,
+    /// Let go of last.
+    _lock: DiskLock,
 }
 
 impl StationedVolume {
-    /// Puts a station above `device`, the block device of a volume or of a disk that is not ours.
+    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours; the engine is that
+    /// of the configuration's device `on`.
     ///
     /// # Errors
     /// What [`Station::open`] says; a directory cannot be made.
     pub(super) fn open(
         engine: &EngineHandle,
         configuration: &Configuration,
-        name: &str,
+        (name, on): (&str, &str),
         account: &str,
         disk: Disk,
         device: &Path,
     ) -> Result<StationedVolume, AgentError> {
         let state = &configuration.daemon.state_directory;
+        // Before anything is changed: a second agent would tag each page twice, and hold the same calls.
+        let lock = DiskLock::take(DiskUse::Tenants, &number_of(device)?)?;
         let run_directory = run_directory(state, name)?;
         let is_volume = matches!(disk, Disk::Volume(_));
+        let target = if is_volume { Target::Tenants } else { Target::Observed };
+        let rules = JoinRules::new(configuration, on, target);
         let config = StationConfig {
             disk,
             device: device.to_owned(),
@@ -65,6 +76,7 @@ impl StationedVolume {
             filter: Filter::default(),
             dirty_bytes_max: memory::dirty_bytes_max(),
             tasks_max: None,
+            containers: Some(Arc::new(rules.clone())),
             classes: is_volume.then(|| state.join(CLASSES_SOCKET)),
         };
         let station = match Station::open(engine, config) {
@@ -76,7 +88,15 @@ impl StationedVolume {
             opened => opened?,
         };
         let (name, account) = (name.to_owned(), account.to_owned());
-        Ok(StationedVolume { name, account, station, mount_point: None, _run_directory: run_directory })
+        Ok(StationedVolume {
+            name,
+            account,
+            rules,
+            station,
+            mount_point: None,
+            _run_directory: run_directory,
+            _lock: lock,
+        })
     }
 
     /// The file system is mounted now.
@@ -161,17 +181,17 @@ impl Tenants {
     /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.
     ///
     /// # Errors
-    /// There is no such volume or it takes no tenants, the session is refused, or there is no such process.
+    /// There is no such volume or it takes no tenants, the scheduler does not keep what is asked for, the session is refused, or there is no such process.
     pub(super) fn join(
         &self,
         volume: Option<&str>,
         pool: Option<&str>,
         name: &str,
-        allocation: Allocation,
+        change: &Change,
         process: u32,
     ) -> Result<Entrance, Refusal> {
         let names = || self.stations.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ");
-        let StationedVolume { account, station, .. } = match (volume, &self.stations[..]) {
+        let StationedVolume { account, rules, station, .. } = match (volume, &self.stations[..]) {
             (_, []) => {
                 return Err(Refusal::Failed("nothing takes tenants: set volume.NAME.mount.tenants = true".to_owned()));
             }
@@ -182,7 +202,10 @@ impl Tenants {
                 .find(|volume| volume.name == wanted)
                 .ok_or_else(|| Refusal::NotFound(format!("volume {wanted:?} takes no tenants, allowed {}", names())))?,
         };
-        let tenant = station.join(pool.unwrap_or(account), name, allocation)?;
+        let pool = pool.unwrap_or(account);
+        let allocation =
+            rules.joining(pool, change).map_err(|problem| Refusal::Invalid(format!("{name}: {problem}")))?;
+        let tenant = station.join(pool, name, allocation)?;
         let enrolled = station.enroll(&tenant, Who::Process(process));
         let entrance = station.entrance(&tenant);
         // Who has never been there has gone, too.
@@ -217,11 +240,18 @@ pub(super) fn mount_with_station(
     let device = attachment.device_path().expect("it was made");
     let disk = Disk::Volume(volume.name.clone());
     let account = configuration.volume_path(volume);
-    let station = StationedVolume::open(engine, configuration, &volume.name, &account, disk, &device);
+    let station = StationedVolume::open(engine, configuration, (&volume.name, &volume.device), &account, disk, &device);
     let mut station = station.map_err(refused)?;
     attachment.mount().map_err(no_disk)?;
     station.mounted(mount_point).map_err(refused)?;
     Ok(station)
+}
+
+/// The number of a block device, such as `7:3`: the same by whatever path it is named.
+fn number_of(device: &Path) -> Result<String, AgentError> {
+    let system = |errno: Errno| AgentError::System { action: "look at the block device", source: errno.into() };
+    let found = stat(device).map_err(system)?.st_rdev;
+    Ok(format!("{}:{}", major(found), minor(found)))
 }
 
 /// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.

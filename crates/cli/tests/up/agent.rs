@@ -19,19 +19,25 @@ pub const AGENT: [&str; 5] = ["agent", "--mount", "disk", "--run-directory", "st
 /// A file system in a file, mounted through a loop device that goes with the mount.
 pub struct Disk<'site> {
     site: &'site Site,
+    folder: &'static str,
 }
 
 impl<'site> Disk<'site> {
     pub fn new(site: &'site Site, kind: &str) -> Disk<'site> {
-        let image = site.path("image");
-        File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
-        std::fs::create_dir(site.path("disk")).unwrap();
-        do_it(site, &format!("mkfs.{kind} -q image && mount -o loop,noatime image disk"));
-        Disk { site }
+        Disk::at(site, "disk", kind)
+    }
+
+    /// One that is mounted in `folder`, a path without slashes at its ends.
+    pub fn at(site: &'site Site, folder: &'static str, kind: &str) -> Disk<'site> {
+        let image = format!("image-{}", folder.replace('/', "-"));
+        File::create(site.path(&image)).unwrap().set_len(SIZE_BYTES).unwrap();
+        std::fs::create_dir_all(site.path(folder)).unwrap();
+        do_it(site, &format!("mkfs.{kind} -q {image} && mount -o loop,noatime {image} {folder}"));
+        Disk { site, folder }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.site.path("disk").join(name)
+        self.site.path(self.folder).join(name)
     }
 
     /// Writes and syncs small files, as whoever is no tenant does.
@@ -47,8 +53,8 @@ impl<'site> Disk<'site> {
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
         // After a failure somebody may still use it; then it goes when they have ended.
-        let script = if std::thread::panicking() { "umount --lazy disk" } else { "umount disk" };
-        do_it(self.site, script);
+        let lazy = if std::thread::panicking() { "--lazy " } else { "" };
+        do_it(self.site, &format!("umount {lazy}{}", self.folder));
     }
 }
 

@@ -428,3 +428,21 @@ fn what_a_client_flushes_is_flushed_on_the_devices() {
     daemon.stop();
     below.stop();
 }
+
+/// Planted break: nothing is said when it is detached, and the start says that what only the cache had is lost.
+#[test]
+fn a_file_that_names_a_detached_cache_is_told_at_once_and_at_the_next_start() {
+    let site = site("");
+    let daemon = site.up();
+    let said = done(&site, &["cache", "detach", "db"]);
+    assert!(said.contains("still names it, and the next start refuses that: take volume.db.cache out"), "{said}");
+    daemon.stop();
+    let refused = site.start_fails(&["up", "plimsoll.toml"]);
+    let told = text(&refused.stderr);
+    assert!(told.contains("it was detached or never made") && !told.contains("lost"), "{told}");
+    let file = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    let line = file.lines().position(|line| line.starts_with("cache = ")).unwrap() + 1;
+    assert!(told.contains(&format!("to do without: take volume.db.cache out of line {line}\n")), "{told}");
+    std::fs::write(site.path("plimsoll.toml"), file.replace("cache = \"fast\"\n", "")).unwrap();
+    site.up().stop();
+}

@@ -21,6 +21,8 @@ const FILES: &str = "PLIMSOLL_TEST_APPEND_TO";
 /// Threads of a tenant, so that somebody of it always is in a call.
 const THREADS: u64 = 4;
 const BLOCK: usize = 4096;
+/// How `plimsoll run` ends where no command has started.
+const OWN_FAILURE: i32 = 125;
 /// Appends of a thread at the most: an eighth of what the disk has room for.
 const APPENDS_MAX: u32 = 12_000;
 /// Appends of both tenants that are counted: priority 7 has some ninety of them.
@@ -172,11 +174,25 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
     }
 }
 
+/// What a scheduler does not keep is refused, so each promise arrives under one that keeps it; until then one session was promised
+/// all seven under `afq`, which kept one. Planted break: what is not kept is accepted.
 #[test]
-fn a_session_is_promised_what_plimsoll_run_was_told() {
+fn a_session_is_promised_what_plimsoll_run_was_told_and_its_scheduler_keeps() {
+    let limit = json!({ "limit": "3 MB/s" });
+    let fsync = json!({ "deadlines": { "read": null, "write": null, "fsync": "35 ms" } });
+    for (scheduler, kept, expected) in [
+        ("split_token", ["--limit", "3MB/s"], limit),
+        ("afq", ["--priority", "2"], json!({ "priority": 2 })),
+        ("split_deadline_flusher", ["--fsync-deadline", "35ms"], fsync),
+    ] {
+        a_session_is_promised(scheduler, kept, &expected);
+    }
+}
+
+fn a_session_is_promised(scheduler: &str, kept: [&str; 2], expected: &Value) {
     let Some(site) = site() else { return };
     let _disk = Disk::new(&site, "ext4");
-    let daemon = start(&site, "afq", true);
+    let daemon = start(&site, scheduler, true);
     let promises = [
         ["--reserve", "20 runs/s"],
         ["--limit", "3MB/s"],
@@ -186,20 +202,23 @@ fn a_session_is_promised_what_plimsoll_run_was_told() {
         ["--write-deadline", "25ms"],
         ["--fsync-deadline", "35ms"],
     ];
-    let _sleeper = Tenant::start(run(&site, &promises.concat(), &["sleep", "1000"]));
+    for broken in promises.iter().filter(|promise| promise[0] != kept[0]) {
+        let refused = run(&site, broken, &["sleep", "1000"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let reason = format!("which {scheduler} does not keep on observed disks, allowed ");
+        assert!(said.lines().count() == 1 && said.contains(&reason), "{broken:?}: {said}");
+        assert_eq!(refused.status.code(), Some(OWN_FAILURE), "{broken:?}: {said}");
+    }
+    let _sleeper = Tenant::start(run(&site, &kept, &["sleep", "1000"]));
     let allocation = || {
         let accounts = site.json(&["status"])["devices"][0]["accounts"].clone();
-        let account = accounts.as_array().unwrap().iter().find(|account| account["path"] == "sleep#2").cloned();
+        let is_ours = |account: &&Value| account["path"].as_str().unwrap().starts_with("sleep#");
+        let account = accounts.as_array().unwrap().iter().find(is_ours).cloned();
         account.map(|account| account["allocation"].clone())
     };
     wait_until("its session", || allocation().is_some());
-    let expected: Value = json!({
-        "reserve": "20 runs/s",
-        "limit": "3 MB/s",
-        "weight": 300,
-        "priority": 2,
-        "deadlines": { "read": "15 ms", "write": "25 ms", "fsync": "35 ms" },
-    });
-    assert_eq!(allocation().unwrap(), expected);
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&allocation().unwrap()[key], value, "{scheduler}: {key}");
+    }
     daemon.stop();
 }

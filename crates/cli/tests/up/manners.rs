@@ -2,7 +2,7 @@
 
 use crate::agent::{Disk, site as agent_site, start};
 use crate::support::{Site, text, why_no_mounts};
-use crate::tenants::run;
+use crate::tenants::{run, wait_until};
 use rustix::process::Signal;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -40,10 +40,49 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     // Whoever is told to end does so before it would answer.
     assert!(site.ask(&["status"]).status.success());
     daemon.stop();
+}
+
+/// SIGHUP ended the daemon until it had its configuration read again. Planted breaks: it ends the daemon; a file with a mistake is
+/// applied as far as it goes.
+#[test]
+fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
+    let site = Site::new(MEMORY);
     let daemon = site.up();
+    let limit = || site.json(&["pool", "list"])[0]["allocation"]["limit"].clone();
+    let write = |text: &str| std::fs::write(site.path("plimsoll.toml"), text).unwrap();
+    let before = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    assert!(limit().is_null());
+    write(&before.replace("[pool.p]", "[pool.p]\nlimit = \"7MB/s\""));
     daemon.signal(Signal::HUP);
+    wait_until("the new limit", || limit() == "7 MB/s");
+    write(&before.replace("[pool.p]", "[pool.p]\nlimit = \"9MB/s\"\nweight = 0"));
+    daemon.signal(Signal::HUP);
+    write(&before.replace("[pool.p]", "[pool.p]\nlimit = \"8MB/s\"").replace("1MiB", "2MiB"));
+    // Signals of one kind that wait are one: the last file is read in any case.
+    wait_until("the last file", || {
+        daemon.signal(Signal::HUP);
+        limit() == "8 MB/s"
+    });
+    daemon.signal(Signal::TERM);
     let (status, log) = daemon.wait();
-    assert!(status.success(), "{status}: {log}");
+    assert!(status.success() && log.contains("takes a restart: volume.v: what is new there"), "{status}: {log}");
+}
+
+/// Planted break: nothing is locked.
+#[test]
+fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes_on() {
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let second = site.start_fails(&["agent", "--mount", "disk", "--run-directory", "other"]);
+    let said = text(&second.stderr);
+    assert!(said.contains("another agent already has the tenants of 7:"), "{said}");
+    assert!(run(&site, &[], &["true"]).status().unwrap().success(), "the first one's tenants");
+    daemon.stop();
+    let daemon = site.start(&["agent", "--mount", "disk", "--run-directory", "other"]);
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.wait();
+    assert!(status.success(), "{log}");
 }
 
 /// As of `plimsoll up 2>log` on a disk that is full, or with a pipe that nobody reads any more. Broken on purpose and seen red, as it was: the log says on stderr that
@@ -154,22 +193,41 @@ fn where_causes_cannot_be_known_a_volume_with_tenants_is_not_run_and_not_formatt
 
 /// Broken on purpose and seen red: every refusal ends with 1.
 #[test]
-fn what_a_tenant_cannot_be_promised_is_bad_input_and_its_command_does_not_start() {
+fn what_a_tenant_cannot_be_promised_is_refused_and_its_command_does_not_start() {
     let Some(site) = agent_site() else { return };
     let _disk = Disk::new(&site, "ext4");
     let daemon = start(&site);
     for (arguments, expected) in [
-        (["--reserve", "30%"], "allowed only with device.disk.worst_case"),
+        (["--reserve", "30%"], "which split_token does not keep on observed disks"),
         (["--limit", "30%"], "allowed only with device.disk.worst_case"),
         (["--pool", "nosuch"], "nosuch"),
         (["--volume", "nosuch"], "volume \"nosuch\" takes no tenants, allowed disk"),
     ] {
         let output = run(&site, &arguments, &["touch", "started"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        // As other wrappers end: 2 may be the command's own.
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {output:?}");
         assert!(text(&output.stderr).contains(expected), "{arguments:?}: {output:?}");
         assert!(!site.path("started").exists());
     }
     daemon.stop();
+}
+
+/// As `env`, `nohup` and `timeout` end. Planted break: every failure of its own is 1.
+#[test]
+fn run_ends_as_other_wrappers_do() {
+    let code = |site: &Site, command: &[&str]| run(site, &[], command).output().unwrap().status.code();
+    let Some(site) = agent_site() else { return };
+    let wrong = site.command(&["run", "--nosuch", "--", "true"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(125), "an option that there is not");
+    assert_eq!(site.command(&["status", "--nosuch"]).output().unwrap().status.code(), Some(2), "no wrapper");
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    std::fs::write(site.path("text"), "no program").unwrap();
+    assert_eq!(code(&site, &["./text"]), Some(126), "cannot be executed");
+    assert_eq!(code(&site, &["plimsoll-no-such-program"]), Some(127), "is not there");
+    assert_eq!(code(&site, &["sh", "-c", "exit 7"]), Some(7), "the command's own");
+    daemon.stop();
+    assert_eq!(code(&site, &["true"]), Some(125), "nobody answers");
 }
 
 /// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.
@@ -184,7 +242,8 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
     let arguments: Vec<_> = arguments.collect();
     inner = run(&site, &[], &[]);
     let nested = inner.arg(&program).args(arguments).output().unwrap();
-    assert_eq!(nested.status.code(), Some(1), "{nested:?}");
+    // A failure of its own: the command has not started.
+    assert_eq!(nested.status.code(), Some(125), "{nested:?}");
     let said = text(&nested.stderr);
     assert!(said.starts_with("cannot put the command behind a filter: ") && said.contains("one only"), "{said}");
     let odd = std::ffi::OsStr::from_bytes(b"disk/caf\xe9");
@@ -198,10 +257,11 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
 #[test]
 fn an_agents_gates_are_left_to_it_by_who_comes_second() {
     let Some(site) = agent_site() else { return };
-    let _disk = Disk::new(&site, "ext4");
+    // Two disks, since a disk has one agent, of one name.
+    let _disks = ["disk", "other/disk"].map(|folder| Disk::at(&site, folder, "ext4"));
     std::fs::create_dir(site.path("state")).unwrap();
-    let start_in = |directory| ["agent", "--mount", "disk", "--run-directory", directory];
-    let daemon = site.start(&start_in("state/b"));
+    let start_in = |disk, directory| ["agent", "--mount", disk, "--run-directory", directory];
+    let daemon = site.start(&start_in("disk", "state/b"));
     let gates = PathBuf::from(format!(
         "/dev/shm/plimsoll-gates{}-disk",
         site.path("state/b").canonicalize().unwrap().to_string_lossy().replace('/', "-")
@@ -209,7 +269,7 @@ fn an_agents_gates_are_left_to_it_by_who_comes_second() {
     if !gates.exists() {
         return println!("not run: temporary files are in memory, so gates are in the state directory");
     }
-    let second = site.start_fails(&start_in("state-b"));
+    let second = site.start_fails(&start_in("other/disk", "state-b"));
     assert!(text(&second.stderr).contains("gate-words belongs to an agent that is running"), "{second:?}");
     assert!(gates.join("gate-words").exists());
     daemon.signal(Signal::TERM);

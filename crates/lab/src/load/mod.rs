@@ -145,7 +145,7 @@ pub fn measure(options: &LoadOptions, progress: Progress<'_>) -> Result<LoadRepo
         let course = Course { warm_up: options.warm_up, window: options.window, slots: options.outstanding_max };
         let outcome = course.run(connection.as_mut(), requests, &mut |part| progress(per_second, part))?;
         let row = LoadRow::new(per_second, options.window, &outcome);
-        sweep.measured(per_second, (row.requests > 0).then_some(row.mean_seconds));
+        sweep.measured(per_second, row.mean_seconds);
         rows.push(row);
     }
     rows.sort_by(|one, other| one.offered_per_second.total_cmp(&other.offered_per_second));

@@ -42,24 +42,24 @@ pub struct LoadRow {
     pub requests: u64,
     /// Of these, those without an answer ten seconds after it; their latency counts until then.
     pub unfinished: u64,
-    /// Mean latency; 0 without any request.
-    pub mean_seconds: f64,
+    /// Mean latency; `None`, as all latencies, without any request.
+    pub mean_seconds: Option<f64>,
     /// Latency that half of the requests were below.
-    pub p50_seconds: f64,
+    pub p50_seconds: Option<f64>,
     /// Likewise nine of ten.
-    pub p90_seconds: f64,
+    pub p90_seconds: Option<f64>,
     /// Likewise 99 of 100.
-    pub p99_seconds: f64,
+    pub p99_seconds: Option<f64>,
     /// Likewise 999 of 1000.
-    pub p999_seconds: f64,
+    pub p999_seconds: Option<f64>,
     /// The longest.
-    pub longest_seconds: f64,
+    pub longest_seconds: Option<f64>,
     /// Reads alone.
     pub reads: PartRow,
     /// Writes alone.
     pub writes: PartRow,
     /// How late requests were sent on average: because as many as allowed were under way, or because the generator was late.
-    pub sent_late_mean_seconds: f64,
+    pub sent_late_mean_seconds: Option<f64>,
     /// Processors that the generator used, 0 to 1; near 1 it was it that was measured.
     pub generator_busy: f64,
 }
@@ -69,23 +69,24 @@ pub struct LoadRow {
 pub struct PartRow {
     /// Requests that were due in the window.
     pub requests: u64,
-    /// Mean latency; 0 without any.
-    pub mean_seconds: f64,
+    /// Mean latency; `None`, as the next, without any.
+    pub mean_seconds: Option<f64>,
     /// Latency that 99 of 100 were below.
-    pub p99_seconds: f64,
+    pub p99_seconds: Option<f64>,
 }
 
-fn quantile(latencies: &Latencies, part: f64) -> f64 {
-    Span::from_nanos(latencies.histogram_ns.value_at_quantile(part)).as_secs_f64()
+fn quantile(latencies: &Latencies, part: f64) -> Option<f64> {
+    let value = || Span::from_nanos(latencies.histogram_ns.value_at_quantile(part)).as_secs_f64();
+    (latencies.count() > 0).then(value)
+}
+
+fn mean(latencies: &Latencies) -> Option<f64> {
+    (latencies.count() > 0).then(|| latencies.mean().as_secs_f64())
 }
 
 impl PartRow {
     fn new(latencies: &Latencies) -> PartRow {
-        PartRow {
-            requests: latencies.count(),
-            mean_seconds: latencies.mean().as_secs_f64(),
-            p99_seconds: quantile(latencies, 0.99),
-        }
+        PartRow { requests: latencies.count(), mean_seconds: mean(latencies), p99_seconds: quantile(latencies, 0.99) }
     }
 }
 
@@ -100,7 +101,7 @@ impl LoadRow {
             requests: all.count(),
             unfinished: outcome.unfinished,
             bytes_per_second: outcome.answered_bytes as f64 / seconds,
-            mean_seconds: all.mean().as_secs_f64(),
+            mean_seconds: mean(&all),
             p50_seconds: quantile(&all, 0.5),
             p90_seconds: quantile(&all, 0.9),
             p99_seconds: quantile(&all, 0.99),
@@ -108,7 +109,7 @@ impl LoadRow {
             longest_seconds: quantile(&all, 1.0),
             reads: PartRow::new(&outcome.reads),
             writes: PartRow::new(&outcome.writes),
-            sent_late_mean_seconds: outcome.sent_late.as_secs_f64() / all.count().max(1) as f64,
+            sent_late_mean_seconds: (all.count() > 0).then(|| outcome.sent_late.as_secs_f64() / all.count() as f64),
             generator_busy: outcome.busy,
         }
     }
@@ -117,10 +118,12 @@ impl LoadRow {
 impl LoadReport {
     /// Mean and 99th percentile over the rate, with the bound, as SVG.
     pub fn svg(&self) -> String {
-        let series = |label: &str, of: fn(&LoadRow) -> f64| {
-            let point =
-                |row: &LoadRow| Point { x: row.offered_per_second, y: of(row) * MILLIS_PER_SECOND, half_width: None };
-            DrawnSeries { label: label.to_owned(), points: self.rows.iter().map(point).collect(), paper: Vec::new() }
+        let series = |label: &str, of: fn(&LoadRow) -> Option<f64>| {
+            let point = |row: &LoadRow| {
+                Some(Point { x: row.offered_per_second, y: of(row)? * MILLIS_PER_SECOND, half_width: None })
+            };
+            let points = self.rows.iter().filter_map(point).collect();
+            DrawnSeries { label: label.to_owned(), points, paper: Vec::new() }
         };
         let bound = self.latency_max_seconds * MILLIS_PER_SECOND;
         let at_bound = |row: &LoadRow| Point { x: row.offered_per_second, y: bound, half_width: None };
@@ -137,5 +140,24 @@ impl LoadReport {
         };
         let drawing = Drawing { title: self.target.clone(), panels: vec![panel] };
         picture::svg(&drawing).expect("there is a panel")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: 0.0, as it was.
+    #[test]
+    fn json_has_null_for_what_was_not_measured() {
+        let row = LoadRow::new(1.0, Span::from_secs(1), &Outcome::default());
+        let json = serde_json::to_value(&row).unwrap();
+        let keys =
+            ["mean", "p50", "p90", "p99", "p999", "longest", "sent_late_mean"].map(|key| format!("{key}_seconds"));
+        for key in keys {
+            assert!(json[&key].is_null() && json.get(&key).is_some(), "{key}: {json}");
+        }
+        assert!(json["reads"]["mean_seconds"].is_null() && json["writes"]["p99_seconds"].is_null(), "{json}");
+        assert_eq!((&json["requests"], &json["answered_per_second"]), (&0.into(), &0.0.into()), "those were counted");
     }
 }

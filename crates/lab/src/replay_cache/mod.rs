@@ -86,7 +86,7 @@ pub struct CacheReport {
     pub rows: Vec<CacheRow>,
 }
 
-/// One cache.
+/// One cache. A per cent of nothing is `None`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheRow {
     /// Its policy.
@@ -94,24 +94,24 @@ pub struct CacheRow {
     /// Its units.
     pub units: u32,
     /// The same in per cent of the trace's different blocks.
-    pub size_percent: f64,
+    pub size_percent: Option<f64>,
     /// Per cent of the blocks read and written that were in it.
-    pub hit_percent: f64,
+    pub hit_percent: Option<f64>,
     /// Per cent of the blocks read that were in it.
-    pub read_hit_percent: f64,
+    pub read_hit_percent: Option<f64>,
     /// Per cent of the blocks written that were in it.
-    pub write_hit_percent: f64,
+    pub write_hit_percent: Option<f64>,
     /// Per cent of the blocks that were not in it and did not come in.
-    pub past_percent: f64,
+    pub past_percent: Option<f64>,
     /// Per cent of all blocks moved that the syncer moved: out of the cache and to the store, two for each unit cleaned.
-    pub syncer_percent: f64,
+    pub syncer_percent: Option<f64>,
     /// Units written back.
     pub cleaned: u64,
     /// By class, those that were met.
     pub classes: Vec<ClassRow>,
 }
 
-/// One class in one cache.
+/// One class in one cache. A per cent of nothing is `None`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassRow {
     /// Its number.
@@ -121,7 +121,7 @@ pub struct ClassRow {
     /// Blocks read and written.
     pub accesses: u64,
     /// Per cent of them that were in the cache.
-    pub hit_percent: f64,
+    pub hit_percent: Option<f64>,
     /// Units that it has at the end.
     pub units: u32,
 }
@@ -133,13 +133,14 @@ struct Count {
 }
 
 impl Count {
-    fn percent(&self) -> f64 {
+    fn percent(&self) -> Option<f64> {
         percent(self.hits, self.accesses)
     }
 }
 
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+/// `None` of nothing.
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
 }
 
 /// A cache and what it has seen.
@@ -269,13 +270,13 @@ fn runs(options: &CacheOptions, blocks: u64) -> Result<Vec<Run>, CacheReplayErro
 }
 
 /// A figure of a cache.
-type Value = fn(&CacheRow) -> f64;
+type Value = fn(&CacheRow) -> Option<f64>;
 
 /// The curves of misses and of the syncer's part over the size, a line for each policy.
 pub fn drawing(report: &CacheReport, title: &str) -> Drawing {
     const KINDS: [(&str, Value); 3] = [
-        ("reads that miss", |row| 100.0 - row.read_hit_percent),
-        ("writes that miss", |row| 100.0 - row.write_hit_percent),
+        ("reads that miss", |row| Some(100.0 - row.read_hit_percent?)),
+        ("writes that miss", |row| Some(100.0 - row.write_hit_percent?)),
         ("blocks moved that the syncer moved", |row| row.syncer_percent),
     ];
     let is_there = |kind: usize| match kind {
@@ -285,7 +286,8 @@ pub fn drawing(report: &CacheReport, title: &str) -> Drawing {
     let panels = KINDS.iter().enumerate().filter(|(kind, _)| is_there(*kind)).map(|(_, (label, value))| {
         let mut series: Vec<DrawnSeries> = Vec::new();
         for row in &report.rows {
-            let point = Point { x: row.size_percent, y: value(row), half_width: None };
+            let (Some(x), Some(y)) = (row.size_percent, value(row)) else { continue };
+            let point = Point { x, y, half_width: None };
             match series.iter_mut().find(|series| series.label == row.policy) {
                 Some(series) => series.points.push(point),
                 None => series.push(DrawnSeries { label: row.policy.into(), points: vec![point], paper: vec![] }),

@@ -2,7 +2,7 @@
 
 use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
-use plimsoll_schedulers::{Entry, registry};
+use plimsoll_schedulers::{Entry, Promise, Reach, Target, registry};
 use plimsoll_sim::block::Served;
 use std::collections::VecDeque;
 
@@ -88,7 +88,10 @@ pub fn reserve(percent: f64) -> Allocation {
     Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
 }
 
-/// The schedulers that promise something.
-pub fn keepers(of: fn(&Entry) -> bool) -> impl Iterator<Item = &'static Entry> {
-    registry().iter().filter(move |entry| of(entry))
+/// The schedulers that keep `promise` to every account of volumes: the strict laws hold for them.
+#[allow(dead_code, reason = "each test crate uses a part of this module")]
+pub fn keepers(promise: Promise) -> impl Iterator<Item = &'static Entry> {
+    registry()
+        .iter()
+        .filter(move |entry| entry.kept(promise, Target::Volumes).is_some_and(|kept| kept.reach == Reach::All))
 }

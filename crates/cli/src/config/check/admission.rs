@@ -9,7 +9,10 @@ use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, Rate};
 use std::collections::BTreeMap;
 
 pub(super) fn check(devices: &[Device], pools: &[Pool], volumes: &[Volume], problems: &mut Vec<Problem>) {
-    for device in devices {
+    // What a device can do that was not understood decides nothing.
+    let is_understood =
+        |device: &&Device| ["emulate", "profile", "worst_case"].into_iter().all(|key| device.place.is_understood(key));
+    for device in devices.iter().filter(is_understood) {
         let before = problems.len();
         let pools: Vec<&Pool> = pools.iter().filter(|pool| pool.device == device.name).collect();
         let volumes: Vec<&Volume> = volumes.iter().filter(|volume| volume.device == device.name).collect();
@@ -40,8 +43,8 @@ fn needs_worst_case(device: &Device, allocation: &Allocation, place: &Place, pro
 fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut Vec<Problem>) {
     let mut tree = AccountTree::new(device.profile.clone());
     let mut opened: BTreeMap<&str, AccountId> = BTreeMap::new();
-    // Members of a pool that was refused have nothing to be compared with.
-    for pool in pools {
+    // Members of a pool that was refused, or of which nobody knows what was reserved, have nothing to be compared with.
+    for pool in pools.iter().filter(|pool| pool.place.is_understood("reserve")) {
         let parent = match &pool.parent {
             None => AccountId::ROOT,
             Some(parent) => match opened.get(parent.as_str()) {
@@ -54,7 +57,7 @@ fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut V
             opened.insert(name, id);
         }
     }
-    for volume in volumes {
+    for volume in volumes.iter().filter(|volume| volume.place.is_understood("reserve")) {
         let Some(&pool) = opened.get(volume.pool.as_str()) else { continue };
         let (name, kind, place) = (volume.name.as_str(), AccountKind::Pool, &volume.place);
         let Some(account) = open(&mut tree, pool, name, kind, volume.allocation, place, problems) else { continue };

@@ -3,6 +3,7 @@
 mod admission;
 mod observed;
 mod placement;
+mod promises;
 mod references;
 mod uniqueness;
 
@@ -18,7 +19,6 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     uniqueness::check(&sections, problems);
     observed::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
-    admission::check(&sections.devices, &pools, &sections.volumes, problems);
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
     let listen = match sections.listen {
         Some(listen) => listen,
@@ -37,7 +37,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         }
         None => Vec::new(),
     };
-    Configuration {
+    let mut configuration = Configuration {
         file: file.to_owned(),
         daemon: sections.daemon,
         listen,
@@ -47,5 +47,8 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         pools,
         caches: sections.caches,
         volumes: sections.volumes,
-    }
+    };
+    promises::check(&mut configuration, problems);
+    admission::check(&configuration.devices, &configuration.pools, &configuration.volumes, problems);
+    configuration
 }

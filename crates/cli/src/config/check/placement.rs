@@ -10,16 +10,23 @@ use plimsoll_core::ByteCount;
 
 /// O(volumes²) at the worst, for at most 1024.
 pub(super) fn place(devices: &[Device], volumes: &mut [Volume], problems: &mut Vec<Problem>) {
+    // Of a size or a start that was not understood nothing follows.
+    let is_understood = |volume: &Volume| volume.place.is_understood("size") && volume.place.is_understood("start");
     for device in devices {
         let mut taken: Vec<Stretch> = Vec::new();
-        for volume in volumes.iter().filter(|volume| volume.device == device.name && volume.is_start_fixed) {
+        for volume in volumes
+            .iter()
+            .filter(|volume| volume.device == device.name && volume.is_start_fixed && is_understood(volume))
+        {
             match fixed(device, volume, &taken) {
                 Ok(stretch) => taken.push(stretch),
                 Err(problem) => problems.push(problem),
             }
         }
         taken.sort_by_key(|stretch| stretch.start);
-        for volume in volumes.iter_mut().filter(|volume| volume.device == device.name && !volume.is_start_fixed) {
+        let is_packed =
+            |volume: &&mut Volume| volume.device == device.name && !volume.is_start_fixed && is_understood(volume);
+        for volume in volumes.iter_mut().filter(is_packed) {
             match first_fit(device.profile.capacity_bytes, volume.size_bytes, &taken) {
                 Ok(start) => {
                     volume.start_bytes = start;

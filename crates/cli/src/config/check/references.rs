@@ -5,7 +5,8 @@ use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
 use crate::config::{Place, Problem, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Answers the pools whose device is known, parents before children, and keeps the volumes whose pool is.
+/// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which that is not
+/// known have an empty name there: they exist, and what does not depend on a device is still looked at.
 pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
     undefined_holders(sections, problems);
     cycles(&sections.pools, problems);
@@ -13,35 +14,38 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
     let mut waiting: Vec<PoolSection> = std::mem::take(&mut sections.pools);
     let mut pools: Vec<Pool> = Vec::new();
     let mut device_of: BTreeMap<String, String> = BTreeMap::new();
-    loop {
-        let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|pool| match &pool.holder {
-            Holder::Device(device) => devices.contains(device),
-            Holder::Pool(parent) => device_of.contains_key(parent),
+    while !waiting.is_empty() {
+        let unplaced: BTreeSet<String> = waiting.iter().map(|pool| pool.name.clone()).collect();
+        let (mut ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|pool| match &pool.holder {
+            Some(Holder::Pool(parent)) => !unplaced.contains(parent),
+            _ => true,
         });
         waiting = rest;
         if ready.is_empty() {
-            break;
+            // They are in one another, which was reported.
+            ready = std::mem::take(&mut waiting).into_iter().map(|pool| PoolSection { holder: None, ..pool }).collect();
         }
         for PoolSection { name, holder, allocation, place } in ready {
             let (parent, device) = match holder {
-                Holder::Device(device) => (None, device),
-                Holder::Pool(parent) => (Some(parent.clone()), device_of[&parent].clone()),
+                Some(Holder::Device(device)) => (None, devices.get(&device).cloned()),
+                Some(Holder::Pool(parent)) => match device_of.get(&parent).cloned() {
+                    None => (None, None),
+                    device => (Some(parent), device),
+                },
+                None => (None, None),
             };
+            let device = device.unwrap_or_default();
             device_of.insert(name.clone(), device.clone());
             pools.push(Pool { name, parent, device, allocation, place });
         }
     }
     let names = &sections.pool_names;
-    sections.volumes.retain_mut(|volume| match device_of.get(&volume.pool) {
-        Some(device) => {
-            volume.device.clone_from(device);
-            true
+    for volume in sections.volumes.iter_mut().filter(|volume| volume.place.is_understood("pool")) {
+        match device_of.get(&volume.pool) {
+            Some(device) => volume.device.clone_from(device),
+            None => problems.extend(undefined("pool", "pool", &volume.pool, names, &volume.place)),
         }
-        None => {
-            problems.extend(undefined("pool", "pool", &volume.pool, names, &volume.place));
-            false
-        }
-    });
+    }
     undefined_caches(sections, problems);
     bounded_pools(sections, &pools, problems);
     unused_devices(&sections.devices, &pools, problems);
@@ -51,8 +55,9 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
 fn undefined_holders(sections: &Sections, problems: &mut Vec<Problem>) {
     for pool in &sections.pools {
         problems.extend(match &pool.holder {
-            Holder::Device(device) => undefined("device", "device", device, &sections.device_names, &pool.place),
-            Holder::Pool(parent) => undefined("parent", "pool", parent, &sections.pool_names, &pool.place),
+            None => None,
+            Some(Holder::Device(device)) => undefined("device", "device", device, &sections.device_names, &pool.place),
+            Some(Holder::Pool(parent)) => undefined("parent", "pool", parent, &sections.pool_names, &pool.place),
         });
     }
 }
@@ -118,8 +123,8 @@ fn cycles(pools: &[PoolSection], problems: &mut Vec<Problem>) {
     let parents: BTreeMap<&str, &str> = pools
         .iter()
         .filter_map(|pool| match &pool.holder {
-            Holder::Pool(parent) => Some((pool.name.as_str(), parent.as_str())),
-            Holder::Device(_) => None,
+            Some(Holder::Pool(parent)) => Some((pool.name.as_str(), parent.as_str())),
+            _ => None,
         })
         .collect();
     let mut reported: BTreeSet<&str> = BTreeSet::new();

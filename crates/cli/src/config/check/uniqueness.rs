@@ -1,6 +1,6 @@
 //! What may be used only once: files, export names, mount points, paths of sockets; and which front ends go together.
 
-use crate::config::model::{Backing, Listen, Volume};
+use crate::config::model::{Backing, IscsiTarget, Listen, Mount, Volume};
 use crate::config::sections::Sections;
 use crate::config::{Problem, quoted};
 use plimsoll_brick::nbd::Address;
@@ -40,7 +40,7 @@ fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
         Backing::Memory | Backing::CompressedMemory { .. } => None,
     });
     let mut users: BTreeMap<&Path, String> = volumes.collect();
-    for cache in &sections.caches {
+    for cache in sections.caches.iter().filter(|cache| cache.place.is_understood("file")) {
         let path = cache.settings.path.as_path();
         if let Some(first) = users.get(path) {
             let got = format!("the file of {first}, {}", quoted(&path.to_string_lossy()));
@@ -64,7 +64,7 @@ fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
 /// One volume with tenants a device: its scheduler hears of the calls and pages of one file system.
 fn tenants(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
-    for volume in volumes {
+    for volume in volumes.iter().filter(|volume| !volume.device.is_empty()) {
         let Some(mount) = volume.mount.as_ref().filter(|mount| mount.takes_tenants) else { continue };
         if let Some(first) = users.get(volume.device.as_str()) {
             let got = format!("a second volume with tenants on device {:?}, beside {first:?}", volume.device);
@@ -91,7 +91,9 @@ fn gates(sections: &Sections, problems: &mut Vec<Problem>) {
 fn exports(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in volumes {
-        let Some(export) = &volume.export else { continue };
+        let Some(export) = volume.export.as_ref().filter(|export| export.place.is_understood("export")) else {
+            continue;
+        };
         if let Some(first) = users.get(export.name.as_str()) {
             let got = format!("the export name of volume {first:?}, {}", quoted(&export.name));
             problems.push(export.place.problem("export", got, "a name of its own"));
@@ -121,7 +123,7 @@ fn mount_points(volumes: &[Volume], problems: &mut Vec<Problem>) {
 fn targets(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in volumes {
-        let Some(target) = &volume.iscsi else { continue };
+        let Some(target) = volume.iscsi.as_ref().filter(|target| target.place.is_understood("name")) else { continue };
         if let Some(first) = users.get(target.name.as_str()) {
             let got = format!("the target of volume {first:?}, {}", quoted(&target.name));
             problems.push(target.place.problem("name", got, "a name of its own"));
@@ -133,7 +135,8 @@ fn targets(volumes: &[Volume], problems: &mut Vec<Problem>) {
 
 /// From other machines, only those come in who prove who they are.
 fn portals(sections: &Sections, problems: &mut Vec<Problem>) {
-    let open = sections.volumes.iter().find(|volume| volume.iscsi.as_ref().is_some_and(|target| target.chap.is_none()));
+    let is_open = |target: &IscsiTarget| target.chap.is_none() && target.place.is_understood("chap");
+    let open = sections.volumes.iter().find(|volume| volume.iscsi.as_ref().is_some_and(is_open));
     let Some(open) = open else { return };
     for Listen { address, line } in sections.iscsi_listen.iter().flatten() {
         if matches!(address, Address::Tcp(address) if !address.ip().is_loopback()) {
@@ -165,16 +168,21 @@ fn target_alone(volume: &Volume, problems: &mut Vec<Problem>) {
 
 fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
     for volume in volumes {
-        target_alone(volume, problems);
+        let has_front_end = ["nbd", "iscsi", "mount"].into_iter().any(|key| volume.place.has(key));
+        let is_understood = volume.place.is_understood("read_only");
+        let is_mounted = |mount: &Mount| mount.file_system.is_some() && mount.place.is_understood("filesystem");
+        if is_understood {
+            target_alone(volume, problems);
+        }
         match (&volume.export, &volume.mount) {
-            (None, None) if volume.iscsi.is_none() => {
+            _ if !has_front_end => {
                 let (got, allowed) = (
                     "neither an nbd nor an iscsi nor a mount table",
                     "at least one of them: otherwise nobody can use it",
                 );
                 problems.push(volume.place.problem("", got, allowed));
             }
-            (Some(export), Some(mount)) if mount.file_system.is_some() && !volume.is_read_only => {
+            (Some(export), Some(mount)) if is_mounted(mount) && !volume.is_read_only && is_understood => {
                 let got = "an export of a volume that is mounted here";
                 let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
                 problems.push(export.place.problem("", got, allowed));

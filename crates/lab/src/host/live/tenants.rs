@@ -104,6 +104,7 @@ impl Tenants {
             filter: Filter::default(),
             dirty_bytes_max,
             tasks_max: None,
+            containers: None,
             classes: None,
         };
         let station = Station::open(engine, config).map_err(|error| match error {

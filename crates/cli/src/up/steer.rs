@@ -10,6 +10,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::signals::{self, Told};
 use plimsoll_agent::limits::{Limits, LimitsConfig, LimitsError, controller};
 use plimsoll_agent::mounts;
+use plimsoll_core::shown;
 use plimsoll_gates::directory::make_state;
 use std::io::Write;
 use std::sync::mpsc::channel;
@@ -34,7 +35,7 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     })?;
     let mut out = std::io::stdout().lock();
     // A reader that went away does not end the agent.
-    let mut say = |line: &str| drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+    let mut say = |line: &str| drop(writeln!(out, "{}", shown(line)).and_then(|()| out.flush()));
     say(&format!("{place}: shares by weight (wdt) of the disk {device}"));
     said.iter().for_each(|line| say(line));
     say("serving; Ctrl-C or SIGTERM ends it");

@@ -84,6 +84,7 @@ pub fn completed(served: &[Served], tenant: usize, start_s: f64, length_s: f64) 
 }
 
 /// So much of the device, and nothing else.
+#[allow(dead_code, reason = "each test crate uses a part of this module")]
 pub fn reserve(percent: f64) -> Allocation {
     Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
 }

@@ -110,6 +110,8 @@ impl CacheStore {
     pub(super) fn write_elsewhere(&mut self, at: usize) {
         match self.cache.take_empty() {
             Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
+            // Others had the last ones, and they were bad.
+            None if !self.has_failed && self.is_out_of_units() => self.write_past(at),
             None => self.wait_for_unit(at),
         }
     }
@@ -279,6 +281,8 @@ impl CacheStore {
         if !has_succeeded || self.has_failed {
             if !slot.is_relocated {
                 self.cache.remove(slot.block);
+                // Whoever waits to copy the block holds up all others, while it waits for another unit.
+                self.copy_no_more(slot.block, false);
             }
             if !self.has_failed {
                 return self.write_again(at);

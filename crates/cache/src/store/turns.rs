@@ -142,7 +142,9 @@ impl CacheStore {
                     self.counters.writes_taken += 1;
                     return self.unit_operation(at, Step::WriteUnit, Action::Write, unit);
                 }
-                Outcome::Full if !self.is_closing && self.turn() == Turn::Later => return self.wait_for_unit(at),
+                Outcome::Full if !self.is_closing && slot.tries == 0 && self.turn() == Turn::Later => {
+                    return self.wait_for_unit(at);
+                }
                 _ => {}
             }
         }
@@ -160,6 +162,12 @@ impl CacheStore {
         self.journal.want_all();
     }
 
+    /// No unit goes round among those who write what is in the cache: the ones that were kept for them are bad. Whoever waits has his block,
+    /// and whoever copies may wait for just that.
+    pub(super) fn is_out_of_units(&self) -> bool {
+        self.cache.unused_units() == 0 && self.cache.bad_units() > 0
+    }
+
     /// Lets go on who waits for a unit, if there is one for him: another for a block that has one, or a block's first.
     pub(super) fn give_units(&mut self) {
         if !self.is_unit_wanted {
@@ -167,9 +175,10 @@ impl CacheStore {
         }
         let has_empty = self.cache.empty_units() > 0;
         let may_come = self.is_closing || (has_empty && self.cache.unused_units() > self.pace.kept());
+        let is_out = self.is_out_of_units();
         self.is_unit_wanted = false;
         for (at, slot) in self.slots.slots.iter().enumerate().filter(|(_, slot)| slot.step == Step::Unit) {
-            match if slot.is_relocated { has_empty } else { may_come } {
+            match if slot.is_relocated { has_empty || is_out } else { may_come } {
                 true => self.runnable.push_back(at as u32),
                 false => self.is_unit_wanted = true,
             }

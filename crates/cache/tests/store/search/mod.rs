@@ -35,8 +35,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Seeds that found something once are played first.
 ///
 /// The first: a job that had ended copied a block again (C1 of November 2026). The second: a power failure in a start after a kill tore both
-/// superblocks (D3).
-const FOUND_ONCE: &[u64] = &[17_759_649_602_287_658_121, 8_830_998_875_740_193_630];
+/// superblocks (D3). The third: a write whose unit was bad waited for another one, and the only place to copy waited for that write.
+const FOUND_ONCE: &[u64] = &[17_759_649_602_287_658_121, 8_830_998_875_740_193_630, 11_392_552_194_936_201_039];
 
 thread_local! {
     /// Panics of this thread are findings, and printed as such.

@@ -8,7 +8,7 @@ use engine_support::{
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::engine::{BlockTag, BlockTags, EngineConfig, RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
-use plimsoll_brick::nbd::Client;
+use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_core::{Class, Operation};
 use plimsoll_executor::{Executor, ExecutorConfig, Policy, Rules};
 use std::sync::Arc;
@@ -200,4 +200,40 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
     let counted =
         |number: u8| status.classes.iter().find(|class| class.number == number).map_or(0, |class| class.reads);
     assert_eq!((counted(4), counted(10)), (3, 3), "as the cache counts them");
+}
+
+/// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as many requests as
+/// there are gaps, of up to 32 MiB, and for those blocks; the same of zeroes that are written; and what is beside is still there.
+///
+/// Planted break that was seen red: each block is a request.
+#[test]
+fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
+    const TRIMMED: u64 = 65_536;
+    let volume = memory("v", 2 * TRIMMED * BLOCK, 0);
+    let (served, _directory) = cached(EngineConfig::new(profile(), "noop"), volume, |_| {});
+    let mut client = served.connect("v", DEPTH, true);
+    for block in [0, 1000, 1001, 30_000, TRIMMED + 1] {
+        client.write(block * BLOCK, &content(block), false).unwrap();
+    }
+    for command in [Command::Trim, Command::WriteZeroes] {
+        let mut recording = served.engine.record(RECORDER_EVENTS_DEFAULT).unwrap();
+        // Neither its first block nor its last is a whole one.
+        let (offset, length) = (BLOCK / 2, (TRIMMED * BLOCK) as u32);
+        client.submit(0, command, CommandFlags::NONE, offset, length).unwrap();
+        client.send_submitted().unwrap();
+        assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Ok(()));
+        let operation = if command == Command::Trim { Operation::Trim } else { Operation::WriteZeroes };
+        let asked = asked(&mut recording, operation);
+        assert!((8..=16).contains(&asked.len()), "{} requests: {asked:?}", asked.len());
+        assert!(asked.iter().map(|&(_, length)| u64::from(length)).sum::<u64>() >= (TRIMMED - 5) * BLOCK, "{asked:?}");
+    }
+    let mut found = vec![1; 2 * BLOCK as usize];
+    for block in [1, 1000, 29_999] {
+        client.read(block * BLOCK, &mut found).unwrap();
+        assert!(found.iter().all(|&byte| byte == 0), "block {block}");
+    }
+    client.read((TRIMMED + 1) * BLOCK, &mut found[..BLOCK as usize]).unwrap();
+    assert!(found[..BLOCK as usize] == content(TRIMMED + 1));
+    client.flush().unwrap();
+    served.engine.shutdown(PATIENCE).unwrap();
 }

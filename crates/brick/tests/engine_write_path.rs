@@ -4,6 +4,7 @@
 
 mod engine_support;
 
+use engine_support::slow::Slow;
 use engine_support::{BLOCK, CACHE_BYTES, PATIENCE, Served, cache_of, cached, content, memory, profile, session};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::cache::CacheSettings;
@@ -12,12 +13,10 @@ use plimsoll_brick::nbd::{Client, Command, CommandFlags};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::class::Scheme;
-use plimsoll_core::{Allocation, Class, DeviceProfile, Operation, Span, Time};
-use plimsoll_devices::{DeviceModel, DeviceRequest, Finished as DeviceFinished};
+use plimsoll_core::{Allocation, Class, Operation, Span};
 use plimsoll_executor::{Executor, ExecutorConfig, Policy, Queue, Rules};
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,63 +25,6 @@ const DEPTH: u32 = 24;
 const ROUNDS_MAX: u64 = 30;
 /// What the slow device takes for anything, mostly.
 const SLOW: Span = Span::from_micros(300);
-
-/// A device that does one thing after the other, and one of them never, until it is told to.
-struct Slow {
-    profile: DeviceProfile,
-    /// What it takes for anything.
-    each: Span,
-    queue: VecDeque<(u64, Time)>,
-    /// The block with which it has a difficulty, and with which operation on it.
-    sticks_at: Option<(Operation, u64)>,
-    stuck: Option<u64>,
-    is_freed: Arc<AtomicBool>,
-}
-
-impl Slow {
-    fn new(each: Span, sticks_at: Option<(Operation, u64)>) -> (Box<Slow>, Arc<AtomicBool>) {
-        let (queue, freed) = (VecDeque::new(), Arc::new(AtomicBool::new(false)));
-        let slow = Slow { profile: profile(), each, queue, sticks_at, stuck: None, is_freed: freed.clone() };
-        (Box::new(slow), freed)
-    }
-}
-
-impl DeviceModel for Slow {
-    fn profile(&self) -> &DeviceProfile {
-        &self.profile
-    }
-
-    fn submit(&mut self, now: Time, request: DeviceRequest) {
-        if self.sticks_at == Some((request.operation, request.offset / BLOCK)) {
-            self.sticks_at = None;
-            self.stuck = Some(request.token);
-            return;
-        }
-        let begins = self.queue.back().map_or(now, |&(_, until)| until.max(now));
-        self.queue.push_back((request.token, begins + self.each));
-    }
-
-    fn next_completion(&self) -> Option<Time> {
-        self.queue.front().map(|&(_, until)| until)
-    }
-
-    fn complete(&mut self, now: Time) -> Option<DeviceFinished> {
-        if self.is_freed.load(Ordering::Relaxed)
-            && let Some(token) = self.stuck.take()
-        {
-            return Some(DeviceFinished { token, at: now });
-        }
-        if self.queue.front()?.1 > now {
-            return None;
-        }
-        let (token, at) = self.queue.pop_front()?;
-        Some(DeviceFinished { token, at })
-    }
-
-    fn outstanding(&self) -> usize {
-        self.queue.len() + usize::from(self.stuck.is_some())
-    }
-}
 
 fn slow_and_cached(
     sticks_at: Option<(Operation, u64)>,

@@ -13,8 +13,8 @@ mod why;
 
 pub use agent::AgentArguments;
 pub use cache::{
-    CacheAttachArguments, CacheCommand, CacheMakeArguments, CachePolicyArguments, CacheResizeArguments,
-    CacheVolumeArguments,
+    CacheAttachArguments, CacheCommand, CacheDetachArguments, CacheMakeArguments, CachePolicyArguments,
+    CacheResizeArguments, CacheVolumeArguments,
 };
 pub use class::{
     ClassAskArguments, ClassCommand, ClassSayArguments, ClassServerArguments, ClassShowArguments, ClassifyCommand,

@@ -104,6 +104,18 @@ impl Names<'_> {
     }
 }
 
+/// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names it.
+pub(super) fn is_named(
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+    superblock: &Superblock,
+) -> Result<bool, CacheError> {
+    match &settings.notes {
+        Some(notes) => Names { settings, volume }.check_notes(superblock, notes),
+        None => Ok(true),
+    }
+}
+
 /// Refuses the cache of this superblock if it may be older than its volume. Nothing is written.
 pub(super) fn check(
     device: &mut CacheDevice,

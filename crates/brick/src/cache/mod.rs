@@ -14,6 +14,7 @@ mod evidence;
 mod identity;
 mod note;
 mod pools;
+mod rescue;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
@@ -21,6 +22,7 @@ pub use evidence::{Forgotten, adopt, forget};
 pub(crate) use identity::{random, store_of};
 pub use note::CacheNote;
 pub(crate) use pools::numbered;
+pub use rescue::rescue;
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::engine::emulation::Emulation;
@@ -28,10 +30,11 @@ use crate::notes::Notes;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::{
-    BLOCK_BYTES, Blocks, CacheStore, Depth, Layout, OpenError, Opened, Report, Semantics, Superblock, format, open,
-    probe,
+    BLOCK_BYTES, Blocks, CacheStore, Depth, Layout, OpenError, Opened, Report, Semantics, Superblock, WriteBack,
+    format, open, probe,
 };
 use plimsoll_cache::{CacheConfig, PolicyEntry};
+use plimsoll_core::Span;
 use plimsoll_core::class::Scheme;
 use std::io;
 use std::path::PathBuf;
@@ -40,6 +43,24 @@ use std::path::PathBuf;
 pub const CACHE_BYTES_MIN: u64 = 128 << 10;
 /// How much goes on at once: blocks of requests, and units that are cleaned.
 pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 64 };
+
+/// How much of a cache may be dirty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DirtyMax {
+    /// A part of its units, above 0 to 1.
+    Part(f64),
+    /// Bytes, 4096 or more.
+    Bytes(u64),
+}
+
+/// What a configuration calls the moment at which a write is acknowledged.
+pub fn semantics_name(semantics: Semantics) -> &'static str {
+    match semantics {
+        Semantics::WriteCache => "write-cache",
+        Semantics::Strict => "strict",
+        Semantics::WriteThrough => "write-through",
+    }
+}
 
 /// What a cache is made from.
 #[derive(Clone, Debug)]
@@ -64,6 +85,12 @@ pub struct CacheSettings {
     pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,
+    /// How much may be dirty at once; `None`: everything.
+    pub dirty_max: Option<DirtyMax>,
+    /// How long something may be dirty, while the slow device takes in half of that what is asked of it; `None`: for ever.
+    pub dirty_age: Option<Span>,
+    /// After how long without a request everything is written back; `None`: never.
+    pub idle_write_back: Option<Span>,
     /// What is damaged may be forgotten.
     pub accepts_losses: bool,
     /// Where it is noted that a volume has a cache; `None` for nowhere.
@@ -87,6 +114,9 @@ impl CacheSettings {
             watermark_high: 1.0 / f64::from(WATERMARK_HIGH_PARTS),
             pools: Vec::new(),
             semantics: Semantics::default(),
+            dirty_max: None,
+            dirty_age: None,
+            idle_write_back: None,
             accepts_losses: false,
             notes: None,
             seed: None,
@@ -109,6 +139,24 @@ impl CacheSettings {
             seed: self.seed.unwrap_or_default(),
             ..CacheConfig::new(units, self.scheme.clone())
         }
+    }
+
+    /// When a cache of so many units writes back early.
+    pub(crate) fn write_back(&self, units: u32) -> WriteBack {
+        let of = |most| match most {
+            DirtyMax::Part(part) => (f64::from(units) * part) as u32,
+            DirtyMax::Bytes(bytes) => (bytes / BLOCK_BYTES as u64).min(units.into()) as u32,
+        };
+        WriteBack {
+            dirty_units_max: self.dirty_max.map(|most| of(most).clamp(1, units)),
+            age_max: self.dirty_age,
+            idle_after: self.idle_write_back,
+        }
+    }
+
+    /// Whether time alone makes it write something back.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.dirty_max.is_some() || self.dirty_age.is_some() || self.idle_write_back.is_some()
     }
 
     /// Draws a seed, if none is given.

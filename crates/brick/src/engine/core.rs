@@ -109,6 +109,8 @@ pub(crate) struct Core {
     pub(super) caches_with_work: Vec<u32>,
     /// Volumes whose caches' devices are emulated.
     pub(super) emulated_caches: Vec<u32>,
+    /// Volumes whose caches write back by time.
+    pub(super) timed_caches: Vec<u32>,
     /// What the buffers of all connections are taken from.
     pub(super) buffers: BufferMemory,
     /// Front ends that wait until there is memory for a buffer, and when they try again.
@@ -483,6 +485,7 @@ impl Core {
     pub(super) fn wake_at(&self) -> Option<Time> {
         let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
         let again = [self.ask_again, self.upper_levels_at, self.work.try_again, self.memory_try_again];
-        again.into_iter().chain([emulated, self.emulated_caches_wake_at()]).flatten().min()
+        let caches = [self.emulated_caches_wake_at(), self.timed_caches_wake_at()];
+        again.into_iter().chain([emulated]).chain(caches).flatten().min()
     }
 }

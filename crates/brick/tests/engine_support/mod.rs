@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod slow;
+
 use plimsoll_brick::backend::{Backing, Encryption, KEY_BYTES, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::cache::{CacheSettings, FoundCache};
 use plimsoll_brick::connection::{ListenerOptions, Serving};

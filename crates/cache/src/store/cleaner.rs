@@ -13,12 +13,20 @@
 //! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While somebody waits for a unit, as
 //! many as are still being copied are enough: waiting for all could be waiting for one that is stuck.
 //!
+//! **When the device has failed**, which can be read perhaps: units are copied as before, when somebody asks for that. Their marks stay in
+//! memory, as the journal cannot be written: the next start finds them dirty and copies them once more, over what is the same, because nothing
+//! of them was written since. A unit of whose record the journal is not known to be durable stays as it is, until the cache is given up.
+//!
 //! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not wait: the
 //! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
 //!
 //! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may still be in
 //! the store's volatile cache, and after a crash the cache would have a version that the store never had. When a flush of the store has failed
 //! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
+//! So many wait for that at once as there is room; whatever else reads brought in is recorded when the cache is closed (`control`).
+//!
+//! **Who waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed, so a client's flush has
+//! what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
 
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
@@ -76,6 +84,8 @@ pub(super) struct Cleaner {
     pub refused: Refused,
     /// One was damaged or refused meanwhile, so that it will not be everything.
     has_damaged: bool,
+    /// Units that could not be copied since everything is cleaned, though the store works.
+    pub unreadable: u32,
     /// The store failed: nothing is copied until somebody asks for something.
     is_paused: bool,
     /// Units so far that were copied because the policy gave them up.
@@ -95,6 +105,7 @@ impl Cleaner {
             next: None,
             refused: Refused::new(),
             has_damaged: false,
+            unreadable: 0,
             is_paused: false,
             copied_victims: 0,
             passes: 0,
@@ -102,7 +113,7 @@ impl Cleaner {
     }
 
     pub fn clean_all(&mut self) {
-        (self.next, self.has_damaged, self.is_paused) = (Some(0), false, false);
+        (self.next, self.has_damaged, self.unreadable, self.is_paused) = (Some(0), false, 0, false);
         self.refused.begin();
     }
 
@@ -120,6 +131,11 @@ impl Cleaner {
 
     pub fn is_paused(&self) -> bool {
         self.is_paused
+    }
+
+    /// Units that were copied and wait for a flush of the store.
+    pub fn waiting(&self) -> usize {
+        self.copies(0)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -154,46 +170,18 @@ impl Cleaner {
 }
 
 impl CacheStore {
-    /// Keeps some units ready.
-    pub(super) fn make_ready(&mut self) {
-        if self.has_failed {
-            return;
-        }
-        let ready = ready_units(self.superblock.layout.units);
-        let mut tries = self.slots.slots.len();
-        while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
-            let Some((unit, block)) = self.cache.next_free() else { break };
-            // What only the cache has is not given away, whoever says that it is free.
-            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
-            // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
-            if is_dirty || self.slots.is_locked(block) {
-                if tries == 0 {
-                    break;
-                }
-                tries -= 1;
-                self.cache.keep_next_free(is_dirty);
-                continue;
-            }
-            let Some(was) = self.cache.evict_free() else { break };
-            self.cleaner.forget(was.unit);
-            self.record_forgotten(was.unit, was.block, was.class, was.pool);
-        }
-        if self.cache.empty_units() < ready.div_ceil(2) {
-            self.journal.want_all();
-        }
-        self.give_units();
-    }
-
     /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.
     pub(super) fn drive_cleaner(&mut self) {
-        if !self.has_failed && !self.cleaner.is_paused && !self.journal.is_crowded() {
+        if !self.cleaner.is_paused && (self.has_failed || !self.journal.is_crowded()) {
             while self.begin_turn() {}
         }
         let copies = self.cleaner.copies(self.store.flushing.unwrap_or(0));
         let still = self.slots.cleaning();
         let is_awaited = self.is_turn_awaited || self.is_unit_wanted;
         let is_enough = copies >= BATCH || still == 0 || (is_awaited && copies >= still);
-        if (copies > 0 && is_enough) || (self.is_closing && !self.cleaner.is_idle()) {
+        // What reads have brought in is recorded at the end, so long as a flush says that the store has it.
+        let is_last = self.is_closing && !self.has_failed && !self.store.has_lost();
+        if (copies > 0 && is_enough) || is_last {
             self.store.want(self.store.writes);
         }
         if self.store.flushing.is_none() && self.store.wanted > self.store.flushed {
@@ -244,10 +232,14 @@ impl CacheStore {
             return Some((Kind::Clean { job: None }, block));
         }
         if !self.is_closing
+            && !self.has_failed
             && let Some(job) = self.cache.clean_next()
         {
             let number = self.cache.job(job.unit);
             return Some((Kind::Clean { job: number }, job.block));
+        }
+        if self.cleaner.next.is_none() && !self.is_closing {
+            return self.next_of_sweep().map(|block| (Kind::Clean { job: None }, block));
         }
         let units = self.superblock.layout.units;
         while let Some(next) = self.cleaner.next {
@@ -364,6 +356,7 @@ impl CacheStore {
             return self.pause();
         }
         self.cleaner.has_damaged = true;
+        self.cleaner.unreadable += u32::from(slot.job().is_none());
         self.end_clean(at);
         self.look_again();
     }
@@ -409,9 +402,9 @@ impl CacheStore {
     fn is_durable_in_store(&mut self, entry: &Cleaned) {
         let unit = entry.unit;
         let mark = self.marks.get(&self.cache.units, unit);
-        let holds = !entry.is_stale && !self.has_failed && self.cache.find(entry.block) == Some(unit);
+        let holds = !entry.is_stale && self.cache.find(entry.block) == Some(unit);
         if holds && entry.why == Why::Promoted {
-            if !mark.is_recorded && !self.slots.is_locked(entry.block) {
+            if !self.has_failed && !mark.is_recorded && !self.slots.is_locked(entry.block) {
                 self.change_mark(unit, Mark { is_recorded: true, ..mark });
                 self.record(Change::Clean, unit, None);
             }
@@ -419,7 +412,9 @@ impl CacheStore {
         }
         if holds && mark.is_dirty {
             self.change_mark(unit, Mark { is_dirty: false, ..mark });
-            self.record(Change::Clean, unit, None);
+            if !self.has_failed {
+                self.record(Change::Clean, unit, None);
+            }
             // Whoever is at the block may be writing it: it is dirty already then, in the unit that it is about to leave.
             let is_at_rest = !self.cache.is_being_cleaned(unit) && !self.slots.is_locked(entry.block);
             if entry.why == Why::InPlace && is_at_rest {
@@ -435,6 +430,13 @@ impl CacheStore {
                 false => self.cache.cleaned(unit),
             }
         }
+    }
+
+    /// The device has failed, and the journal may not know where the unit's block is: what the store has of it stays.
+    pub(super) fn clean_refused(&mut self, at: usize) {
+        self.cleaner.has_damaged = true;
+        self.cleaner.unreadable += u32::from(self.slots.slots[at].job().is_none());
+        self.clean_failed(at);
     }
 
     /// Nobody knows what of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
@@ -475,7 +477,7 @@ impl CacheStore {
 
     /// A read brought a block into a unit.
     pub(super) fn record_promoted(&mut self, unit: UnitId, block: u64) {
-        if self.has_failed || self.store.has_lost {
+        if self.has_failed || self.store.has_lost() {
             return;
         }
         if self.store.writes == self.store.flushed {

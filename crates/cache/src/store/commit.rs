@@ -19,6 +19,7 @@ use super::superblock::Superblock;
 use crate::units::UnitId;
 use plimsoll_core::Class;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Records that may wait before requests are refused: those of two blocks.
 const CROWDED: usize = RECORDS * 2;
@@ -129,10 +130,10 @@ impl Journal {
         self.flushes_done
     }
 
-    /// The records after which the device knows what became of `block`, if it does not yet.
-    pub fn speaks_of(&self, block: u64) -> Option<u64> {
+    /// The records after which the device knows what became of `blocks`, if it does not yet.
+    pub fn speaks_of(&self, blocks: &Range<u64>) -> Option<u64> {
         let pending = self.written.iter().chain(&self.sealed).chain(&self.open);
-        let is_it = |(_, pending): &(usize, &Pending)| pending.record.block == block;
+        let is_it = |(_, pending): &(usize, &Pending)| blocks.contains(&pending.record.block);
         let (at, _) = pending.enumerate().filter(is_it).last()?;
         Some(self.committed + at as u64 + 1)
     }

@@ -1,12 +1,14 @@
 //! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
 
 use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Semantics};
+use super::marks::Mark;
 use super::slots::Kind;
 use super::superblock::Superblock;
 use super::turns::pace_of;
 use crate::cache::Cache;
 use crate::config::{CacheConfig, ConfigError};
 use crate::policy::PolicyEntry;
+use crate::units::UnitId;
 use plimsoll_core::Class;
 
 impl CacheStore {
@@ -45,9 +47,15 @@ impl CacheStore {
         self.cleaner.passes
     }
 
-    /// Whether everything is being cleaned: no more when nothing is dirty, or when the store failed.
+    /// Whether everything is being cleaned: no more when nothing is dirty or what is cannot be read, or when the store failed.
     pub fn is_cleaning_all(&self) -> bool {
-        self.cleaner.is_cleaning_all() && !self.has_failed
+        self.cleaner.is_cleaning_all()
+    }
+
+    /// Whether all that is dirty still, now that [everything was cleaned](Self::clean_all), cannot be read, or its record is not durable on a
+    /// device that has failed. Not if the store failed.
+    pub fn is_rest_unreadable(&self) -> bool {
+        !self.cleaner.is_paused() && self.marks.dirty_units <= self.cleaner.unreadable
     }
 
     /// What is dirty stays so until the policy gives it up.
@@ -57,7 +65,7 @@ impl CacheStore {
 
     /// Goes on after [`CacheStore::close`].
     pub fn resume(&mut self) {
-        self.is_closing = false;
+        (self.is_closing, self.all_recorded) = (false, false);
         self.drive();
     }
 
@@ -65,6 +73,12 @@ impl CacheStore {
     pub fn refuse_writes(&mut self) {
         self.fail();
         self.drive();
+    }
+
+    /// The cache is never found again, whatever its device says: its owner has noted that elsewhere. So what is dirty may be
+    /// [copied](Self::clean_all) though the device, which has failed, does not know where it is.
+    pub fn note_given_up(&mut self) {
+        self.is_given_up = self.has_failed;
     }
 
     /// Whether the device of the cache failed, so that writes are refused.
@@ -113,9 +127,12 @@ impl CacheStore {
         Ok(())
     }
 
-    /// From now on writes are acknowledged so.
+    /// From now on writes are acknowledged so. Where nothing is to be dirty, what is so is copied to the store.
     pub fn set_semantics(&mut self, semantics: Semantics) {
         self.semantics = semantics;
+        if semantics == Semantics::WriteThrough && self.marks.dirty_units > 0 {
+            self.clean_all();
+        }
     }
 
     /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written meanwhile.
@@ -132,6 +149,32 @@ impl CacheStore {
 
     /// Whether there is nothing left to do.
     pub fn is_closed(&self) -> bool {
-        self.is_closing && self.slots.is_idle() && (self.has_failed || self.is_snapshot_complete())
+        let is_done = self.has_failed || (self.is_ready_to_close() && self.all_recorded && self.is_snapshot_complete());
+        self.is_closing && self.slots.is_idle() && is_done
+    }
+
+    /// Whether the last snapshot may begin: nothing is under way, and the store was flushed, or cannot be.
+    pub(super) fn is_ready_to_close(&self) -> bool {
+        let is_idle = self.is_closing && self.slots.is_idle() && self.cleaner.is_idle();
+        is_idle && (self.store.is_flushed() || self.store.has_lost())
+    }
+
+    /// While requests come, not every unit that a read has brought is recorded. At the end all are: by the last snapshot, which says so
+    /// without the journal. They may be as soon as the store is flushed, and they are durable before the snapshot holds. Once a close;
+    /// O(units), and each page of the map is written once at the most.
+    pub(super) fn record_what_reads_brought(&mut self) {
+        if self.all_recorded || !self.is_ready_to_close() {
+            return;
+        }
+        self.all_recorded = true;
+        if !self.store.is_flushed() {
+            return;
+        }
+        for unit in (0..self.superblock.layout.units).map(UnitId) {
+            let mark = self.marks.get(&self.cache.units, unit);
+            if !mark.is_recorded && self.cache.find(self.cache.describe(unit).block) == Some(unit) {
+                self.change_mark(unit, Mark { is_recorded: true, ..mark });
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::snapshot::Snapshot;
 use super::store_side::StoreSide;
 use super::superblock::Superblock;
 use super::turns::pace_of;
+use super::write_back::Sweeper;
 use crate::cache::Cache;
 use crate::units::Pool;
 use plimsoll_core::Class;
@@ -47,6 +48,15 @@ pub enum Semantics {
     WriteCache,
     /// When it is durable.
     Strict,
+    /// When the store has it: nothing is dirty. It is durable after the next flush.
+    WriteThrough,
+}
+
+impl Semantics {
+    /// Whether a write is acknowledged before it is durable.
+    pub fn is_loose(self) -> bool {
+        self != Semantics::Strict
+    }
 }
 
 /// What is asked for.
@@ -196,14 +206,22 @@ pub struct CacheStore {
     pub(super) store: StoreSide,
     pub(super) cleaner: Cleaner,
     pub(super) snapshot: Snapshot,
+    pub(super) sweeper: Sweeper,
     /// For what comes in.
     pub(super) pace: Pace,
     /// A write was told to come again for a unit.
     pub(super) is_turn_awaited: bool,
+    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because its turn had not come.
+    pub(super) wanted_unit: bool,
+    pub(super) refused_for_turn: bool,
     /// Somebody waits for an empty unit.
     pub(super) is_unit_wanted: bool,
     pub(super) is_closing: bool,
+    /// What reads have brought in was recorded for the last snapshot.
+    pub(super) all_recorded: bool,
     pub(super) has_failed: bool,
+    /// The device has failed, and its cache was given up elsewhere: what its journal says is of no account.
+    pub(super) is_given_up: bool,
     pub(super) counters: Counters,
     pub(super) class_counters: Box<[ClassCounters; CLASSES]>,
 }
@@ -214,7 +232,7 @@ impl CacheStore {
         let Opened { superblock, cache, marks, pages, sequence, previous, .. } = opened;
         let depth = Depth { requests: depth.requests.clamp(1, 256), cleaning: depth.cleaning.clamp(1, 64) };
         let slots = (depth.requests + depth.cleaning) as usize;
-        CacheStore {
+        let mut store = CacheStore {
             journal: Journal::new(&superblock, sequence, previous, slots),
             superblock,
             pace: pace_of(&cache, depth.requests),
@@ -229,13 +247,20 @@ impl CacheStore {
             store: StoreSide::default(),
             cleaner: Cleaner::new(),
             snapshot: Snapshot::new(),
+            sweeper: Sweeper::default(),
             is_turn_awaited: false,
+            wanted_unit: false,
+            refused_for_turn: false,
             is_unit_wanted: false,
             is_closing: false,
+            all_recorded: false,
             has_failed: false,
+            is_given_up: false,
             counters: Counters::default(),
             class_counters: Box::default(),
-        }
+        };
+        store.set_semantics(semantics);
+        store
     }
 
     /// How many requests can be taken: as long as none, [`CacheStore::submit`] says no to everybody.
@@ -270,7 +295,12 @@ impl CacheStore {
     /// overload): ask again after another operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
-        if self.room() == 0 || (is_change && self.is_crowded()) || self.must_wait(request) {
+        (self.wanted_unit, self.refused_for_turn) = (false, false);
+        if self.room() == 0 {
+            return false;
+        }
+        self.refused_for_turn = (is_change && self.is_crowded()) || self.must_wait(request);
+        if self.refused_for_turn {
             return false;
         }
         let kind = match request.kind {
@@ -293,6 +323,16 @@ impl CacheStore {
         self.cleaner.resume();
         self.drive();
         true
+    }
+
+    /// Whether the last request that was submitted wanted a unit for a block that the cache did not have.
+    pub fn wanted_unit(&self) -> bool {
+        self.wanted_unit
+    }
+
+    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were refused wait for a place.
+    pub fn refused_for_turn(&self) -> bool {
+        self.refused_for_turn
     }
 
     /// So much waits for the journal that nobody else should come; not if that is written no more.
@@ -318,12 +358,12 @@ impl CacheStore {
         &mut block[from..from + operation.length_bytes as usize]
     }
 
-    /// Whether both move a whole block, and `next` goes on where `before` ends: on the store, and in memory. Then a host may do both
+    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory. Then a host may do both
     /// at once.
     pub fn goes_on(&self, before: &Operation, next: &Operation) -> bool {
         let moves_block = |operation: &Operation| {
             let slot = self.slots.slots.get(operation.id as usize);
-            let is_transfer = matches!(operation.action, Action::Read | Action::Write);
+            let is_transfer = operation.action != Action::Flush;
             let is_whole = operation.length_bytes as usize == BLOCK_BYTES;
             operation.target == Target::Store
                 && is_transfer
@@ -426,7 +466,7 @@ impl CacheStore {
     /// Nobody may wait for a device that has failed.
     pub(super) fn refuse(&mut self, at: usize) {
         match self.slots.slots[at].kind {
-            Kind::Clean { .. } => self.clean_failed(at),
+            Kind::Clean { .. } => self.clean_refused(at),
             _ => self.finish(at, Some(Failure::Device)),
         }
     }

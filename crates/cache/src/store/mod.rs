@@ -15,10 +15,11 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
-//! | [`mod@format`], [`recovery`], `reading`, `replay` | making, giving up and finding a cache, one call to the device after the other |
+//! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
 //! | `past`, `refused` | regions that the fast device cannot write, and that the store does not take |
+//! | `ranges`, `through`, `write_back` | trims of many blocks, writes through the cache, what is written back before its unit is needed |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
@@ -39,16 +40,20 @@ mod marks;
 mod pace;
 mod pages;
 mod past;
+mod ranges;
 mod reading;
 pub mod recovery;
 mod refused;
 mod replay;
 mod requests;
+mod rescue;
 mod slots;
 mod snapshot;
 mod store_side;
 pub mod superblock;
+mod through;
 mod turns;
+mod write_back;
 
 pub use error::{DeviceError, FormatError, OpenError};
 pub use format::{Blocks, Identity, format, give_up};
@@ -59,4 +64,6 @@ pub use machine::{
 };
 pub use recovery::{Opened, Report, open, probe};
 pub use refused::NotCopied;
+pub use rescue::{ReadOnly, Rescued};
 pub use superblock::Superblock;
+pub use write_back::WriteBack;

@@ -94,8 +94,11 @@ impl CacheStore {
         if cached.is_some() || is_whole && slot.block < self.superblock.store_blocks {
             self.cache.observe(&self.access(at, true));
         }
+        self.counters.write_hits += u64::from(cached.is_some());
+        if self.semantics == Semantics::WriteThrough {
+            return self.write_through(at, cached);
+        }
         if let Some(unit) = cached {
-            self.counters.write_hits += 1;
             self.cache.enter(&self.access(at, true));
             self.slots.slots[at].is_relocated = true;
             return match is_whole {
@@ -119,7 +122,9 @@ impl CacheStore {
     /// Changes the block on the store, when the device knows where it is, or that it is nowhere.
     pub(super) fn around(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        if let Some(records) = self.journal.speaks_of(slot.block) {
+        if !self.is_given_up
+            && let Some(records) = self.journal.speaks_of(&slot.range())
+        {
             if self.has_failed {
                 return self.refuse(at);
             }
@@ -129,7 +134,11 @@ impl CacheStore {
             return;
         }
         match slot.kind {
-            Kind::Trim => self.store_operation(at, Step::Store, Action::Trim, 0, BLOCK_BYTES as u16),
+            Kind::Trim => {
+                self.store_operation(at, Step::Store, Action::Trim, 0, BLOCK_BYTES as u16);
+                let operation = self.operations.back_mut().expect("it was handed out");
+                operation.length_bytes *= slot.blocks;
+            }
             Kind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
             _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
         }
@@ -152,7 +161,7 @@ impl CacheStore {
     pub(super) fn start_flush(&mut self, at: usize) {
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to) = (0, 0);
-        (slot.records, slot.store_writes) = (self.journal.appended(), self.store.writes());
+        (slot.records, slot.store_writes) = (self.journal.appended(), self.store.past());
         slot.step = Step::Commit;
         if self.has_failed {
             return self.finish(at, Some(Failure::Device));
@@ -193,7 +202,11 @@ impl CacheStore {
                 let (new, old) = (&mut self.slots.data[at].0, &self.slots.old[at].0);
                 new[..usize::from(slot.from)].copy_from_slice(&old[..usize::from(slot.from)]);
                 new[usize::from(slot.to)..].copy_from_slice(&old[usize::from(slot.to)..]);
-                self.write_elsewhere(at);
+                // By what was so when it began: the semantics may have changed since.
+                match slot.is_relocated {
+                    true => self.write_elsewhere(at),
+                    false => self.merged_through(at),
+                }
             }
             Step::Merge if self.forget_damaged(at) => self.around(at),
             Step::ReadUnit | Step::Merge => self.finish(at, Some(Failure::Damaged)),
@@ -299,7 +312,7 @@ impl CacheStore {
         self.record(Change::Dirty, slot.unit, freed);
         self.unlock(at);
         match self.semantics {
-            Semantics::WriteCache => self.finish(at, None),
+            Semantics::WriteCache | Semantics::WriteThrough => self.finish(at, None),
             Semantics::Strict => self.wait_for_commit(at),
         }
     }
@@ -316,9 +329,9 @@ impl CacheStore {
         let slot = self.slots.slots[at];
         let target = self.store.wrote();
         let is_cached = self.is_cached(slot.block).is_some();
-        if self.semantics == Semantics::WriteCache && !is_cached {
+        if self.semantics.is_loose() && !is_cached {
             self.store.acknowledged();
-            return self.finish(at, None);
+            return self.finish_through(at);
         }
         let slot = &mut self.slots.slots[at];
         (slot.step, slot.store_writes) = (Step::StoreFlush, target);
@@ -339,7 +352,7 @@ impl CacheStore {
         }
         self.forget(self.slots.slots[at].block);
         match self.semantics {
-            Semantics::WriteCache => self.finish(at, None),
+            Semantics::WriteCache | Semantics::WriteThrough => self.finish(at, None),
             Semantics::Strict => self.wait_for_commit(at),
         }
     }
@@ -394,6 +407,9 @@ impl CacheStore {
     }
 
     pub(super) fn unlock(&mut self, at: usize) {
+        if self.slots.slots[at].blocks > 1 {
+            return self.slots.unlock_range(at, |next| self.runnable.push_back(next as u32));
+        }
         if let Some(next) = self.slots.unlock(at) {
             self.runnable.push_back(next as u32);
         }

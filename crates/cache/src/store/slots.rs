@@ -67,6 +67,8 @@ pub(super) struct Slot {
     pub kind: Kind,
     pub token: u64,
     pub block: u64,
+    /// How many blocks from there on: one, but of a range that is trimmed.
+    pub blocks: u32,
     /// The bytes of the block that are meant.
     pub from: u16,
     pub to: u16,
@@ -98,6 +100,11 @@ impl Slot {
             _ => None,
         }
     }
+
+    /// Its blocks.
+    pub fn range(&self) -> Range<u64> {
+        self.block..self.block + u64::from(self.blocks)
+    }
 }
 
 /// Memory that a device can be read to and written from.
@@ -114,6 +121,8 @@ pub(super) struct Slots {
     pub old: Box<[Page]>,
     /// The block that each holds.
     locked: Vec<u64>,
+    /// Slots that hold several blocks.
+    ranges: Vec<usize>,
     waiting: u32,
     vacant: Vacant,
     /// Slots below this are for requests, the others for cleaning.
@@ -196,6 +205,7 @@ impl Slots {
             kind: Kind::Flush,
             token: 0,
             block: 0,
+            blocks: 1,
             from: 0,
             to: 0,
             class: Class::UNCLASSIFIED,
@@ -215,6 +225,7 @@ impl Slots {
             data: vec![Page([0; BLOCK_BYTES]); count].into(),
             old: vec![Page([0; BLOCK_BYTES]); requests as usize].into(),
             locked: vec![NOT_LOCKED; count],
+            ranges: Vec::with_capacity(count),
             waiting: 0,
             vacant: Vacant::new(0..requests),
             requests,
@@ -231,7 +242,7 @@ impl Slots {
         let slot = &mut self.slots[at];
         (slot.kind, slot.token, slot.block, slot.ticket) = (kind, token, block, self.tickets);
         (slot.is_relocated, slot.is_answered, slot.records, slot.store_writes) = (false, false, 0, 0);
-        (slot.step, slot.tries) = (Step::Lock, 0);
+        (slot.step, slot.tries, slot.blocks) = (Step::Lock, 0, 1);
         Some(at)
     }
 
@@ -290,12 +301,45 @@ impl Slots {
 
     /// Whether somebody has `block`.
     pub fn is_locked(&self, block: u64) -> bool {
-        self.locked.contains(&block)
+        self.locked.contains(&block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
     }
 
     /// Whether somebody has one of `blocks`.
     pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
+        let meets = |other: Range<u64>| other.start < blocks.end && blocks.start < other.end;
         self.locked.iter().any(|block| blocks.contains(block))
+            || self.ranges.iter().any(|&at| meets(self.slots[at].range()))
+    }
+
+    /// Locks all blocks of the slot, none of which is locked.
+    pub fn lock_range(&mut self, at: usize, blocks: u32) {
+        (self.slots[at].blocks, self.locked[at]) = (blocks, self.slots[at].block);
+        self.ranges.push(at);
+    }
+
+    /// Unlocks one after the other who waits for a block that nobody has any more, and answers who has it now.
+    fn next_of_range(&mut self, blocks: &Range<u64>) -> Option<usize> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let has_lock = |at: usize| self.locked[at] != NOT_LOCKED;
+        let waits = |&(at, slot): &(usize, &Slot)| {
+            slot.step == Step::Lock && blocks.contains(&slot.block) && !has_lock(at) && !self.is_locked(slot.block)
+        };
+        let (next, slot) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
+        self.locked[next] = slot.block;
+        self.waiting -= 1;
+        Some(next)
+    }
+
+    /// Unlocks a range, and hands to `take` each slot that has one of its blocks now.
+    pub fn unlock_range(&mut self, at: usize, mut take: impl FnMut(usize)) {
+        let blocks = self.slots[at].range();
+        self.locked[at] = NOT_LOCKED;
+        self.ranges.retain(|&other| other != at);
+        while let Some(next) = self.next_of_range(&blocks) {
+            take(next);
+        }
     }
 
     /// A slot that waits for `block` to copy it; of those with a job only, if so.

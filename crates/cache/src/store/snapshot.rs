@@ -103,7 +103,7 @@ impl CacheStore {
 
     fn begins_snapshot(&self) -> bool {
         let journal = &self.journal;
-        let is_closing = self.is_closing && self.slots.is_idle() && self.cleaner.is_idle();
+        let is_closing = self.is_ready_to_close();
         let is_last = is_closing && journal.appended() == journal.committed() && !self.is_snapshot_complete();
         let ring = u64::from(self.superblock.layout.journal_blocks);
         is_last || journal.sequence - journal.start >= ring / JOURNAL_PARTS
@@ -116,6 +116,7 @@ impl CacheStore {
         }
         if self.is_closing {
             self.journal.want_all();
+            self.record_what_reads_brought();
         }
         if self.snapshot.phase == Phase::Idle && self.begins_snapshot() {
             (self.snapshot.sequence, self.snapshot.previous) = (self.journal.sequence, self.journal.previous);

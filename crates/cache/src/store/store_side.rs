@@ -1,4 +1,4 @@
-//! What is known of the store: how far it has been written to, and how much of that is durable.
+//! What the store was told, and what of it is durable: by counting.
 
 /// The store's writes and flushes. The first write is whatever was written before the start.
 pub(super) struct StoreSide {
@@ -9,21 +9,38 @@ pub(super) struct StoreSide {
     pub(super) wanted: u64,
     /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written before the start.
     acknowledged: u64,
+    /// The same, also of those of which a flush that failed has said that nobody knows.
+    past: u64,
     doubts: u64,
     /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
-    pub(super) has_lost: bool,
+    has_lost: bool,
 }
 
 impl Default for StoreSide {
     fn default() -> StoreSide {
-        StoreSide { writes: 1, flushing: None, flushed: 0, wanted: 0, acknowledged: 1, doubts: 0, has_lost: false }
+        StoreSide {
+            writes: 1,
+            flushing: None,
+            flushed: 0,
+            wanted: 0,
+            acknowledged: 1,
+            past: 1,
+            doubts: 0,
+            has_lost: false,
+        }
     }
 }
 
 impl StoreSide {
-    /// Writes that ended so far.
-    pub fn writes(&self) -> u64 {
-        self.writes
+    /// The last of them that a flush must make durable: one that was acknowledged and went past the cache. What the syncer copied is
+    /// dirty in the cache until a flush of its own has succeeded, so nobody else waits for that.
+    pub fn past(&self) -> u64 {
+        self.past
+    }
+
+    /// Whether each write that ended is durable, as far as anybody knows.
+    pub fn is_flushed(&self) -> bool {
+        self.flushed == self.writes && !self.has_lost
     }
 
     /// Those of them that are durable.
@@ -43,16 +60,21 @@ impl StoreSide {
 
     /// The last one is acknowledged, and not durable.
     pub fn acknowledged(&mut self) {
-        self.acknowledged = self.writes;
+        (self.acknowledged, self.past) = (self.writes, self.writes);
     }
 
-    /// See [`CacheStore::doubts`].
+    /// A flush has failed since the start.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// See [`CacheStore::doubts`](super::machine::CacheStore::doubts).
     pub fn doubts(&self) -> u64 {
         self.doubts
     }
 
     /// A flush failed. A device says so once: what it has lost, the next flush that succeeds says nothing of.
-    pub(super) fn flush_failed(&mut self) {
+    pub fn flush_failed(&mut self) {
         (self.wanted, self.has_lost) = (self.flushed, true);
         if self.acknowledged > self.flushed {
             (self.doubts, self.acknowledged) = (self.doubts + 1, 0);

@@ -12,7 +12,7 @@
 
 use super::cleaner::ready_units;
 use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Request, RequestKind};
+use super::machine::{Action, CacheStore, Request, RequestKind, Semantics};
 use super::pace::Pace;
 use super::slots::{Slot, Step};
 use crate::cache::{Access, Cache, Outcome};
@@ -57,14 +57,27 @@ impl CacheStore {
     /// Whether a request is going to take a unit, and has to come again for it.
     pub(super) fn must_wait(&mut self, request: &Request) -> bool {
         let Request { kind, block, from, to, class, pool, .. } = *request;
+        if self.is_too_dirty(request) {
+            if !std::mem::replace(&mut self.is_turn_awaited, true) {
+                self.drive();
+            }
+            self.is_turn_awaited = self.is_too_dirty(request);
+            if self.is_turn_awaited {
+                return true;
+            }
+        }
         let is_whole = from == 0 && usize::from(to) == BLOCK_BYTES;
-        let is_refused = self.has_failed || self.is_closing || block >= self.superblock.store_blocks;
+        let is_refused = self.has_failed
+            || self.is_closing
+            || self.semantics == Semantics::WriteThrough
+            || block >= self.superblock.store_blocks;
         if kind != RequestKind::Write || !is_whole || is_refused || self.cache.find(block).is_some() {
             return false;
         }
         if self.cache.turned_away(&Access { block, class, pool, is_write: true }).is_some() {
             return false;
         }
+        self.wanted_unit = true;
         if self.turn() == Turn::Later && !std::mem::replace(&mut self.is_turn_awaited, true) {
             // What was copied is flushed sooner now.
             self.drive();
@@ -132,6 +145,23 @@ impl CacheStore {
         outcome
     }
 
+    /// Takes in a block that the store has, and that was written, if there is a unit for it.
+    pub(super) fn enter_clean(&mut self, access: &Access) -> Outcome {
+        if let Some(outcome) = self.cache.turned_away(access) {
+            return outcome;
+        }
+        if !self.may_take_for_reads() {
+            return Outcome::Full;
+        }
+        let free = self.cache.free_units();
+        let outcome = self.cache.enter(access);
+        if let Outcome::Taken(unit) = outcome {
+            self.cache.set_clean(unit);
+            self.pace.take(free);
+        }
+        outcome
+    }
+
     /// Writes a block that is not in the cache into a unit of its own, or past the cache.
     pub(super) fn write_new(&mut self, at: usize) {
         let slot = self.slots.slots[at];
@@ -166,6 +196,36 @@ impl CacheStore {
     /// and whoever copies may wait for just that.
     pub(super) fn is_out_of_units(&self) -> bool {
         self.cache.unused_units() == 0 && self.cache.bad_units() > 0
+    }
+
+    /// Keeps some units ready.
+    pub(super) fn make_ready(&mut self) {
+        if self.has_failed {
+            return;
+        }
+        let ready = ready_units(self.superblock.layout.units);
+        let mut tries = self.slots.slots.len();
+        while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
+            let Some((unit, block)) = self.cache.next_free() else { break };
+            // What only the cache has is not given away, whoever says that it is free.
+            let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
+            // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
+            if is_dirty || self.slots.is_locked(block) {
+                if tries == 0 {
+                    break;
+                }
+                tries -= 1;
+                self.cache.keep_next_free(is_dirty);
+                continue;
+            }
+            let Some(was) = self.cache.evict_free() else { break };
+            self.cleaner.forget(was.unit);
+            self.record_forgotten(was.unit, was.block, was.class, was.pool);
+        }
+        if self.cache.empty_units() < ready.div_ceil(2) {
+            self.journal.want_all();
+        }
+        self.give_units();
     }
 
     /// Lets go on who waits for a unit, if there is one for him: another for a block that has one, or a block's first.

@@ -9,6 +9,7 @@ mod device;
 mod faults;
 mod losses;
 mod observed;
+mod ops;
 mod overload;
 mod races;
 mod recovery;

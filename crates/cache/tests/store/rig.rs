@@ -128,6 +128,13 @@ pub struct Doing {
     pub until: u64,
 }
 
+impl Doing {
+    /// The number of its operation.
+    pub fn number(&self) -> u32 {
+        self.operation.id
+    }
+}
+
 pub struct Rig {
     pub setup: Setup,
     pub machine: CacheStore,

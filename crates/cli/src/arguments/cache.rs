@@ -11,8 +11,8 @@ pub enum CacheCommand {
     /// What each cache has of which class, how often it was of use, what is dirty, and its syncer
     #[command(after_help = "Example:
   $ plimsoll cache status
-  volume  cache  policy  semantics       size     used    dirty     free  syncer  copied  past it  state
-  db      fast   credit  write-cache  100 GiB  98.4 GiB  1.2 GiB  1.6 GiB  asleep   4 GiB    2 GiB  works
+  volume  cache  policy  semantics       size      used    dirty  at most     free  paced  syncer  copied  past it  state
+  db      fast   credit  write-cache  100 GiB  98.4 GiB  1.2 GiB   10 GiB  1.6 GiB    0 %  asleep   4 GiB    2 GiB  works
 
   volume  class          size     of it    reads   hits   writes   hits
   db      5 file <=64K   12 GiB   12.2 %  120034  96.1 %   80211  99.0 %
@@ -47,6 +47,14 @@ A volume whose cache was not detached is not served without it, since what is ne
 that is broken or gone. Where it is there, put cache = \"fast\" into [volume.db] again and use plimsoll cache detach: nothing
 is lost then.")]
     Forget(CacheForgetArguments),
+    /// Copy to the slow device what only a volume's cache has, while no daemon runs, from a device that can be read and not written
+    #[command(after_help = "Example:
+  # plimsoll cache rescue plimsoll.toml db
+  volume db: 1.2 GiB copied from /dev/nvme0n1p3 to the slow device, nothing is missing (to do without the cache: ...)
+
+Nothing is written to the fast device, so a daemon does not need to be able to use it. It may be done again, whatever stopped it. What
+cannot be read is named, and the exit code is 1. The volume is served again when the cache was given up: plimsoll cache forget.")]
+    Rescue(CacheForgetArguments),
     /// Write to the slow device what only the cache has; requests go on
     #[command(after_help = "Example:
   $ plimsoll cache flush db
@@ -67,9 +75,12 @@ without cache = \"fast\" in [volume.db] the next start refuses to serve the volu
   $ plimsoll cache detach db
   volume db: everything is on the slow device, the cache is given up
 
-Requests go on while the cache is flushed, wait for the last of it, and go on without it. The configuration file is not changed:
+  $ plimsoll cache detach db --lost
+  volume db: 8 KiB could not be read and are lost, all else is on the slow device, the cache is given up (...)
+
+A cache of which something cannot be read is not detached without --lost; nor is one whose device can be read only. Requests go on while the cache is flushed, wait for the last of it, and go on without it. The configuration file is not changed:
 with cache = \"fast\" in [volume.db] the next start would look for it.")]
-    Detach(CacheVolumeArguments),
+    Detach(CacheDetachArguments),
     /// Give the cache of a volume another size; it starts empty
     #[command(after_help = "Example:
   $ plimsoll cache resize db 50GiB
@@ -107,7 +118,7 @@ pub struct CacheAdoptArguments {
     pub cache: String,
 }
 
-/// Arguments of `plimsoll cache forget`.
+/// Arguments of `plimsoll cache forget` and `plimsoll cache rescue`.
 #[derive(Debug, Args)]
 pub struct CacheForgetArguments {
     /// The configuration, in TOML
@@ -121,6 +132,19 @@ pub struct CacheForgetArguments {
 pub struct CacheVolumeArguments {
     /// The volume
     pub volume: String,
+    /// Where the daemon is.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Arguments of `plimsoll cache detach`.
+#[derive(Debug, Args)]
+pub struct CacheDetachArguments {
+    /// The volume
+    pub volume: String,
+    /// Give up what cannot be read of the cache, and say how much that is
+    #[arg(long)]
+    pub lost: bool,
     /// Where the daemon is.
     #[command(flatten)]
     pub daemon: DaemonArguments,
@@ -164,8 +188,9 @@ pub struct CachePolicyArguments {
     /// A scheme's name, or the path of a .toml file
     #[arg(long, value_name = "SCHEME")]
     pub classes: Option<String>,
-    /// When a write is acknowledged: strict (when it is durable) or write-cache (when a device has it)
-    #[arg(long, value_name = "SEMANTICS", value_parser = ["strict", "write-cache"])]
+    /// When a write is acknowledged: strict (when it is durable), write-cache (when a device has it) or write-through (when
+    /// the slow device has it: nothing is dirty)
+    #[arg(long, value_name = "SEMANTICS", value_parser = ["strict", "write-cache", "write-through"])]
     pub semantics: Option<String>,
     /// Where the daemon is.
     #[command(flatten)]

@@ -2,7 +2,8 @@
 
 use super::{connect, print, print_json, unexpected};
 use crate::arguments::{
-    CacheCommand, CachePolicyArguments, CacheVolumeArguments, DaemonArguments, DaemonOutputArguments,
+    CacheCommand, CacheDetachArguments, CachePolicyArguments, CacheVolumeArguments, DaemonArguments,
+    DaemonOutputArguments,
 };
 use crate::config::{Defaults, load};
 use crate::control::client::Client;
@@ -11,7 +12,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::up;
 use plimsoll_brick::engine::CacheStatus;
-use plimsoll_core::ByteCount;
+use plimsoll_core::{ByteCount, Span};
 use std::time::Duration;
 
 /// How often it is looked whether a flush is done.
@@ -42,8 +43,14 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
             let (volume, cache) = (arguments.volume.clone(), arguments.cache.clone());
             done(&arguments.daemon, &Request::CacheAttach { volume, cache, make: arguments.make }, None)
         }
-        CacheCommand::Detach(CacheVolumeArguments { volume, daemon }) => {
-            done(daemon, &Request::CacheDetach { volume: volume.clone() }, Some(volume))
+        CacheCommand::Rescue(arguments) => {
+            let configuration = load(&arguments.file, &Defaults::of_this_user())?;
+            print(up::rescue_cache(&configuration, &arguments.volume)?)
+        }
+        CacheCommand::Detach(CacheDetachArguments { volume, lost, daemon }) => {
+            let request = Request::CacheDetach { volume: volume.clone(), lost: *lost };
+            // What cannot be read is no reason to stop then.
+            done(daemon, &request, Some(volume).filter(|_| !*lost))
         }
         CacheCommand::Resize(arguments) => {
             let (volume, size_bytes) = (arguments.volume.clone(), arguments.size.0);
@@ -71,8 +78,8 @@ fn policy(arguments: &CachePolicyArguments) -> Outcome {
         true => std::path::absolute(&classes).map_or(classes, |path| path.display().to_string()),
         false => classes,
     });
-    let strict = arguments.semantics.as_deref().map(|semantics| semantics == "strict");
-    let change = CacheChange { policy: arguments.policy.clone(), classes, strict };
+    let semantics = arguments.semantics.clone();
+    let change = CacheChange { policy: arguments.policy.clone(), classes, strict: None, semantics };
     if change == CacheChange::default() {
         return Err(Failure::BadInput("got nothing to change, allowed --policy, --classes and --semantics".into()));
     }
@@ -90,7 +97,7 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
         if cache.dirty_units == 0 || cache.clean_passes >= passes {
             return Ok(());
         }
-        if cache.has_failed || !cache.is_cleaning {
+        if !cache.is_cleaning {
             let dirty = ByteCount(u64::from(cache.dirty_units) << 12);
             return Err(Failure::Failed(format!(
                 "volume {volume}: {dirty} are not on the slow device: {}",
@@ -155,6 +162,7 @@ fn whole_caches(caches: &[CacheEntry]) -> Table {
         ">size",
         ">used",
         ">dirty",
+        ">at most",
         ">free",
         ">paced",
         "syncer",
@@ -177,10 +185,11 @@ fn whole_caches(caches: &[CacheEntry]) -> Table {
             volume.clone(),
             cache.name.clone(),
             cache.policy.clone(),
-            if cache.is_strict { "strict" } else { "write-cache" }.to_owned(),
+            semantics(cache),
             bytes(cache.units),
             bytes(cache.used_units),
             bytes(cache.dirty_units),
+            cache.dirty_units_max.map_or("-".to_owned(), bytes),
             bytes(cache.free_units),
             format!("{} %", cache.paced_percent),
             if cache.is_cleaning || cache.is_syncer_awake { "awake" } else { "asleep" }.to_owned(),
@@ -190,6 +199,15 @@ fn whole_caches(caches: &[CacheEntry]) -> Table {
         ]);
     }
     table
+}
+
+/// When a write is acknowledged, and how long what is dirty may stay so.
+fn semantics(cache: &CacheStatus) -> String {
+    let time = |nanoseconds: Option<u64>, what: &str| {
+        nanoseconds.map_or(String::new(), |nanoseconds| format!(", {what} {}", Span::from_nanos(nanoseconds)))
+    };
+    let (age, idle) = (time(cache.dirty_age_max_ns, "dirty for"), time(cache.idle_write_back_ns, "idle for"));
+    format!("{}{age}{idle}", cache.semantics)
 }
 
 fn classes(caches: &[CacheEntry]) -> Table {

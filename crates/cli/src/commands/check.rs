@@ -6,9 +6,8 @@ use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_brick::attach::FileSystemPlan;
-use plimsoll_brick::cache::CacheSettings;
-use plimsoll_cache::store::Semantics;
-use plimsoll_core::{ByteCount, Rate};
+use plimsoll_brick::cache::{DirtyMax, semantics_name};
+use plimsoll_core::{ByteCount, Rate, Span};
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
@@ -51,7 +50,7 @@ fn as_tables(configuration: &Configuration) -> String {
             settings.size_bytes.map_or("all of it".into(), |size| ByteCount(size).to_string()),
             settings.policy.name.to_owned(),
             classes.clone(),
-            semantics(settings).to_owned(),
+            semantics_name(settings.semantics).to_owned(),
             volume.map_or("-".into(), |volume| volume.name.clone()),
         ]);
     }
@@ -83,14 +82,6 @@ fn content(volume: &Volume) -> String {
     let read_only = if volume.is_read_only { ", read-only" } else { "" };
     let ahead = volume.read_ahead.map(|ahead| format!(", {} ahead", ByteCount(ahead.bytes().into())));
     format!("{}{read_only}{}", volume.backing, ahead.unwrap_or_default())
-}
-
-/// When a write is acknowledged.
-fn semantics(settings: &CacheSettings) -> &'static str {
-    match settings.semantics {
-        Semantics::WriteCache => "write-cache",
-        Semantics::Strict => "strict",
-    }
 }
 
 /// What a device behaves like.
@@ -125,7 +116,13 @@ fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
         "promote_reads": settings.promotes_reads,
         "watermark_low": settings.watermark_low,
         "watermark_high": settings.watermark_high,
-        "semantics": semantics(settings),
+        "semantics": semantics_name(settings.semantics),
+        "dirty_max": settings.dirty_max.map(|most| match most {
+            DirtyMax::Part(part) => format!("{}%", part * 100.0),
+            DirtyMax::Bytes(bytes) => ByteCount(bytes).to_string(),
+        }),
+        "dirty_age_ns": settings.dirty_age.map(Span::as_nanos),
+        "idle_write_back_ns": settings.idle_write_back.map(Span::as_nanos),
         "accept_losses": settings.accepts_losses,
         "pools": settings.pools.iter().map(|(path, part)| (path.clone(), json!(part))).collect::<serde_json::Map<_, _>>(),
     })

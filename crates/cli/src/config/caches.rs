@@ -2,12 +2,12 @@
 
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
-use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings};
+use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings, DirtyMax, semantics_name};
 use plimsoll_brick::notes::Notes;
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
-use plimsoll_core::ByteCount;
+use plimsoll_core::{ByteCount, Span};
 use plimsoll_settings::scheme::{self, SchemeError};
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;
@@ -15,8 +15,14 @@ use std::path::Path;
 /// The policy and the scheme of a cache that does not name them.
 const POLICY_DEFAULT: &str = "credit";
 const CLASSES_DEFAULT: &str = "ext4";
-/// When a write is acknowledged: when a device has it, or when it is durable.
-const SEMANTICS: [&str; 2] = ["write-cache", "strict"];
+/// When a write is acknowledged: when a device has it, when it is durable, or when the slow device has it.
+const SEMANTICS: [Semantics; 3] = [Semantics::WriteCache, Semantics::Strict, Semantics::WriteThrough];
+const DIRTY_MAX: &str =
+    "a part of the cache such as \"20%\", above 0% and at most 100%, or a size of at least 4096 bytes such as \"4GiB\"";
+/// The shortest time after which something is written back, and the longest.
+const WRITE_BACK_MIN: Span = Span::from_secs(1);
+const WRITE_BACK_MAX: Span = Span::from_secs(24 * 3600);
+const WRITE_BACK: &str = "a time from \"1s\" to \"24h\"";
 const PART: &str = "a part of the cache such as \"1%\", above 0% and at most 100%";
 
 pub(super) fn cache(
@@ -38,7 +44,10 @@ pub(super) fn cache(
     let low = section.read("watermark_low", PART, problems, part);
     let high = section.read("watermark_high", PART, problems, part);
     let bounds = section.read_each("pools", PART, problems, part);
-    let semantics = section.choice("semantics", &SEMANTICS, problems);
+    let semantics = section.choice("semantics", &SEMANTICS.map(semantics_name), problems);
+    let dirty_max = section.read("dirty_max", DIRTY_MAX, problems, dirty_max);
+    let dirty_age = section.read("dirty_age", WRITE_BACK, problems, write_back);
+    let idle_write_back = section.read("idle_write_back", WRITE_BACK, problems, write_back);
     let accepts_losses = section.boolean("accept_losses", problems).unwrap_or(false);
     let place = section.finish(problems);
     if let Some(size) = size.filter(|size| size.0 < CACHE_BYTES_MIN) {
@@ -68,7 +77,10 @@ pub(super) fn cache(
         promotes_reads,
         watermark_low,
         watermark_high,
-        semantics: if semantics == Some("strict") { Semantics::Strict } else { Semantics::WriteCache },
+        semantics: semantics.and_then(semantics_of).unwrap_or_default(),
+        dirty_max,
+        dirty_age,
+        idle_write_back,
         accepts_losses,
         notes: Some(Notes::new(notes.to_owned())),
         ..usual
@@ -89,6 +101,29 @@ pub fn named_scheme(text: &str, directory: &Path) -> Result<plimsoll_core::class
             Err(format!("a file that describes classes ({first})"))
         }
     }
+}
+
+/// What a configuration calls so.
+pub fn semantics_of(name: &str) -> Option<Semantics> {
+    SEMANTICS.into_iter().find(|&semantics| semantics_name(semantics) == name)
+}
+
+/// The names of all of them.
+pub fn semantics_names() -> String {
+    SEMANTICS.map(semantics_name).join(", ")
+}
+
+fn dirty_max(text: &str) -> Result<DirtyMax, String> {
+    if text.trim_end().ends_with('%') {
+        return part(text).map(DirtyMax::Part).map_err(|_| DIRTY_MAX.into());
+    }
+    let size = text.parse::<ByteCount>().ok().filter(|size| size.0 >= BLOCK_BYTES);
+    size.map(|size| DirtyMax::Bytes(size.0)).ok_or_else(|| DIRTY_MAX.into())
+}
+
+fn write_back(text: &str) -> Result<Span, String> {
+    let time = text.parse::<Span>().ok().filter(|time| (WRITE_BACK_MIN..=WRITE_BACK_MAX).contains(time));
+    time.ok_or_else(|| WRITE_BACK.into())
 }
 
 fn part(text: &str) -> Result<f64, String> {

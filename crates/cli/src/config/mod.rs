@@ -20,7 +20,7 @@ mod read_ahead;
 mod sections;
 mod targets;
 
-pub use caches::named_scheme;
+pub use caches::{named_scheme, semantics_names, semantics_of};
 pub use executor::ExecutorSection;
 pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};

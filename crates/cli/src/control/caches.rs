@@ -13,9 +13,12 @@ pub struct CacheChange {
     /// The new scheme: its name, or the absolute path of a `.toml` file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
-    /// Whether writes are answered only when they are durable.
+    /// Whether writes are answered only when they are durable: as `semantics` with `strict` or `write-cache`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// When writes are answered: `write-cache`, `strict` or `write-through`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub semantics: Option<String>,
 }
 
 /// A volume's cache.

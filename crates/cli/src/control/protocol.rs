@@ -104,6 +104,9 @@ pub enum Request {
     CacheDetach {
         /// The volume.
         volume: String,
+        /// Whether what cannot be read of the cache may be lost.
+        #[serde(default)]
+        lost: bool,
     },
     /// Gives a volume's cache another size: it starts empty; answered with [`Response::Done`].
     CacheResize {

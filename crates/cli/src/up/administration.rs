@@ -138,7 +138,7 @@ impl Administration {
             Request::CacheList => Some(self.caches.list().map(Response::Caches)),
             Request::CacheFlush { volume } => Some(self.caches.flush(volume)),
             Request::CacheAttach { volume, cache, make } => Some(self.caches.attach(volume, cache, *make)),
-            Request::CacheDetach { volume } => Some(self.caches.detach(volume)),
+            Request::CacheDetach { volume, lost } => Some(self.caches.detach(volume, *lost)),
             Request::CacheResize { volume, size_bytes } => Some(self.caches.resize(volume, *size_bytes)),
             Request::CacheSet { volume, change } => Some(self.caches.change(volume, change)),
             _ => None,

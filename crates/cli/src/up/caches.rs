@@ -2,7 +2,7 @@
 
 use super::administration::{Refusal, ServedDevice};
 use super::plan;
-use crate::config::{Cache, Configuration, Volume, named_scheme};
+use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
 use plimsoll_brick::backend::{self, VolumeConfig};
@@ -15,6 +15,11 @@ use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = plimsoll_cache::store::BLOCK_BYTES as u64;
+/// Blocks that are named when they are lost.
+const NAMED_MAX: usize = 10;
 
 /// Finds the caches that the configuration gives to volumes, or says everything that is wrong with all of them.
 pub(super) fn find(
@@ -188,10 +193,18 @@ impl Caches {
         Ok(Response::Done(line))
     }
 
-    /// Takes the cache of a volume away.
-    pub(super) fn detach(&self, volume: &str) -> Result<Response, Refusal> {
+    /// Takes the cache of a volume away; what cannot be read of it may be lost, if that is said.
+    pub(super) fn detach(&self, volume: &str, may_lose: bool) -> Result<Response, Refusal> {
         let _changing = self.lock();
         let (section, engine) = self.volume(volume)?;
+        if may_lose {
+            let lost = ByteCount(engine.detach_cache_with_losses(volume)?);
+            let path = self.configuration.file.display();
+            return Ok(Response::Done(format!(
+                "volume {volume}: {lost} could not be read and are lost, all else is on the slow device, the cache is given up (take it \
+                 out of {path}, too)"
+            )));
+        }
         engine.detach_cache(volume)?;
         let mut done = format!("volume {volume}: everything is on the slow device, the cache is given up");
         if section.cache.is_some() {
@@ -291,6 +304,11 @@ fn changed(mut settings: CacheSettings, change: &CacheChange) -> Result<CacheSet
     if let Some(is_strict) = change.strict {
         settings.semantics = if is_strict { Semantics::Strict } else { Semantics::WriteCache };
     }
+    if let Some(name) = &change.semantics {
+        let (got, names) = (crate::config::quoted(name), semantics_names());
+        let wrong = || Refusal::Invalid(format!("semantics: got {got}, allowed {names}"));
+        settings.semantics = semantics_of(name).ok_or_else(wrong)?;
+    }
     Ok(settings)
 }
 
@@ -317,6 +335,40 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
             Ok(format!("volume {name}: cache {cache} on {path} is given up, and what only it had is lost{rest}"))
         }
     }
+}
+
+/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing is written to that.
+pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String, Failure> {
+    let file = configuration.file.display();
+    let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
+        let names = configuration.volumes.iter().map(|volume| format!("{:?}", volume.name)).collect::<Vec<_>>();
+        Failure::BadInput(format!("{file}: volume: got {name:?}, allowed {}", names.join(", ")))
+    })?;
+    let place = format!("{file}:{}: volume.{name}", section.place.line);
+    let cache = section.cache.as_deref().and_then(|cache| configuration.cache(cache)).ok_or_else(|| {
+        Failure::BadInput(format!("{place}: got one without a cache, allowed one with cache = \"NAME\""))
+    })?;
+    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let rescued = plimsoll_brick::cache::rescue(&cache.settings, &opened);
+    let rescued = rescued.map_err(|error| {
+        Failure::Failed(format!("{place}: {}", with_advice(configuration, cache, opened.config(), &error)))
+    })?;
+    let bytes = |units: usize| ByteCount(units as u64 * BLOCK_BYTES);
+    let (copied, from) = (bytes(rescued.copied as usize), cache.settings.path.display());
+    let done = format!("volume {name}: {copied} copied from {from} to the slow device");
+    if rescued.lost.is_empty() {
+        return Ok(format!(
+            "{done}, nothing is missing (to do without the cache: plimsoll cache forget {file} {name})"
+        ));
+    }
+    let named = rescued.lost.iter().take(NAMED_MAX).map(|block| (block * BLOCK_BYTES).to_string());
+    let (named, more) = (named.collect::<Vec<_>>().join(", "), rescued.lost.len().saturating_sub(NAMED_MAX));
+    let more = if more > 0 { format!(" and {more} others") } else { String::new() };
+    Err(Failure::Failed(format!(
+        "{done}; {} cannot be read: the {BLOCK_BYTES} bytes from each of {named}{more} (to give that up: plimsoll cache forget \
+         {file} {name})",
+        bytes(rescued.lost.len())
+    )))
 }
 
 /// Makes the cache called `name` for the volume that has it, while no daemon does.

@@ -25,7 +25,7 @@ use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Plac
 use crate::outcome::{self, Failure, Outcome};
 use crate::signals::{self, Told};
 use administration::Administration;
-pub(crate) use caches::{adopt as adopt_cache, forget as forget_cache, make as make_cache};
+pub(crate) use caches::{adopt as adopt_cache, forget as forget_cache, make as make_cache, rescue as rescue_cache};
 use daemon::Daemon;
 use plimsoll_agent::mounts;
 use plimsoll_brick::engine::GRACE_DEFAULT;

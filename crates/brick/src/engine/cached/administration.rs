@@ -1,21 +1,20 @@
 //! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and how it is.
 
 mod detach;
+mod report;
+
+pub use report::{CacheClassStatus, CachePoolStatus, CacheStatus};
 
 use super::super::core::Core;
-use super::super::emulation::Emulation;
 use super::super::error::EngineError;
 use super::super::handle::{EngineHandle, SessionConfig};
 use super::super::request::Request;
-use super::super::status::{EmulationStatus, VolumeStatus};
+use super::super::status::VolumeStatus;
 use super::pools::BoundedPools;
 use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
 use crate::cache::{CacheSettings, FoundCache};
-use plimsoll_cache::store::Semantics;
-use plimsoll_core::class::CLASSES;
-use plimsoll_core::{Allocation, Class};
-use serde::{Deserialize, Serialize};
+use plimsoll_core::Allocation;
 use std::sync::mpsc::{Sender, channel};
 
 /// What the session of a cache's syncer is called.
@@ -23,155 +22,7 @@ const SESSION_NAME: &str = "cache";
 /// The scheduler that keeps nothing back, for the end.
 const SCHEDULER_OF_THE_END: &str = "noop";
 
-/// What a cache has of one class, and how often it was of use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CacheClassStatus {
-    /// The class's number.
-    pub number: u8,
-    /// Its name in the scheme; empty if the scheme has none for it.
-    pub name: String,
-    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
-    pub units: u32,
-    /// Blocks that were read since the start.
-    pub reads: u64,
-    /// Those that were in the cache.
-    pub read_hits: u64,
-    /// Blocks that were written.
-    pub writes: u64,
-    /// Those that were in the cache.
-    pub write_hits: u64,
-}
-
-/// What a cache has of a pool that may fill only a part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachePoolStatus {
-    /// The path of its account.
-    pub pool: String,
-    /// Units of 4 KiB in the policy's order.
-    pub units: u32,
-    /// As many as there may be.
-    pub units_max: u32,
-}
-
-/// A volume's cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CacheStatus {
-    /// What people call it.
-    pub name: String,
-    /// Its device or file.
-    pub path: String,
-    /// Which block leaves next.
-    pub policy: String,
-    /// Whether a write is answered only when it is durable.
-    pub is_strict: bool,
-    /// Requests go through it; not while it begins or ends.
-    pub is_working: bool,
-    /// Its device failed: writes are refused.
-    pub has_failed: bool,
-    /// Units of 4 KiB.
-    pub units: u32,
-    /// Those that hold a block.
-    pub used_units: u32,
-    /// Those that the store lacks.
-    pub dirty_units: u32,
-    /// Those that another block could get; they are still readable.
-    pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
-    /// as the slow device takes.
-    pub paced_percent: u32,
-    /// Requests that wait to be taken by the cache, or whose last blocks do.
-    pub waiting_requests: usize,
-    /// The syncer makes room.
-    pub is_syncer_awake: bool,
-    /// Everything dirty is being copied to the store, because somebody asked for it.
-    pub is_cleaning: bool,
-    /// How often that was done so far.
-    pub clean_passes: u64,
-    /// Units that it copied to the store.
-    pub cleaned: u64,
-    /// Blocks that were written past the cache.
-    pub writes_around: u64,
-    /// Blocks of the journal that were written, and snapshots of the map.
-    pub commits: u64,
-    /// See there.
-    pub snapshots: u64,
-    /// Units that were damaged: clean ones, which the store replaced, and dirty ones, which are lost.
-    pub damaged_clean: u64,
-    /// See there.
-    pub damaged_dirty: u64,
-    /// Blocks that the slow device refused when everything dirty was last copied: they are in the cache.
-    #[serde(default)]
-    pub not_copied: u64,
-    /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_copied_bytes: Vec<(u64, u64)>,
-    /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
-    #[serde(default)]
-    pub bad_units: u32,
-    /// How true its device's emulation is; `None` where the device is a real one.
-    pub emulation: Option<EmulationStatus>,
-    /// Classes that were met, by number.
-    pub classes: Vec<CacheClassStatus>,
-    /// Pools with a bound, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pools: Vec<CachePoolStatus>,
-}
-
 impl VolumeCache {
-    pub(in super::super) fn status(&self) -> CacheStatus {
-        let (machine, settings) = (&self.machine, &self.settings);
-        let (cache, counters, not_copied) = (machine.cache(), machine.counters(), machine.not_copied());
-        let classes = (0..CLASSES as u8).filter_map(|number| {
-            let class = Class::new(number)?;
-            let (units, counts) = (cache.class_units(class), machine.class_counters(class));
-            let name = settings.scheme.entry(class).map_or(String::new(), |entry| entry.name.clone());
-            let is_met = units > 0 || counts.reads + counts.writes > 0;
-            is_met.then_some(CacheClassStatus {
-                number,
-                name,
-                units,
-                reads: counts.reads,
-                read_hits: counts.read_hits,
-                writes: counts.writes,
-                write_hits: counts.write_hits,
-            })
-        });
-        let pools = self.pools.iter().map(|(path, pool)| CachePoolStatus {
-            pool: path.to_owned(),
-            units: cache.pool_units(pool),
-            units_max: cache.pool_units_max(pool),
-        });
-        CacheStatus {
-            name: settings.name.clone(),
-            path: settings.path.display().to_string(),
-            policy: settings.policy.name.to_owned(),
-            is_strict: settings.semantics == Semantics::Strict,
-            is_working: self.phase == Phase::Working,
-            has_failed: machine.has_failed(),
-            units: machine.superblock().layout.units,
-            used_units: machine.used_units(),
-            dirty_units: machine.dirty_units(),
-            free_units: cache.free_units(),
-            paced_percent: machine.paced_percent(),
-            waiting_requests: self.waiting.len(),
-            is_syncer_awake: cache.is_syncer_awake(),
-            is_cleaning: machine.is_cleaning_all(),
-            clean_passes: machine.clean_passes(),
-            cleaned: counters.cleaned,
-            writes_around: counters.writes_around,
-            commits: counters.commits,
-            snapshots: counters.snapshots,
-            damaged_clean: counters.damaged_clean,
-            damaged_dirty: counters.damaged_dirty,
-            not_copied: not_copied.blocks,
-            not_copied_bytes: not_copied.ranges.iter().map(|range| (range.start << 12, range.end << 12)).collect(),
-            bad_units: machine.bad_units(),
-            emulation: self.emulation.as_ref().map(Emulation::status),
-            classes: classes.collect(),
-            pools: pools.collect(),
-        }
-    }
-
     fn failed(&self, what: &'static str) -> EngineError {
         EngineError::CacheFailed { cache: self.settings.name.clone(), what }
     }
@@ -187,9 +38,7 @@ impl VolumeCache {
             return;
         }
         let error = || {
-            self.failed(
-                "it is not clean: its device or the store failed, or refused some of it, see its status and the log",
-            )
+            self.failed("it is not clean: its device or the store failed, or refused some of it, see its status and the log (detach --lost gives up what cannot be read)")
         };
         let errors: Vec<_> = (0..self.flush_waiters.len()).map(|_| error()).collect();
         let mut waiting = Vec::new();
@@ -230,6 +79,7 @@ impl Core {
         let session = SessionConfig { name: SESSION_NAME.into(), allocation: Allocation::default() };
         let session = self.open_session(&pool, &session)?;
         self.emulated_caches.extend(found.emulation.is_some().then_some(index));
+        self.timed_caches.extend(found.settings.is_timed().then_some(index));
         let mut cache = VolumeCache::new(found, session, begun);
         cache.doubts = std::mem::take(&mut self.volumes[index].doubts);
         self.volumes[index].cache = Some(Box::new(cache));
@@ -250,9 +100,6 @@ impl Core {
                     cache.answer_phase(Ok(()));
                 }
             }
-            Phase::Emptying if cache.machine.has_failed() && cache.machine.dirty_units() > 0 => {
-                cache.stop_emptying("its device has failed, and the store lacks some of what was in it");
-            }
             Phase::Emptying if cache.is_idle() && cache.machine.dirty_units() == 0 => {
                 cache.phase = Phase::Closing;
                 cache.machine.close();
@@ -263,8 +110,15 @@ impl Core {
                 self.cache_has_work(volume);
                 return;
             }
+            Phase::Emptying if cache.is_idle() && cache.has_only_losses() => {
+                cache.phase = Phase::Closing;
+                cache.machine.close();
+            }
             Phase::Emptying if cache.is_idle() && !cache.machine.is_cleaning_all() => {
-                cache.stop_emptying("not all of it could be written to the store");
+                // What cannot be read stays, until it is said that it may be lost.
+                cache.stop_emptying(
+                    "not all of it could be written to the store, see the log (detach --lost gives that up)",
+                );
             }
             Phase::Closing if cache.machine.is_closed() && cache.operations_under_way == 0 => {
                 cache.phase = Phase::Closed;
@@ -299,8 +153,13 @@ impl Core {
         Ok(passes)
     }
 
-    /// Empties a cache and closes it; requests that come are held from now on.
-    fn empty_cache(&mut self, volume: &str, answer: Sender<Result<(), EngineError>>) -> Result<(), EngineError> {
+    /// Empties a cache and closes it; requests that come are held from now on. `may_lose` says that it is closed, too, if some of it stays dirty.
+    fn empty_cache(
+        &mut self,
+        volume: &str,
+        may_lose: bool,
+        answer: Sender<Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
         let (index, cache) = self.cache_of(volume)?;
         if cache.phase != Phase::Working {
             return Err(cache.failed("it is beginning or ending"));
@@ -309,8 +168,32 @@ impl Core {
             return Err(EngineError::Stopped);
         }
         cache.phase = Phase::Emptying;
-        cache.is_last_cleaning = false;
+        (cache.is_last_cleaning, cache.may_lose) = (false, may_lose);
         cache.phase_waiter = Some(answer);
+        cache.machine.clean_all();
+        self.cache_has_work(index);
+        Ok(())
+    }
+
+    /// The same once more of one that is closed and never found again: its device need not know of what is copied. `has_failed` says that it
+    /// could not be given up there. One whose device works has been copied, and its device is not written to any more.
+    fn empty_given_up_cache(
+        &mut self,
+        volume: &str,
+        has_failed: bool,
+        answer: Sender<Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
+        let (index, cache) = self.cache_of(volume)?;
+        if has_failed {
+            cache.machine.refuse_writes();
+        }
+        if !cache.machine.has_failed() {
+            let _ = answer.send(Ok(()));
+            return Ok(());
+        }
+        (cache.phase, cache.is_last_cleaning, cache.may_lose) = (Phase::Emptying, true, true);
+        cache.phase_waiter = Some(answer);
+        cache.machine.note_given_up();
         cache.machine.clean_all();
         self.cache_has_work(index);
         Ok(())
@@ -324,6 +207,7 @@ impl Core {
         }
         let Some(mut cache) = self.volumes[index].cache.take() else { return Ok(()) };
         self.emulated_caches.retain(|&volume| volume != index);
+        self.timed_caches.retain(|&volume| volume != index);
         for waiting in cache.waiting.take_all() {
             let request = cache.requests.remove(waiting).expect("whoever waits is there");
             let request = self.requests.insert(request.uncached(index));
@@ -389,6 +273,11 @@ impl Core {
 }
 
 impl VolumeCache {
+    /// Whether all that is left cannot be read, and may be lost.
+    fn has_only_losses(&self) -> bool {
+        self.may_lose && !self.machine.is_cleaning_all() && self.machine.is_rest_unreadable()
+    }
+
     fn stop_emptying(&mut self, what: &'static str) {
         self.phase = Phase::Working;
         self.answer_phase(Err(self.failed(what)));

@@ -39,7 +39,7 @@ use super::ring::Owner;
 use super::slab::Slab;
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
-use plimsoll_core::AccountId;
+use plimsoll_core::{AccountId, Time};
 use pools::BoundedPools;
 use request::{CachedRequest, Places};
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ use shares::Shares;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::Sender;
-use waiting::Waiting;
+use waiting::{Got, Waiting};
 
 /// The front end of requests that a cache makes of its own volume.
 pub(super) const OF_CACHE: u32 = u32::MAX;
@@ -90,8 +90,8 @@ pub(super) struct VolumeCache {
     waiting: Waiting,
     /// Requests that go past the cache.
     past: Vec<u32>,
-    /// Lines that had something in this round, and how many blocks.
-    served: Vec<(u32, u32)>,
+    /// Lines that were looked at in this round, and what each got.
+    looked: Vec<(u32, Got)>,
     shares: Shares,
     pools: BoundedPools,
     /// Requests that may be done.
@@ -107,11 +107,15 @@ pub(super) struct VolumeCache {
     operations_under_way: u32,
     /// It stands among those that have something to do.
     is_listed: bool,
+    /// When its machine wants to hear that time has passed.
+    wake_at: Option<Time>,
     flush_waiters: Vec<FlushWaiter>,
     /// How often everything is to have been looked at, to be cleaned.
     clean_until: u64,
     /// All that is dirty is being cleaned, and nobody writes any more.
     is_last_cleaning: bool,
+    /// What cannot be cleaned may be lost, when it is emptied.
+    may_lose: bool,
     /// It is not emptied any more, and nobody waits until it is clean: the engine is to end.
     stays: bool,
     /// Who waits for the phase that is under way to be over.
@@ -120,7 +124,8 @@ pub(super) struct VolumeCache {
 
 impl VolumeCache {
     fn new(found: FoundCache, session: AccountId, begun: Sender<Result<(), EngineError>>) -> VolumeCache {
-        let FoundCache { settings, machine, device, emulation, .. } = found;
+        let FoundCache { settings, mut machine, device, emulation, .. } = found;
+        machine.set_write_back(settings.write_back(machine.superblock().layout.units));
         let operations = machine.operations_max() as usize;
         VolumeCache {
             pools: BoundedPools::new(&settings),
@@ -134,7 +139,7 @@ impl VolumeCache {
             doubts: Doubts::default(),
             waiting: Waiting::default(),
             past: Vec::new(),
-            served: Vec::new(),
+            looked: Vec::new(),
             shares: Shares::default(),
             done: Vec::with_capacity(operations),
             ended_orphans: Vec::new(),
@@ -143,9 +148,11 @@ impl VolumeCache {
             operations: vec![None; operations],
             operations_under_way: 0,
             is_listed: false,
+            wake_at: None,
             flush_waiters: Vec::new(),
             clean_until: 0,
             is_last_cleaning: false,
+            may_lose: false,
             stays: false,
             phase_waiter: Some(begun),
             machine,
@@ -176,6 +183,7 @@ impl Core {
         let now = self.now;
         let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
         let (session, operation) = (seat.1, submission.operation);
+        cache.machine.asked(now);
         cache.machine.announce(submission.offset / BLOCK_BYTES as u64);
         let index = cache.requests.insert(CachedRequest::new(seat, submission, now));
         cache.waiting.push(session, operation, index);
@@ -201,12 +209,30 @@ impl Core {
         while let Some(volume) = self.caches_with_work.pop() {
             let driven = self.with_cache(volume, |core, cache| {
                 cache.is_listed = false;
+                cache.wake_at = cache.machine.tick(core.now);
                 while core.drive_cache(volume, cache) {}
             });
             if driven.is_some() {
                 self.look_at_phase(volume);
             }
         }
+    }
+
+    /// Lets caches go on that wait for a time, if it has come. O(caches that write back by time).
+    pub(super) fn wake_caches(&mut self) {
+        for at in 0..self.timed_caches.len() {
+            let (volume, now) = (self.timed_caches[at], self.now);
+            let cache = self.volumes.get(volume).and_then(|seat| seat.cache.as_deref());
+            if cache.and_then(|cache| cache.wake_at).is_some_and(|wake_at| wake_at <= now) {
+                self.cache_has_work(volume);
+            }
+        }
+    }
+
+    /// When the next of them wants to go on.
+    pub(super) fn timed_caches_wake_at(&self) -> Option<Time> {
+        let caches = self.timed_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
+        caches.filter_map(|cache| cache.wake_at).min()
     }
 
     /// Calls with a volume's cache, if it has one, out of its seat, so that it can make requests of its volume.

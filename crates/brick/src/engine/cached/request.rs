@@ -58,6 +58,8 @@ pub(super) struct CachedRequest {
     pub is_begun: bool,
     /// A block was submitted that is answered before it is durable, and how many doubts there were when the first one was.
     pub loose_since: Option<u64>,
+    /// Where a range of it begins that is under way and was long to look up.
+    pub range_at: Option<u32>,
     /// The flush behind a forced write was submitted.
     pub is_flushed: bool,
     /// Blocks under way.
@@ -90,6 +92,7 @@ impl CachedRequest {
             submitted: 0,
             is_begun: false,
             loose_since: None,
+            range_at: None,
             is_flushed: false,
             blocks: 0,
             store_error: None,
@@ -130,6 +133,13 @@ impl CachedRequest {
         let Part { from, start, .. } = self.next_part();
         let left = u64::from(from) + u64::from(self.length - start);
         (left.div_ceil(BLOCK_BYTES as u64) as u32).max(1)
+    }
+
+    /// The whole blocks that are submitted next, if the next part is one.
+    pub fn whole_blocks_left(&self) -> Option<Range<u64>> {
+        let (begin, end) = (self.offset + u64::from(self.submitted), self.offset + u64::from(self.length));
+        let blocks = begin / BLOCK_BYTES as u64..end / BLOCK_BYTES as u64;
+        (begin.is_multiple_of(BLOCK_BYTES as u64) && blocks.end > blocks.start).then_some(blocks)
     }
 
     /// The part that is submitted next.

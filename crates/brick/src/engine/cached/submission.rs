@@ -5,15 +5,18 @@ use super::super::core::Core;
 use super::super::upper_levels::{BlockTags, session_of};
 use super::pools::BoundedPools;
 use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
-use super::waiting::session_of_line;
+use super::waiting::{Got, session_of_line};
 use super::{Phase, VolumeCache, shares};
 use plimsoll_cache::Pool;
-use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Semantics, Target};
+use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Target};
 use plimsoll_core::{AccountId, AccountTree, Class, Operation};
 use rustix::io::Errno;
 
 /// Blocks that are submitted together at the most: 128 KiB.
 const BATCH_BLOCKS: u32 = 32;
+
+/// Blocks of a range that costs nothing to look up.
+const RANGE_BLOCKS_SMALL: u32 = 256;
 
 /// Who tells whose a block is.
 struct Whose<'core> {
@@ -37,23 +40,22 @@ impl Core {
     /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything was.
     pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
         let whose = Whose { tags: self.volumes[volume].tags.as_deref(), tree: &self.tree };
-        let round = cache.waiting.round();
+        let (round, mut has_submitted) = (cache.waiting.round(), false);
         for &line in &round {
-            let blocks = cache.submit_line(line, &whose);
-            if blocks > 0 {
-                cache.served.push((line, blocks));
-            }
+            let got = cache.submit_line(line, &whose);
+            has_submitted |= got.blocks > 0;
+            cache.looked.push((line, got));
         }
-        let has_submitted = !cache.served.is_empty();
         if has_submitted && round.len() > 1 {
             cache.shares.begin(&self.tree, round.iter().map(|&line| session_of_line(line)));
         }
-        for (line, blocks) in cache.served.drain(..) {
+        for (line, got) in cache.looked.drain(..) {
             let cost = match round.len() {
                 1 => shares::ALONE,
+                _ if got.blocks == 0 => 0,
                 _ => cache.shares.cost(&self.tree, session_of_line(line)),
             };
-            cache.waiting.charge(line, blocks, cost);
+            cache.waiting.charge(line, got, cost);
         }
         cache.waiting.looked_at(round);
         has_submitted
@@ -61,20 +63,20 @@ impl Core {
 }
 
 impl VolumeCache {
-    /// Submits what can be of those who stand in a line. Says how many blocks that were.
-    fn submit_line(&mut self, line: u32, whose: &Whose<'_>) -> u32 {
-        let mut blocks = 0;
+    /// Submits what can be of the requests in a line. Says what that was.
+    fn submit_line(&mut self, line: u32, whose: &Whose<'_>) -> Got {
+        let mut got = Got::default();
         while let Some(index) = self.waiting.first(line) {
             if self.requests[index].is_abandoned {
                 self.give_up(index);
             }
-            blocks += self.submit(index, whose);
+            self.submit(index, whose, &mut got);
             if !self.requests[index].is_submitted() {
                 break;
             }
             self.waiting.leave(line);
         }
-        blocks
+        got
     }
 
     /// Nobody wants the rest of a request.
@@ -102,24 +104,31 @@ impl VolumeCache {
         if is_scattered { 0 } else { room.min(wanted) }
     }
 
-    /// Submits blocks of a request until there is no room. Says how many.
-    fn submit(&mut self, index: u32, whose: &Whose<'_>) -> u32 {
-        let (mut blocks, mut batch) = (0, 0);
+    /// Submits blocks of a request until there is no room, and adds them to what its line got.
+    fn submit(&mut self, index: u32, whose: &Whose<'_>, got: &mut Got) {
+        let mut batch = 0;
         loop {
             let request = &self.requests[index];
             let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
             if is_held || request.is_submitted() {
-                return blocks;
+                return;
             }
             if !request.is_begun && self.let_past(index, whose) {
-                return blocks;
+                return;
             }
             if batch == 0 {
                 batch = self.batch(index);
                 if batch == 0 {
-                    return blocks;
+                    return;
                 }
                 self.machine.expect(batch);
+            }
+            if let Some(count) = self.range(index) {
+                if count == 0 || !self.submit_range(index, count) {
+                    return;
+                }
+                (got.blocks, batch) = (got.blocks + 1, batch - 1);
+                continue;
             }
             let request = &mut self.requests[index];
             let store_blocks = self.machine.superblock().store_blocks;
@@ -128,19 +137,60 @@ impl VolumeCache {
                 Some(part) if block.kind == RequestKind::Write => request.bytes_of(part),
                 _ => &[],
             };
-            if !self.machine.submit(&block, data) {
-                return blocks;
+            let is_taken = self.machine.submit(&block, data);
+            got.awaits_turn = !is_taken && self.machine.refused_for_turn();
+            if !is_taken {
+                return;
             }
             let request = &mut self.requests[index];
             request.is_begun = true;
-            if self.settings.semantics == Semantics::WriteCache {
+            if self.settings.semantics.is_loose() {
                 request.loose_since.get_or_insert(self.machine.doubts());
             }
             request.blocks += 1;
             request.submitted += u32::from(block.to - block.from);
             self.places.take(request.session);
-            (blocks, batch) = (blocks + 1, batch - 1);
+            (got.blocks, got.units) = (got.blocks + 1, got.units + u32::from(self.machine.wanted_unit()));
+            batch -= 1;
         }
+    }
+
+    /// How many whole blocks of a trim the cache has nothing of, if there are several one behind the other: they are one request of the store.
+    /// One of the larger ones of a request is looked up at a time, so that no turn of the thread takes long; 0 if it waits for that.
+    fn range(&mut self, index: u32) -> Option<u32> {
+        let request = &self.requests[index];
+        let is_trim = matches!(request.operation, Operation::Trim | Operation::WriteZeroes);
+        let blocks = request.whole_blocks_left().filter(|_| is_trim && !request.is_flushed)?;
+        let blocks = blocks.start..blocks.end.min(self.machine.superblock().store_blocks);
+        if blocks.end <= blocks.start + 1 {
+            return None;
+        }
+        if request.range_at.is_some() {
+            return Some(0);
+        }
+        Some(self.machine.free_run(blocks)).filter(|&count| count > 1)
+    }
+
+    /// Submits so many whole blocks of a trim at once.
+    fn submit_range(&mut self, index: u32, count: u32) -> bool {
+        let (doubts, is_loose) = (self.machine.doubts(), self.settings.semantics.is_loose());
+        let request = &mut self.requests[index];
+        let part = request.next_part();
+        if !self.machine.submit_trim(token_of(index, part.start), part.block, count, request.class) {
+            return false;
+        }
+        if request.submitted == 0 {
+            request.metered = request.session;
+        }
+        request.is_begun = true;
+        if is_loose {
+            request.loose_since.get_or_insert(doubts);
+        }
+        request.range_at = (count > RANGE_BLOCKS_SMALL).then_some(part.start);
+        request.blocks += 1;
+        request.submitted += count * BLOCK_BYTES as u32;
+        self.places.take(request.session);
+        true
     }
 
     /// Lets a read go past the cache if it has and wants nothing of it: it is the volume's then, in pieces as large as they are without a
@@ -188,6 +238,7 @@ impl VolumeCache {
             let request = &mut requests[index];
             places.give_back(request.session);
             request.blocks -= 1;
+            request.range_at.take_if(|at| *at == token as u32);
             match failure {
                 None if request.operation == Operation::Read => request.take_read(token as u32, data),
                 None => {}

@@ -1,22 +1,66 @@
 //! Requests that the cache has not taken yet, or not all of: a line for each session's changes, and one for what else
 //! it wants.
 //!
-//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds: whoever looks
-//! then must not look at all of them. In a line only the first is asked for. **Why two a session.** A write may have to
-//! wait for its turn, and a read never does: it must not stand behind one. **Who is next** among the lines: who has come least
-//! far. What a line has had moves it on, by what a block [costs](super::shares) its session; who had nobody standing begins where the
-//! others are (start-time fair queueing, Goyal, Vin and Cheng, SIGCOMM 1996). So sessions that have to wait are served as their
-//! weights say.
+//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of them each time
+//! would cost too much, so only the first request of a line is asked for. **Why two a session.** A write may have to
+//! wait for its turn, and a read never does: a read must not stand behind a write.
+//!
+//! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block [costs](super::shares) its
+//! session. A line in which no request stood begins at the least of the lines that wait for the same (start-time fair queueing, Goyal, Vin
+//! and Cheng, SIGCOMM 1996). So sessions that have to wait are served as their weights say.
+//!
+//! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn* besides: a unit, or
+//! the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one clock for both, a stream of
+//! hits would move it on, and a line that comes for turns would begin far behind the lines that wait for them. So there are two
+//! clocks. A line has come so far on each, and moves on the clock of what it waited for.
 
 use plimsoll_core::{AccountId, Operation};
 use std::collections::VecDeque;
+
+/// What the first request of a line waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Awaited {
+    /// A unit, or room in the journal.
+    Turn,
+    /// A place, as every request.
+    #[default]
+    Place,
+}
+
+/// Both, by their numbers.
+const AWAITED: [Awaited; 2] = [Awaited::Turn, Awaited::Place];
 
 /// The requests of one kind of a session, by their places in the cache's table.
 #[derive(Default)]
 struct Line {
     requests: VecDeque<u32>,
-    /// How far it has come: what it has had, by its cost.
-    come: u64,
+    awaited: Awaited,
+    /// How far it has come on each clock: what it got, by its cost.
+    come: [u64; AWAITED.len()],
+}
+
+impl Line {
+    fn come(&self) -> u64 {
+        self.come[self.awaited as usize]
+    }
+
+    /// From now on it waits for something else.
+    fn enter(&mut self, awaited: Awaited, clocks: &[u64; AWAITED.len()]) {
+        self.awaited = awaited;
+        let come = &mut self.come[awaited as usize];
+        *come = clocks[awaited as usize].max(*come);
+    }
+}
+
+/// What a line got in one look at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Got {
+    /// Blocks of its requests.
+    pub blocks: u32,
+    /// Those of them that took a unit.
+    pub units: u32,
+    /// What it wants next has to wait for its turn.
+    pub awaits_turn: bool,
 }
 
 /// Lines of requests.
@@ -24,11 +68,13 @@ struct Line {
 pub(super) struct Waiting {
     /// Two for each session.
     lines: Vec<Line>,
-    /// Those in which somebody stands.
+    /// Those in which a request stands.
     round: Vec<u32>,
     count: usize,
-    /// Where whoever had something last was before it.
-    come: u64,
+    /// Where a line begins that comes: the least of the lines that wait, or what the last of them had come to.
+    clocks: [u64; AWAITED.len()],
+    /// The furthest that a line has come which got something in this round.
+    furthest: [u64; AWAITED.len()],
 }
 
 /// The line in which a session's requests stand that change something, or that do not.
@@ -52,13 +98,13 @@ impl Waiting {
         if self.lines.len() <= at {
             self.lines.resize_with(at + 1, Line::default);
         }
-        let Line { requests, come } = &mut self.lines[at];
-        if requests.is_empty() {
-            *come = self.come.max(*come);
+        let entry = &mut self.lines[at];
+        if entry.requests.is_empty() {
+            entry.enter(Awaited::Place, &self.clocks);
             self.round.push(line);
         }
         self.count += 1;
-        requests
+        &mut entry.requests
     }
 
     /// A request comes to the end of its line.
@@ -72,37 +118,59 @@ impl Waiting {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);
     }
 
-    /// The lines in which somebody stands, who has come least far first; until they are [given back](Waiting::looked_at) there are none.
-    /// O(lines log lines).
+    /// The lines in which a request stands, those that wait for a turn first, and of those that wait for the same the one that has come
+    /// least far; until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
     pub fn round(&mut self) -> Vec<u32> {
         let mut round = std::mem::take(&mut self.round);
-        round.sort_unstable_by_key(|&line| (self.lines[line as usize].come, line));
+        round.sort_unstable_by_key(|&at| {
+            let line = &self.lines[at as usize];
+            (line.awaited as usize, line.come(), at)
+        });
         round
     }
 
-    /// Who stands first in a line.
+    /// The first request of a line.
     pub fn first(&self, line: u32) -> Option<u32> {
         self.lines[line as usize].requests.front().copied()
     }
 
-    /// Who stands first in a line leaves it.
+    /// The first request of a line leaves it.
     pub fn leave(&mut self, line: u32) {
         self.lines[line as usize].requests.pop_front();
         self.count -= 1;
     }
 
-    /// A line has had so many blocks, each at this cost.
-    pub fn charge(&mut self, line: u32, blocks: u32, cost: u64) {
-        let Line { come, .. } = &mut self.lines[line as usize];
-        self.come = self.come.max(*come);
-        *come += u64::from(blocks) * cost;
+    /// A line got something, each block at this cost. On the clock of turns it pays for units, and for one at the least.
+    pub fn charge(&mut self, line: u32, got: Got, cost: u64) {
+        let entry = &mut self.lines[line as usize];
+        let paid = match entry.awaited {
+            _ if got.blocks == 0 => 0,
+            Awaited::Turn => got.units.max(1),
+            Awaited::Place => got.blocks,
+        };
+        let (clock, come) = (entry.awaited as usize, entry.come() + u64::from(paid) * cost);
+        entry.come[clock] = come;
+        if paid > 0 {
+            self.furthest[clock] = self.furthest[clock].max(come);
+        }
+        match entry.awaited {
+            Awaited::Place if got.awaits_turn => entry.enter(Awaited::Turn, &self.clocks),
+            Awaited::Turn if !got.awaits_turn => entry.enter(Awaited::Place, &self.clocks),
+            _ => {}
+        }
     }
 
-    /// Lines come back, but those in which nobody stands.
+    /// Lines come back, but those in which no request stands. O(lines).
     pub fn looked_at(&mut self, mut round: Vec<u32>) {
         round.retain(|&line| !self.lines[line as usize].requests.is_empty());
         round.append(&mut self.round);
         self.round = round;
+        for awaited in AWAITED {
+            let lines = self.round.iter().map(|&line| &self.lines[line as usize]);
+            let least = lines.filter(|line| line.awaited == awaited).map(Line::come).min();
+            let clock = &mut self.clocks[awaited as usize];
+            *clock = least.unwrap_or(self.furthest[awaited as usize]).max(*clock);
+        }
     }
 
     /// Everybody leaves.
@@ -114,6 +182,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// Lets `turns` in, one for each look at a line, and says who.
     fn let_in(waiting: &mut Waiting, turns: usize, cost_of: impl Fn(AccountId) -> u64) -> Vec<u32> {
@@ -122,7 +191,8 @@ mod tests {
         for &line in round.iter().take(turns) {
             let_in.extend(waiting.first(line));
             waiting.leave(line);
-            waiting.charge(line, 1, cost_of(session_of_line(line)));
+            let got = Got { blocks: 1, units: 1, awaits_turn: false };
+            waiting.charge(line, got, cost_of(session_of_line(line)));
         }
         waiting.looked_at(round);
         let_in
@@ -173,5 +243,98 @@ mod tests {
         };
         assert_eq!(serve(&mut waiting, &[cheap, dear], 400), [300, 100, 0]);
         assert_eq!(serve(&mut waiting, &[cheap, dear, late], 700), [300, 100, 300]);
+    }
+
+    /// Requests from this number on write a new block; all others are hits.
+    const NEW: u32 = 1000;
+
+    /// One look at all lines, while so many units are there. Counts for each session what it got: hits, new blocks.
+    fn look(waiting: &mut Waiting, mut units: u32, cost_of: impl Fn(AccountId) -> u64, got: &mut [[u32; 2]]) {
+        let round = waiting.round();
+        for &line in &round {
+            let mut now = Got::default();
+            while let Some(request) = waiting.first(line) {
+                let is_new = request >= NEW;
+                if is_new && units == 0 {
+                    now.awaits_turn = true;
+                    break;
+                }
+                waiting.leave(line);
+                (units, now.blocks, now.units) =
+                    (units - u32::from(is_new), now.blocks + 1, now.units + u32::from(is_new));
+                got[session_of_line(line).index()][usize::from(is_new)] += 1;
+            }
+            waiting.charge(line, now, cost_of(session_of_line(line)));
+        }
+        waiting.looked_at(round);
+    }
+
+    /// A stream of hits, a writer of new blocks that always has more, and one that has one at a time. Outcome: from when both write on, each
+    /// has half of the units, however many hits there are, and though the second had many hits itself.
+    ///
+    /// Planted breaks that were seen red: one clock for both; a line begins at the furthest of those that got something; a line pays for hits
+    /// on the clock of turns.
+    #[test]
+    fn hits_take_no_turn_from_a_line_that_waits_for_one() {
+        let (hits, deep, single) = (AccountId(0), AccountId(1), AccountId(2));
+        let (mut waiting, mut got) = (Waiting::default(), [[0; 2]; 3]);
+        for unit in 0..1000 {
+            for _ in 0..50 {
+                waiting.push(hits, Operation::Read, 0);
+                if unit < 500 {
+                    waiting.push(single, Operation::Write, 0);
+                }
+                look(&mut waiting, 0, |_| 1, &mut got);
+            }
+            // One has gone, and more than one is left.
+            (0..3).for_each(|_| waiting.push(deep, Operation::Write, NEW));
+            if unit >= 500 && waiting.first(line_of(single, Operation::Write)).is_none() {
+                waiting.push(single, Operation::Write, NEW);
+            }
+            look(&mut waiting, 0, |_| 1, &mut got);
+            look(&mut waiting, 1, |_| 1, &mut got);
+        }
+        assert_eq!(got, [[50_000, 0], [0, 750], [25_000, 250]]);
+    }
+
+    proptest! {
+        /// Whatever comes: as long as two lines wait for turns, what each got, by its cost, is the same but for what one look gives. The oracle
+        /// adds up what they got since both began to wait.
+        ///
+        /// Planted breaks that were seen red: as of the test above; the clock of turns goes back.
+        #[test]
+        fn two_lines_that_wait_for_turns_get_what_their_costs_say(
+            costs in prop::collection::vec(1u64..20, 4),
+            steps in prop::collection::vec((0u32..4, 0u32..4, 0u32..30), 1..400),
+        ) {
+            const UNITS_MAX: u32 = 3;
+            let (mut waiting, mut got) = (Waiting::default(), [[0; 2]; 4]);
+            let cost_of = |session: AccountId| costs[session.index()];
+            // What each of a pair had when both had begun to wait.
+            let mut since = [[None; 4]; 4];
+            for (session, kind, units) in steps {
+                match kind {
+                    0 => waiting.push(AccountId(session), Operation::Read, 0),
+                    1 => waiting.push(AccountId(session), Operation::Write, 0),
+                    _ => (0..units).for_each(|_| waiting.push(AccountId(session), Operation::Write, NEW)),
+                }
+                look(&mut waiting, units % (UNITS_MAX + 1), cost_of, &mut got);
+                let waits = |waiting: &Waiting, session: usize| {
+                    let line = &waiting.lines.get(session * 2 + 1);
+                    line.is_some_and(|line| !line.requests.is_empty() && line.awaited == Awaited::Turn)
+                };
+                for (one, other) in (0..4).flat_map(|one| (0..one).map(move |other| (one, other))) {
+                    if !waits(&waiting, one) || !waits(&waiting, other) {
+                        since[one][other] = None;
+                        continue;
+                    }
+                    let had = [one, other].map(|session| u64::from(got[session][1]) * costs[session]);
+                    let [before_one, before_other] = *since[one][other].get_or_insert(had);
+                    let (of_one, of_other) = (had[0] - before_one, had[1] - before_other);
+                    let most = u64::from(UNITS_MAX) * (costs[one] + costs[other]);
+                    prop_assert!(of_one.abs_diff(of_other) <= most, "{one}: {of_one}, {other}: {of_other}, {costs:?}");
+                }
+            }
+        }
     }
 }

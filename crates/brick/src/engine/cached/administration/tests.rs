@@ -56,7 +56,7 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     engine.attach_cache("v", found).unwrap();
     let (answer, answered) = channel();
     let is_closed = engine.call(move |engine| {
-        engine.core.empty_cache("v", answer).unwrap();
+        engine.core.empty_cache("v", false, answer).unwrap();
         // What an engine asks itself when it is to end and its last client has gone.
         engine.core.caches_are_closed()
     });
@@ -77,7 +77,7 @@ fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests
     let ((emptied, is_emptied), (flushed, is_flushed)) = (channel(), channel());
     let asked = cached.engine.call(move |engine| {
         engine.core.flush_cache("v", Some(flushed)).unwrap();
-        engine.core.empty_cache("v", emptied).unwrap();
+        engine.core.empty_cache("v", false, emptied).unwrap();
         engine.core.keep_caches();
     });
     asked.unwrap();
@@ -85,7 +85,7 @@ fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests
     assert!(is_flushed.recv().is_err());
     // Who begins to, and who has flushed it first, too.
     assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
-    let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", channel().0)).unwrap();
+    let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", false, channel().0)).unwrap();
     assert!(matches!(emptied, Err(EngineError::Stopped)));
     assert!(cached.write(&[8; BLOCK_BYTES]) && cached.read(BLOCK_BYTES) == [8; BLOCK_BYTES]);
     assert!(cached.is_noted());
@@ -212,9 +212,9 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
         let directory = tempfile::tempdir().unwrap();
         let mut cached = Cached::new(directory.path());
         assert!(cached.write(&old));
-        let told = cached
-            .engine
-            .detach_cache_by("v", |device, superblock| give_up(&mut Failing { device, left: operations }, superblock));
+        let told = cached.engine.detach_cache_by("v", false, |device, superblock| {
+            give_up(&mut Failing { device, left: operations }, superblock)
+        });
         let Err(told) = told else { return None };
         let means = "everything is on the slow device and can be read; writes are refused until it is detached";
         assert!(told.to_string().ends_with(means), "{told}");
@@ -244,4 +244,41 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
         operations >= 5 && (1..operations).contains(&found_none),
         "{operations} operations, {found_none} times none"
     );
+}
+
+/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome: the cache stays until it
+/// is said that something may be lost; then that unit is, everything else is on the slow device, and the volume goes on without it.
+///
+/// Planted breaks that were seen red: whatever is dirty may be lost; the device must take that the cache is given up.
+#[test]
+fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
+    for is_worn_out in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cached = Cached::new(directory.path());
+        let mut old: Vec<u8> = (0..8 * BLOCK_BYTES).map(|at| (at / 512) as u8 + 1).collect();
+        assert!(cached.write(&old) && cached.ask(Command::Flush, 0, &[]));
+        let place = cached.engine.call(|engine| {
+            let (_, cache) = engine.core.cache_of("v").unwrap();
+            let unit = cache.machine.cache().find(3).unwrap();
+            cache.machine.superblock().layout.unit_block(unit) * BLOCK_BYTES as u64
+        });
+        let fast = std::fs::File::options().write(true).open(&cached.settings.path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&fast, &[0xbd; BLOCK_BYTES], place.unwrap()).unwrap();
+        fast.sync_all().unwrap();
+        if is_worn_out {
+            cached.engine.call(|engine| engine.core.cache_of("v").unwrap().1.machine.refuse_writes()).unwrap();
+        }
+        let told = cached.engine.detach_cache("v").unwrap_err().to_string();
+        assert!(told.ends_with("(detach --lost gives up what cannot be read)") && cached.is_noted(), "{told}");
+        assert_eq!(cached.engine.caches().unwrap()[0].1.dirty_units, 1, "the rest is copied, worn out: {is_worn_out}");
+        let lost = cached.engine.detach_cache_by("v", true, |device, superblock| match is_worn_out {
+            true => Err(io::Error::other("the device is not written any more")),
+            false => give_up(device, superblock),
+        });
+        assert_eq!(lost.unwrap(), BLOCK_BYTES as u64);
+        assert!(cached.engine.caches().unwrap().is_empty() && !cached.is_noted());
+        old[3 * BLOCK_BYTES..4 * BLOCK_BYTES].fill(0);
+        assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.write(&old));
+        cached.engine.shutdown(PATIENCE).unwrap();
+    }
 }

@@ -1,0 +1,82 @@
+//! Copying to the slow device what only a cache has whose device can be read and not written.
+//!
+//! Such a cache cannot be opened to work, since that begins with a write. Nothing of it is changed here: see
+//! `plimsoll_cache::store::rescue`, and why it may be done again whatever stopped it.
+
+use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
+use crate::backend::{Backing, Volume};
+use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+/// A device that is opened for reading only.
+struct Reader {
+    file: File,
+    blocks: u64,
+}
+
+impl Blocks for Reader {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, first * BLOCK_BYTES as u64)
+    }
+
+    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(Errno::ROFS.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(Errno::ROFS.into())
+    }
+}
+
+/// Copies to the slow device of `volume`, which nobody else has open, what only its cache has. The cache stays as it is, and the note of it, too.
+///
+/// # Errors
+/// There is no cache of this volume, it cannot be opened or is damaged, another process has it, or the slow device cannot be written.
+pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, CacheError> {
+    refuse_encrypted(volume.config())?;
+    let (cache, path) = (&settings.name, &settings.path);
+    let system = |action: &'static str| {
+        move |source| CacheError::System { cache: cache.clone(), action, path: path.clone(), source }
+    };
+    let wrong = |source| CacheError::Open { cache: cache.clone(), path: path.clone(), source };
+    let mut file = File::open(path).map_err(system("open"))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => CacheError::Locked { cache: cache.clone(), path: path.clone() },
+        errno => system("lock")(errno.into()),
+    })?;
+    let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
+    let mut device = Reader { file, blocks: bytes / BLOCK_BYTES as u64 };
+    let superblock = probe(&mut device).map_err(wrong)?;
+    let config = volume.config();
+    // What is older than the slow device is not copied over it.
+    let is_named = evidence::is_named(settings, config, &superblock)?;
+    let identity = identity_of(config, volume.info().size_bytes).map_err(system("tell what is before"))?;
+    let of_cache = settings.config(superblock.layout.units);
+    let accepts = settings.accepts_losses;
+    let opened = open(&mut ReadOnly(&mut device), identity, &of_cache, settings.policy, accepts).map_err(wrong)?;
+    let Report { units, dirty_units, .. } = opened.report;
+    if !is_named && dirty_units > 0 {
+        let (cache, path, volume) = (cache.clone(), path.clone(), config.name.clone());
+        return Err(CacheError::Unnoted { cache, path, volume, units, dirty_units });
+    }
+    let Backing::File { path: store, .. } = &config.backing else { return Ok(Rescued::default()) };
+    let to_store = |source| CacheError::System {
+        cache: cache.clone(),
+        action: "copy to the slow device",
+        path: store.clone(),
+        source,
+    };
+    let slow = OpenOptions::new().write(true).open(store).map_err(to_store)?;
+    let rescued = opened.rescue(&mut device, |block, data| slow.write_all_at(data, block * BLOCK_BYTES as u64));
+    let rescued = rescued.map_err(to_store)?;
+    slow.sync_all().map_err(to_store)?;
+    Ok(rescued)
+}

@@ -1,0 +1,177 @@
+//! How a volume's cache is, for people and programs.
+
+use super::super::{Phase, VolumeCache};
+use crate::cache::semantics_name;
+use crate::engine::emulation::Emulation;
+use crate::engine::status::EmulationStatus;
+use plimsoll_cache::store::Semantics;
+use plimsoll_core::class::CLASSES;
+use plimsoll_core::{Class, Span};
+use serde::{Deserialize, Serialize};
+
+/// What a cache has of one class, and how often it was of use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheClassStatus {
+    /// The class's number.
+    pub number: u8,
+    /// Its name in the scheme; empty if the scheme has none for it.
+    pub name: String,
+    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
+    pub units: u32,
+    /// Blocks that were read since the start.
+    pub reads: u64,
+    /// Those that were in the cache.
+    pub read_hits: u64,
+    /// Blocks that were written.
+    pub writes: u64,
+    /// Those that were in the cache.
+    pub write_hits: u64,
+}
+
+/// What a cache has of a pool that may fill only a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePoolStatus {
+    /// The path of its account.
+    pub pool: String,
+    /// Units of 4 KiB in the policy's order.
+    pub units: u32,
+    /// As many as there may be.
+    pub units_max: u32,
+}
+
+/// A volume's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// What people call it.
+    pub name: String,
+    /// Its device or file.
+    pub path: String,
+    /// Which block leaves next.
+    pub policy: String,
+    /// Whether a write is answered only when it is durable.
+    pub is_strict: bool,
+    /// When a write is answered: `write-cache`, `strict` or `write-through`.
+    #[serde(default)]
+    pub semantics: String,
+    /// Units that may be dirty at once; `None`: all.
+    #[serde(default)]
+    pub dirty_units_max: Option<u32>,
+    /// How long a unit may be dirty, nanoseconds; `None`: for ever.
+    #[serde(default)]
+    pub dirty_age_max_ns: Option<u64>,
+    /// After how long without a request everything is written back, nanoseconds; `None`: never.
+    #[serde(default)]
+    pub idle_write_back_ns: Option<u64>,
+    /// Requests go through it; not while it begins or ends.
+    pub is_working: bool,
+    /// Its device failed: writes are refused.
+    pub has_failed: bool,
+    /// Units of 4 KiB.
+    pub units: u32,
+    /// Those that hold a block.
+    pub used_units: u32,
+    /// Those that the store lacks.
+    pub dirty_units: u32,
+    /// Those that another block could get; they are still readable.
+    pub free_units: u32,
+    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
+    /// as the slow device takes.
+    pub paced_percent: u32,
+    /// Requests that wait to be taken by the cache, or whose last blocks do.
+    pub waiting_requests: usize,
+    /// The syncer makes room.
+    pub is_syncer_awake: bool,
+    /// Everything dirty is being copied to the store, because somebody asked for it.
+    pub is_cleaning: bool,
+    /// How often that was done so far.
+    pub clean_passes: u64,
+    /// Units that it copied to the store.
+    pub cleaned: u64,
+    /// Blocks that were written past the cache.
+    pub writes_around: u64,
+    /// Blocks of the journal that were written, and snapshots of the map.
+    pub commits: u64,
+    /// See there.
+    pub snapshots: u64,
+    /// Units that were damaged: clean ones, which the store replaced, and dirty ones, which are lost.
+    pub damaged_clean: u64,
+    /// See there.
+    pub damaged_dirty: u64,
+    /// Blocks that the slow device refused when everything dirty was last copied: they are in the cache.
+    #[serde(default)]
+    pub not_copied: u64,
+    /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_copied_bytes: Vec<(u64, u64)>,
+    /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
+    #[serde(default)]
+    pub bad_units: u32,
+    /// How true its device's emulation is; `None` where the device is a real one.
+    pub emulation: Option<EmulationStatus>,
+    /// Classes that were met, by number.
+    pub classes: Vec<CacheClassStatus>,
+    /// Pools with a bound, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<CachePoolStatus>,
+}
+
+impl VolumeCache {
+    pub(in crate::engine) fn status(&self) -> CacheStatus {
+        let (machine, settings) = (&self.machine, &self.settings);
+        let (cache, counters, not_copied) = (machine.cache(), machine.counters(), machine.not_copied());
+        let write_back = machine.write_back();
+        let classes = (0..CLASSES as u8).filter_map(|number| {
+            let class = Class::new(number)?;
+            let (units, counts) = (cache.class_units(class), machine.class_counters(class));
+            let name = settings.scheme.entry(class).map_or(String::new(), |entry| entry.name.clone());
+            let is_met = units > 0 || counts.reads + counts.writes > 0;
+            is_met.then_some(CacheClassStatus {
+                number,
+                name,
+                units,
+                reads: counts.reads,
+                read_hits: counts.read_hits,
+                writes: counts.writes,
+                write_hits: counts.write_hits,
+            })
+        });
+        let pools = self.pools.iter().map(|(path, pool)| CachePoolStatus {
+            pool: path.to_owned(),
+            units: cache.pool_units(pool),
+            units_max: cache.pool_units_max(pool),
+        });
+        CacheStatus {
+            name: settings.name.clone(),
+            path: settings.path.display().to_string(),
+            policy: settings.policy.name.to_owned(),
+            is_strict: settings.semantics == Semantics::Strict,
+            semantics: semantics_name(settings.semantics).to_owned(),
+            dirty_units_max: write_back.dirty_units_max,
+            dirty_age_max_ns: write_back.age_max.map(Span::as_nanos),
+            idle_write_back_ns: write_back.idle_after.map(Span::as_nanos),
+            is_working: self.phase == Phase::Working,
+            has_failed: machine.has_failed(),
+            units: machine.superblock().layout.units,
+            used_units: machine.used_units(),
+            dirty_units: machine.dirty_units(),
+            free_units: cache.free_units(),
+            paced_percent: machine.paced_percent(),
+            waiting_requests: self.waiting.len(),
+            is_syncer_awake: cache.is_syncer_awake(),
+            is_cleaning: machine.is_cleaning_all(),
+            clean_passes: machine.clean_passes(),
+            cleaned: counters.cleaned,
+            writes_around: counters.writes_around,
+            commits: counters.commits,
+            snapshots: counters.snapshots,
+            damaged_clean: counters.damaged_clean,
+            damaged_dirty: counters.damaged_dirty,
+            not_copied: not_copied.blocks,
+            not_copied_bytes: not_copied.ranges.iter().map(|range| (range.start << 12, range.end << 12)).collect(),
+            bad_units: machine.bad_units(),
+            emulation: self.emulation.as_ref().map(Emulation::status),
+            classes: classes.collect(),
+            pools: pools.collect(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Copying to its store what only a cache has, while its device is read and not written.
+//!
+//! **The rule.** Nothing on the device of the cache changes: what the journal and the map say is read, and each dirty unit is copied to
+//! its block. Whatever stops that half-way, it can be done again: what was copied once is copied once more, and is the same, as long as
+//! the store is not used without its cache meanwhile.
+
+use super::bytes::{Block, data_checksum};
+use super::format::Blocks;
+use super::layout::BLOCK_BYTES;
+use super::recovery::Opened;
+use crate::units::UnitId;
+use std::io;
+
+/// How often a unit is read.
+const TRIES: u32 = 3;
+
+/// What became of the dirty units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// Units that were copied.
+    pub copied: u32,
+    /// Blocks of the store, in their order, whose newest version cannot be read, or is not what was written.
+    pub lost: Vec<u64>,
+}
+
+/// A device of which everything is read and to which nothing is written: a cache that is opened on it is found as it is, and no trace is left.
+pub struct ReadOnly<'d>(pub &'d mut dyn Blocks);
+
+impl Blocks for ReadOnly<'_> {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read(first, into)
+    }
+
+    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Opened {
+    /// Hands each dirty block to `copy`, in the store's order: its number, and what is in it. `device` is that of the cache. The caller flushes the
+    /// store behind it.
+    ///
+    /// # Errors
+    /// What `copy` says.
+    pub fn rescue(
+        &self,
+        device: &mut dyn Blocks,
+        mut copy: impl FnMut(u64, &Block) -> io::Result<()>,
+    ) -> io::Result<Rescued> {
+        let units = (0..self.superblock.layout.units).map(UnitId);
+        let is_dirty = |unit: &UnitId| self.marks.get(&self.cache.units, *unit).is_dirty;
+        let mut dirty: Vec<(u64, UnitId)> =
+            units.filter(is_dirty).map(|unit| (self.cache.describe(unit).block, unit)).collect();
+        dirty.sort_unstable();
+        let (mut rescued, mut data) = (Rescued::default(), [0; BLOCK_BYTES]);
+        for (block, unit) in dirty {
+            let checksum = self.marks.get(&self.cache.units, unit).checksum;
+            let at = self.superblock.layout.unit_block(unit);
+            let is_read = (0..TRIES).any(|_| {
+                let read = device.read(at, &mut data);
+                read.is_ok() && data_checksum(&self.superblock.uuid, block, &data) == checksum
+            });
+            if is_read {
+                copy(block, &data)?;
+                rescued.copied += 1;
+            } else {
+                rescued.lost.push(block);
+            }
+        }
+        Ok(rescued)
+    }
+}

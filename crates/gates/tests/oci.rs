@@ -201,7 +201,7 @@ fn own_profile() -> Value {
     })
 }
 
-/// Broken on purpose and seen red: the profile is ours alone (its refusals are gone); gated calls stay among those that are allowed.
+/// Broken on purpose and seen red: the profile is ours alone, so its refusals are gone.
 fn a_container_keeps_its_profile_and_is_gated(runtime: Option<Runtime>) {
     let Some(runtime) = runtime else { return };
     if cfg!(not(target_arch = "x86_64")) {

@@ -13,12 +13,12 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 /// A device that is opened for reading only.
-struct Reader {
+struct FastDevice {
     file: File,
     blocks: u64,
 }
 
-impl Blocks for Reader {
+impl Blocks for FastDevice {
     fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -53,7 +53,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         errno => system("lock")(errno.into()),
     })?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-    let mut device = Reader { file, blocks: bytes / BLOCK_BYTES as u64 };
+    let mut device = FastDevice { file, blocks: bytes / BLOCK_BYTES as u64 };
     let superblock = probe(&mut device).map_err(wrong)?;
     let config = volume.config();
     // What is older than the slow device is not copied over it.

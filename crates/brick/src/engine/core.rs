@@ -107,10 +107,8 @@ pub(crate) struct Core {
     pub(super) finished: Vec<(u32, Finished)>,
     /// Volumes whose caches may go on.
     pub(super) caches_with_work: Vec<u32>,
-    /// Volumes whose caches' devices are emulated.
+    /// Volumes whose caches go by time: their devices are emulated, or they write back by it.
     pub(super) emulated_caches: Vec<u32>,
-    /// Volumes whose caches write back by time.
-    pub(super) timed_caches: Vec<u32>,
     /// What the buffers of all connections are taken from.
     pub(super) buffers: BufferMemory,
     /// Front ends that wait until there is memory for a buffer, and when they try again.

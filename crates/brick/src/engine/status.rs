@@ -1,6 +1,6 @@
 //! What an engine says about itself: one snapshot, made on its thread, for the control plane.
 
-pub use super::cached::{CacheClassStatus, CachePoolStatus, CacheStatus};
+pub use super::cached::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
 use hdrhistogram::Histogram;
 use plimsoll_core::{AccountKind, Allocation};
 use serde::{Deserialize, Serialize};

@@ -109,7 +109,6 @@ impl Engine {
             finished: Vec::with_capacity(REQUESTS_EXPECTED),
             caches_with_work: Vec::new(),
             emulated_caches: Vec::new(),
-            timed_caches: Vec::new(),
             bytes_left: TURN_BYTES_MAX,
             buffers,
             wait_for_memory: Vec::new(),
@@ -232,7 +231,6 @@ impl Engine {
         self.completed = completed;
         self.core.complete_emulated();
         self.core.complete_emulated_caches();
-        self.core.wake_caches();
         self.core.hear_upper_levels();
         self.core.look_once_a_second();
         self.core.try_work_again();

@@ -33,6 +33,7 @@ use super::machine::{Action, CacheStore, Failure, Target};
 use super::marks::Mark;
 use super::refused::Refused;
 use super::slots::{Kind, Slot, Step};
+use super::write_back::Sweeper;
 use crate::units::UnitId;
 use std::collections::VecDeque;
 
@@ -90,6 +91,8 @@ pub(super) struct Cleaner {
     is_paused: bool,
     /// Units so far that were copied because the policy gave them up.
     pub copied_victims: u64,
+    /// What is written back early.
+    pub sweeper: Sweeper,
     /// How often all units were looked at; one more when nothing was dirty.
     pub passes: u64,
 }
@@ -108,6 +111,7 @@ impl Cleaner {
             unreadable: 0,
             is_paused: false,
             copied_victims: 0,
+            sweeper: Sweeper::default(),
             passes: 0,
         }
     }

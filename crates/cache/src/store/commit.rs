@@ -62,6 +62,8 @@ pub(super) struct Journal {
     flushes_started: u64,
     flushes_done: u64,
     flushes_wanted: u64,
+    /// The device has failed, and its cache was given up elsewhere: what is written here is of no account.
+    pub is_given_up: bool,
 }
 
 impl Journal {
@@ -83,6 +85,7 @@ impl Journal {
             flushes_started: 0,
             flushes_done: 0,
             flushes_wanted: 0,
+            is_given_up: false,
         }
     }
 

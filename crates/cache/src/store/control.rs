@@ -1,15 +1,17 @@
 //! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
 
-use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Semantics};
+use super::layout::BLOCK_BYTES;
+use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Request, RequestKind, Semantics};
 use super::marks::Mark;
-use super::slots::Kind;
+use super::slots::{Kind, Slot, Step};
 use super::superblock::Superblock;
 use super::turns::pace_of;
+use super::write_back::{LOOKS, PAUSE, Reason, WriteBack};
 use crate::cache::Cache;
 use crate::config::{CacheConfig, ConfigError};
 use crate::policy::PolicyEntry;
 use crate::units::UnitId;
-use plimsoll_core::Class;
+use plimsoll_core::{Class, Span, Time};
 
 impl CacheStore {
     /// Who `operation`, which is under way, is for.
@@ -65,7 +67,7 @@ impl CacheStore {
 
     /// Goes on after [`CacheStore::close`].
     pub fn resume(&mut self) {
-        (self.is_closing, self.all_recorded) = (false, false);
+        (self.is_closing, self.snapshot.all_recorded) = (false, false);
         self.drive();
     }
 
@@ -78,7 +80,7 @@ impl CacheStore {
     /// The cache is never found again, whatever its device says: its owner has noted that elsewhere. So what is dirty may be
     /// [copied](Self::clean_all) though the device, which has failed, does not know where it is.
     pub fn note_given_up(&mut self) {
-        self.is_given_up = self.has_failed;
+        self.journal.is_given_up = self.has_failed;
     }
 
     /// Whether the device of the cache failed, so that writes are refused.
@@ -149,7 +151,8 @@ impl CacheStore {
 
     /// Whether there is nothing left to do.
     pub fn is_closed(&self) -> bool {
-        let is_done = self.has_failed || (self.is_ready_to_close() && self.all_recorded && self.is_snapshot_complete());
+        let is_done =
+            self.has_failed || (self.is_ready_to_close() && self.snapshot.all_recorded && self.is_snapshot_complete());
         self.is_closing && self.slots.is_idle() && is_done
     }
 
@@ -163,10 +166,10 @@ impl CacheStore {
     /// without the journal. They may be as soon as the store is flushed, and they are durable before the snapshot holds. Once a close;
     /// O(units), and each page of the map is written once at the most.
     pub(super) fn record_what_reads_brought(&mut self) {
-        if self.all_recorded || !self.is_ready_to_close() {
+        if self.snapshot.all_recorded || !self.is_ready_to_close() {
             return;
         }
-        self.all_recorded = true;
+        self.snapshot.all_recorded = true;
         if !self.store.is_flushed() {
             return;
         }
@@ -176,5 +179,127 @@ impl CacheStore {
                 self.change_mark(unit, Mark { is_recorded: true, ..mark });
             }
         }
+    }
+
+    /// From now on what is dirty is written back by these rules.
+    pub fn set_write_back(&mut self, rules: WriteBack) {
+        self.cleaner.sweeper.rules = rules;
+        self.cleaner.sweeper.sweep = None;
+        self.drive();
+    }
+
+    /// The rules by which what is dirty is written back early.
+    pub fn write_back(&self) -> WriteBack {
+        self.cleaner.sweeper.rules
+    }
+
+    /// A request of a client comes.
+    #[inline]
+    pub fn asked(&mut self, now: Time) {
+        self.cleaner.sweeper.asked_at = now;
+        if matches!(self.cleaner.sweeper.sweep, Some((Reason::Idle, _))) {
+            self.cleaner.sweeper.sweep = None;
+        }
+    }
+
+    /// Time has passed. Says when this is to be called again at the latest, if nothing else happens.
+    pub fn tick(&mut self, now: Time) -> Option<Time> {
+        let WriteBack { age_max, idle_after, .. } = self.cleaner.sweeper.rules;
+        if age_max.is_none() && idle_after.is_none() && self.cleaner.sweeper.sweep.is_none() {
+            return None;
+        }
+        if self.dirty_units() == 0 || self.is_closing {
+            self.cleaner.sweeper.aged_at = now;
+            return None;
+        }
+        let (aged_at, asked_at) = (self.cleaner.sweeper.aged_at, self.cleaner.sweeper.asked_at);
+        let half = age_max.map(|age| Span::from_nanos(age.as_nanos() / 2));
+        let aged = half.map(|half| aged_at + half);
+        let idle = idle_after.map(|after| asked_at + after);
+        let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
+        let units = self.superblock.layout.units;
+        if is_due(aged) {
+            (self.cleaner.sweeper.sweep, self.cleaner.sweeper.aged_at) = (Some((Reason::Age, units)), now);
+            self.cleaner.resume();
+        } else if is_due(idle) && self.cleaner.sweeper.sweep.is_none() && !self.cleaner.is_paused() {
+            self.cleaner.sweeper.sweep = Some((Reason::Idle, units));
+        }
+        if self.cleaner.is_paused() {
+            // The store failed: the next request has it tried again, or the next half of an age.
+            self.cleaner.sweeper.sweep = None;
+        }
+        if self.cleaner.sweeper.sweep.is_some() {
+            self.drive();
+        }
+        let later = half.map(|half| self.cleaner.sweeper.aged_at + half);
+        let soon = self.cleaner.sweeper.sweep.map(|_| now + PAUSE);
+        let idle = idle.map(|idle| idle.max(now + idle_after.unwrap_or(PAUSE)));
+        [later, idle, soon].into_iter().flatten().min()
+    }
+
+    /// How many units may be dirty before a sweep begins, and are when it ends.
+    fn marks_of_share(&self) -> Option<(u32, u32)> {
+        let most = self.cleaner.sweeper.rules.dirty_units_max?;
+        Some((most - most.div_ceil(4), most / 2))
+    }
+
+    /// The next unit that a sweep copies. O(units that are looked at in one go).
+    pub(super) fn next_of_sweep(&mut self) -> Option<u64> {
+        if let (None, Some((high, _))) = (self.cleaner.sweeper.sweep, self.marks_of_share())
+            && self.dirty_at_rest() > high
+        {
+            self.cleaner.sweeper.sweep = Some((Reason::Share, self.superblock.layout.units));
+        }
+        let units = self.superblock.layout.units;
+        for _ in 0..LOOKS {
+            let (why, left) = self.cleaner.sweeper.sweep?;
+            let is_enough = match (why, self.marks_of_share()) {
+                (Reason::Share, Some((_, low))) => self.dirty_at_rest() <= low,
+                (Reason::Share, None) => true,
+                (Reason::Age | Reason::Idle, _) => false,
+            };
+            if left == 0 || is_enough {
+                self.cleaner.sweeper.sweep = None;
+                return None;
+            }
+            self.cleaner.sweeper.sweep = Some((why, left - 1));
+            let unit = UnitId(self.cleaner.sweeper.next);
+            self.cleaner.sweeper.next = (unit.0 + 1) % units;
+            if self.marks.get(&self.cache.units, unit).is_dirty && !self.cache.is_being_cleaned(unit) {
+                return Some(self.cache.describe(unit).block);
+            }
+        }
+        None
+    }
+
+    /// Units that are dirty and that nobody copies.
+    fn dirty_at_rest(&self) -> u32 {
+        let copying = self.slots.cleaning() + self.cleaner.waiting();
+        self.marks.dirty_units.saturating_sub(copying as u32)
+    }
+
+    /// Whether a write has to wait, because one unit more would be dirty than may be. Not if none of those becomes clean: the store or the
+    /// device has failed then.
+    pub(super) fn is_too_dirty(&self, request: &Request) -> bool {
+        let Some(most) = self.cleaner.sweeper.rules.dirty_units_max else { return false };
+        let is_loose = self.semantics != Semantics::WriteThrough && !self.is_closing && !self.has_failed;
+        if request.kind != RequestKind::Write || !is_loose {
+            return false;
+        }
+        let is_whole = request.from == 0 && usize::from(request.to) == BLOCK_BYTES;
+        let adds = match self.is_cached(request.block) {
+            Some(unit) => !self.marks.get(&self.cache.units, unit).is_dirty,
+            None => is_whole,
+        };
+        if !adds || self.marks.dirty_units + self.requests_under_way() < most {
+            return false;
+        }
+        let writes = |slot: &&Slot| {
+            slot.kind == Kind::Write
+                && !matches!(slot.step, Step::Vacant | Step::Answered | Step::Commit | Step::StoreFlush | Step::Around)
+        };
+        let writing = self.slots.slots.iter().filter(writes).count() as u32;
+        let is_less_soon = writing > 0 || self.slots.cleaning() > 0 || self.cleaner.waiting() > 0;
+        self.marks.dirty_units + writing >= most && is_less_soon
     }
 }

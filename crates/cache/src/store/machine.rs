@@ -17,7 +17,6 @@ use super::snapshot::Snapshot;
 use super::store_side::StoreSide;
 use super::superblock::Superblock;
 use super::turns::pace_of;
-use super::write_back::Sweeper;
 use crate::cache::Cache;
 use crate::units::Pool;
 use plimsoll_core::Class;
@@ -206,22 +205,14 @@ pub struct CacheStore {
     pub(super) store: StoreSide,
     pub(super) cleaner: Cleaner,
     pub(super) snapshot: Snapshot,
-    pub(super) sweeper: Sweeper,
     /// For what comes in.
     pub(super) pace: Pace,
     /// A write was told to come again for a unit.
     pub(super) is_turn_awaited: bool,
-    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because its turn had not come.
-    pub(super) wanted_unit: bool,
-    pub(super) refused_for_turn: bool,
     /// Somebody waits for an empty unit.
     pub(super) is_unit_wanted: bool,
     pub(super) is_closing: bool,
-    /// What reads have brought in was recorded for the last snapshot.
-    pub(super) all_recorded: bool,
     pub(super) has_failed: bool,
-    /// The device has failed, and its cache was given up elsewhere: what its journal says is of no account.
-    pub(super) is_given_up: bool,
     pub(super) counters: Counters,
     pub(super) class_counters: Box<[ClassCounters; CLASSES]>,
 }
@@ -247,15 +238,10 @@ impl CacheStore {
             store: StoreSide::default(),
             cleaner: Cleaner::new(),
             snapshot: Snapshot::new(),
-            sweeper: Sweeper::default(),
             is_turn_awaited: false,
-            wanted_unit: false,
-            refused_for_turn: false,
             is_unit_wanted: false,
             is_closing: false,
-            all_recorded: false,
             has_failed: false,
-            is_given_up: false,
             counters: Counters::default(),
             class_counters: Box::default(),
         };
@@ -295,12 +281,12 @@ impl CacheStore {
     /// overload): ask again after another operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
-        (self.wanted_unit, self.refused_for_turn) = (false, false);
+        (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
         if self.room() == 0 {
             return false;
         }
-        self.refused_for_turn = (is_change && self.is_crowded()) || self.must_wait(request);
-        if self.refused_for_turn {
+        self.pace.refused_for_turn = (is_change && self.is_crowded()) || self.must_wait(request);
+        if self.pace.refused_for_turn {
             return false;
         }
         let kind = match request.kind {
@@ -327,12 +313,12 @@ impl CacheStore {
 
     /// Whether the last request that was submitted wanted a unit for a block that the cache did not have.
     pub fn wanted_unit(&self) -> bool {
-        self.wanted_unit
+        self.pace.wanted_unit
     }
 
     /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were refused wait for a place.
     pub fn refused_for_turn(&self) -> bool {
-        self.refused_for_turn
+        self.pace.refused_for_turn
     }
 
     /// So much waits for the journal that nobody else should come; not if that is written no more.

@@ -18,8 +18,7 @@
 //! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
 //! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
 //! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
-//! | `past`, `refused` | regions that the fast device cannot write, and that the store does not take |
-//! | `ranges`, `through`, `write_back` | trims of many blocks, writes through the cache, what is written back before its unit is needed |
+//! | `past`, `refused`, `write_back` | what goes past the cache, what the store does not take, what is written back before its unit is needed |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
@@ -40,7 +39,6 @@ mod marks;
 mod pace;
 mod pages;
 mod past;
-mod ranges;
 mod reading;
 pub mod recovery;
 mod refused;
@@ -51,7 +49,6 @@ mod slots;
 mod snapshot;
 mod store_side;
 pub mod superblock;
-mod through;
 mod turns;
 mod write_back;
 

@@ -1,15 +1,27 @@
-//! Writes that no unit takes: the device cannot write some of its units, or no unit is left. As long as the store is well, nobody hears of it.
+//! What goes past the cache. First, writes that no unit takes: the device cannot write some of its units, or no unit is left. As long as the store is well, nobody hears of it.
 //!
 //! A unit that cannot be written is *bad*: it holds nothing, and no block gets one until the next start, which tries it again. The write goes to
 //! another unit, and when that is bad, too, past the cache. A block that is in the cache goes there like a trim: what is clean is
 //! forgotten before, what is dirty when the store has something newer, durably. So a crash leaves one version or the other.
+//!
+//! **Writes through the cache** go there always, and are acknowledged when the store has them. What the cache had of the block is forgotten likewise;
+//! the new version then comes into a unit as if it had been read there: clean, and recorded when the store was flushed.
+//!
+//! **A range that is trimmed** and of which the cache has nothing is one request of the store. It has one place here and all of its blocks, so whatever
+//! else is asked for one of them waits until it is over. It ends before the first block that is in the cache, or that another request has.
 
 use super::layout::BLOCK_BYTES;
-use super::machine::CacheStore;
+use super::machine::{Action, CacheStore, Semantics};
+use super::slots::{Kind, Step};
+use crate::cache::Outcome;
 use crate::units::UnitId;
+use plimsoll_core::Class;
+use std::ops::Range;
 
 /// Units that a write tries.
 const TRIES_MAX: u8 = 2;
+/// Blocks of one range at the most, 32 MiB: each is looked up, which takes a thread a millisecond then.
+const RANGE_BLOCKS_MAX: u64 = 8192;
 
 impl CacheStore {
     /// The unit in limbo could not be written: the block gets another one, or goes past the cache.
@@ -50,5 +62,71 @@ impl CacheStore {
             self.copy_no_more(block, true);
         }
         self.cleaner.forget(unit);
+    }
+
+    /// Writes to the store a block that the cache may have in `cached`.
+    pub(super) fn write_through(&mut self, at: usize, cached: Option<UnitId>) {
+        let slot = self.slots.slots[at];
+        let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
+        match cached {
+            Some(unit) if self.marks.get(&self.cache.units, unit).is_dirty => {
+                self.begin_to_forget(unit);
+                if !is_whole {
+                    return self.unit_operation(at, Step::Merge, Action::Read, unit);
+                }
+            }
+            Some(_) => self.forget(slot.block),
+            None => {}
+        }
+        self.around(at);
+    }
+
+    /// The rest of a dirty block was read: all of it goes to the store.
+    pub(super) fn merged_through(&mut self, at: usize) {
+        let slot = &mut self.slots.slots[at];
+        (slot.from, slot.to) = (0, BLOCK_BYTES as u16);
+        self.around(at);
+    }
+
+    /// The store has a write or a trim that the cache has nothing of. A whole block that is written comes into a unit, if policy and
+    /// class want it there and there is one.
+    pub(super) fn finish_through(&mut self, at: usize) {
+        let slot = self.slots.slots[at];
+        let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
+        let is_through = self.semantics == Semantics::WriteThrough && slot.kind == Kind::Write;
+        if !is_through || !is_whole || slot.block >= self.superblock.store_blocks || self.has_failed || self.is_closing
+        {
+            return self.finish(at, None);
+        }
+        match self.enter_clean(&self.access(at, true)) {
+            Outcome::Taken(unit) => {
+                self.counters.writes_taken += 1;
+                self.answer(at, None);
+                self.unit_operation(at, Step::Promote, Action::Write, unit);
+            }
+            _ => self.finish(at, None),
+        }
+    }
+
+    /// How many of `blocks`, from the first on, the cache has nothing of, nor any request; 8192 (32 MiB) at the most. O(blocks + places).
+    pub fn free_run(&self, blocks: Range<u64>) -> u32 {
+        let end = blocks.end.min(blocks.start + RANGE_BLOCKS_MAX);
+        let is_alone = !self.slots.is_any_locked(&(blocks.start..end));
+        let is_free = |&block: &u64| self.is_cached(block).is_none() && (is_alone || !self.slots.is_locked(block));
+        (blocks.start..end).take_while(is_free).count() as u32
+    }
+
+    /// Takes a trim of `count` whole blocks from `block` on, of which the cache has [nothing](Self::free_run). It is answered as one request, and
+    /// the operation on the store is one. False if there is no room.
+    pub fn submit_trim(&mut self, token: u64, block: u64, count: u32, class: Class) -> bool {
+        (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
+        let Some(at) = self.slots.take(Kind::Trim, token, block) else { return false };
+        let slot = &mut self.slots.slots[at];
+        (slot.from, slot.to, slot.class) = (0, BLOCK_BYTES as u16, class);
+        self.slots.lock_range(at, count);
+        self.runnable.push_back(at as u32);
+        self.cleaner.resume();
+        self.drive();
+        true
     }
 }

@@ -122,7 +122,7 @@ impl CacheStore {
     /// Changes the block on the store, when the device knows where it is, or that it is nowhere.
     pub(super) fn around(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        if !self.is_given_up
+        if !self.journal.is_given_up
             && let Some(records) = self.journal.speaks_of(&slot.range())
         {
             if self.has_failed {

@@ -60,6 +60,8 @@ pub(super) struct Snapshot {
     previous: u32,
     /// What the superblock is going to say.
     next: Option<Superblock>,
+    /// What reads have brought in was recorded for the last snapshot.
+    pub all_recorded: bool,
 }
 
 impl Snapshot {
@@ -73,6 +75,7 @@ impl Snapshot {
             sequence: 0,
             previous: 0,
             next: None,
+            all_recorded: false,
         }
     }
 }

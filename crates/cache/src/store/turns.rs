@@ -77,7 +77,7 @@ impl CacheStore {
         if self.cache.turned_away(&Access { block, class, pool, is_write: true }).is_some() {
             return false;
         }
-        self.wanted_unit = true;
+        self.pace.wanted_unit = true;
         if self.turn() == Turn::Later && !std::mem::replace(&mut self.is_turn_awaited, true) {
             // What was copied is flushed sooner now.
             self.drive();

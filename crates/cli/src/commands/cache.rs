@@ -189,7 +189,7 @@ fn whole_caches(caches: &[CacheEntry]) -> Table {
             bytes(cache.units),
             bytes(cache.used_units),
             bytes(cache.dirty_units),
-            cache.dirty_units_max.map_or("-".to_owned(), bytes),
+            cache.writes.dirty_units_max.map_or("-".to_owned(), bytes),
             bytes(cache.free_units),
             format!("{} %", cache.paced_percent),
             if cache.is_cleaning || cache.is_syncer_awake { "awake" } else { "asleep" }.to_owned(),
@@ -206,8 +206,9 @@ fn semantics(cache: &CacheStatus) -> String {
     let time = |nanoseconds: Option<u64>, what: &str| {
         nanoseconds.map_or(String::new(), |nanoseconds| format!(", {what} {}", Span::from_nanos(nanoseconds)))
     };
-    let (age, idle) = (time(cache.dirty_age_max_ns, "dirty for"), time(cache.idle_write_back_ns, "idle for"));
-    format!("{}{age}{idle}", cache.semantics)
+    let (age, idle) =
+        (time(cache.writes.dirty_age_max_ns, "dirty for"), time(cache.writes.idle_write_back_ns, "idle for"));
+    format!("{}{age}{idle}", cache.writes.semantics)
 }
 
 fn classes(caches: &[CacheEntry]) -> Table {

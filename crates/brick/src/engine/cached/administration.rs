@@ -3,7 +3,7 @@
 mod detach;
 mod report;
 
-pub use report::{CacheClassStatus, CachePoolStatus, CacheStatus};
+pub use report::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
 
 use super::super::core::Core;
 use super::super::error::EngineError;
@@ -78,8 +78,8 @@ impl Core {
         let pool = self.volumes[index].volume.config().pool.clone();
         let session = SessionConfig { name: SESSION_NAME.into(), allocation: Allocation::default() };
         let session = self.open_session(&pool, &session)?;
-        self.emulated_caches.extend(found.emulation.is_some().then_some(index));
-        self.timed_caches.extend(found.settings.is_timed().then_some(index));
+        let goes_by_time = found.emulation.is_some() || found.settings.is_timed();
+        self.emulated_caches.extend(goes_by_time.then_some(index));
         let mut cache = VolumeCache::new(found, session, begun);
         cache.doubts = std::mem::take(&mut self.volumes[index].doubts);
         self.volumes[index].cache = Some(Box::new(cache));
@@ -207,7 +207,6 @@ impl Core {
         }
         let Some(mut cache) = self.volumes[index].cache.take() else { return Ok(()) };
         self.emulated_caches.retain(|&volume| volume != index);
-        self.timed_caches.retain(|&volume| volume != index);
         for waiting in cache.waiting.take_all() {
             let request = cache.requests.remove(waiting).expect("whoever waits is there");
             let request = self.requests.insert(request.uncached(index));

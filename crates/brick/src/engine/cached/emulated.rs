@@ -52,6 +52,7 @@ fn request_of(operation: &Operation) -> DeviceRequest {
 impl Core {
     /// Hears of what emulated devices of caches have done by now. O(caches with one) where nothing is done.
     pub(in super::super) fn complete_emulated_caches(&mut self) {
+        self.wake_caches();
         for at in 0..self.emulated_caches.len() {
             let (volume, now) = (self.emulated_caches[at], self.now);
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };

@@ -28,7 +28,7 @@ mod shares;
 mod submission;
 mod waiting;
 
-pub use administration::{CacheClassStatus, CachePoolStatus, CacheStatus};
+pub use administration::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
 
 use super::core::Core;
 use super::doubts::Doubts;
@@ -220,8 +220,8 @@ impl Core {
 
     /// Lets caches go on that wait for a time, if it has come. O(caches that write back by time).
     pub(super) fn wake_caches(&mut self) {
-        for at in 0..self.timed_caches.len() {
-            let (volume, now) = (self.timed_caches[at], self.now);
+        for at in 0..self.emulated_caches.len() {
+            let (volume, now) = (self.emulated_caches[at], self.now);
             let cache = self.volumes.get(volume).and_then(|seat| seat.cache.as_deref());
             if cache.and_then(|cache| cache.wake_at).is_some_and(|wake_at| wake_at <= now) {
                 self.cache_has_work(volume);
@@ -231,7 +231,7 @@ impl Core {
 
     /// When the next of them wants to go on.
     pub(super) fn timed_caches_wake_at(&self) -> Option<Time> {
-        let caches = self.timed_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
+        let caches = self.emulated_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
         caches.filter_map(|cache| cache.wake_at).min()
     }
 

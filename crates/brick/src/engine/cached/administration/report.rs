@@ -39,15 +39,9 @@ pub struct CachePoolStatus {
     pub units_max: u32,
 }
 
-/// A volume's cache.
+/// How a cache deals with writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CacheStatus {
-    /// What people call it.
-    pub name: String,
-    /// Its device or file.
-    pub path: String,
-    /// Which block leaves next.
-    pub policy: String,
+pub struct CacheWritesStatus {
     /// Whether a write is answered only when it is durable.
     pub is_strict: bool,
     /// When a write is answered: `write-cache`, `strict` or `write-through`.
@@ -62,6 +56,20 @@ pub struct CacheStatus {
     /// After how long without a request everything is written back, nanoseconds; `None`: never.
     #[serde(default)]
     pub idle_write_back_ns: Option<u64>,
+}
+
+/// A volume's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// What people call it.
+    pub name: String,
+    /// Its device or file.
+    pub path: String,
+    /// Which block leaves next.
+    pub policy: String,
+    /// When a write is answered, and what may be dirty.
+    #[serde(flatten)]
+    pub writes: CacheWritesStatus,
     /// Requests go through it; not while it begins or ends.
     pub is_working: bool,
     /// Its device failed: writes are refused.
@@ -144,11 +152,13 @@ impl VolumeCache {
             name: settings.name.clone(),
             path: settings.path.display().to_string(),
             policy: settings.policy.name.to_owned(),
-            is_strict: settings.semantics == Semantics::Strict,
-            semantics: semantics_name(settings.semantics).to_owned(),
-            dirty_units_max: write_back.dirty_units_max,
-            dirty_age_max_ns: write_back.age_max.map(Span::as_nanos),
-            idle_write_back_ns: write_back.idle_after.map(Span::as_nanos),
+            writes: CacheWritesStatus {
+                is_strict: settings.semantics == Semantics::Strict,
+                semantics: semantics_name(settings.semantics).to_owned(),
+                dirty_units_max: write_back.dirty_units_max,
+                dirty_age_max_ns: write_back.age_max.map(Span::as_nanos),
+                idle_write_back_ns: write_back.idle_after.map(Span::as_nanos),
+            },
             is_working: self.phase == Phase::Working,
             has_failed: machine.has_failed(),
             units: machine.superblock().layout.units,

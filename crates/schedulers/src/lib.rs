@@ -31,6 +31,7 @@ pub mod mean_positioning;
 pub mod min_tree;
 pub mod noop;
 pub mod promises;
+pub mod refusals;
 mod registry;
 pub mod request_queues;
 pub mod scs_token;
@@ -48,5 +49,6 @@ pub mod wdt;
 pub mod zygaria;
 
 pub use assumed::with_assumed_rates;
-pub use promises::{Kept, Level, NotKept, Promise, Promised, Reach, Target, not_kept, refused_target};
+pub use promises::{Kept, Level, Promise, Promised, Reach, Target};
+pub use refusals::{NotKept, not_kept, refused_target};
 pub use registry::{Entry, build, registry};

@@ -1,13 +1,11 @@
-//! Which promise a scheduler keeps, for whom and at which level; and the one refusal of a promise that is not kept.
+//! Which promise a scheduler keeps, to which target and at which level.
 //!
-//! **Rule.** An entry of the registry lists what its scheduler keeps ([`Kept`]). Everything that takes a promise asks
-//! [`not_kept`] before it changes anything. **Complication.** A default is no promise: an account of weight 100,
-//! priority 4, without reserve, limit and deadlines was promised nothing ([`Promise::is_made`]).
+//! **Rule.** An entry of the registry lists what its scheduler keeps ([`Kept`]). **Complication.** A default is no
+//! promise: an account of weight 100, priority 4, without reserve, limit and deadlines was promised nothing
+//! ([`Promise::is_made`]).
 
-use crate::registry::{Entry, registry};
 use plimsoll_core::account::WEIGHT_DEFAULT;
 use plimsoll_core::{Allocation, Priority, Rate};
-use std::fmt;
 
 /// One kind of promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +87,7 @@ impl Promise {
     }
 
     /// The promise with its value: `limit 10 MB/s`.
-    fn told(self, allocation: &Allocation) -> String {
+    pub(crate) fn told(self, allocation: &Allocation) -> String {
         let value = match self {
             Promise::Reserve => Some(allocation.reserve.to_string()),
             Promise::Limit => allocation.limit.map(|limit| limit.to_string()),
@@ -130,7 +128,7 @@ impl Target {
         }
     }
 
-    fn place(self) -> &'static str {
+    pub(crate) fn place(self) -> &'static str {
         match self {
             Target::Volumes => "on volumes",
             Target::Tenants => "for tenants of a mounted volume",
@@ -197,26 +195,6 @@ pub(crate) const fn kept_to_top_pools(promise: Promise) -> Kept {
     Kept { promise, target: Target::Volumes, levels: &[Level::Blocks], reach: Reach::TopPools }
 }
 
-impl Entry {
-    /// How it keeps `promise` to `target`, if it does.
-    pub fn kept(&self, promise: Promise, target: Target) -> Option<&'static Kept> {
-        self.keeps.iter().find(|kept| kept.promise == promise && kept.target == target)
-    }
-
-    /// Whether it keeps `promise` to an account with I/O of all `targets`.
-    fn keeps(&self, promise: Promise, account: &Promised<'_>) -> bool {
-        let is_kept = |target: &Target| {
-            self.kept(promise, *target).is_some_and(|kept| kept.reach == Reach::All || account.is_top)
-        };
-        account.targets.iter().all(is_kept) && account.targets.iter().all(|target| self.refuses(*target).is_none())
-    }
-
-    /// Why it must not have accounts of `target`, if so.
-    pub fn refuses(&self, target: Target) -> Option<&'static str> {
-        self.refuses_tenants.filter(|_| matches!(target, Target::Tenants | Target::Observed))
-    }
-}
-
 /// An account that is about to be promised something.
 #[derive(Clone, Copy, Debug)]
 pub struct Promised<'a> {
@@ -226,152 +204,10 @@ pub struct Promised<'a> {
     pub is_top: bool,
 }
 
-/// A promise that a scheduler does not keep. As text it is one line: what, where, and which schedulers keep it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotKept {
-    /// What was promised.
-    pub promise: Promise,
-    /// What was found, for `got ...`.
-    pub got: String,
-    /// What is allowed, for `allowed ...`.
-    pub allowed: String,
-}
-
-impl fmt::Display for NotKept {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "got {}, allowed {}", self.got, self.allowed)
-    }
-}
-
-/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them where there is
-/// no such scheduler.
-pub fn not_kept(name: &str, account: &Promised<'_>, allocation: &Allocation) -> Vec<NotKept> {
-    let made = Promise::ALL.into_iter().filter(|promise| promise.is_made(allocation));
-    let entry = registry().iter().find(|entry| entry.name == name);
-    let broken = made.filter(|&promise| !entry.is_some_and(|entry| entry.keeps(promise, account)));
-    broken
-        .map(|promise| {
-            let lacks = |target: &&Target| entry.is_none_or(|entry| entry.kept(promise, **target).is_none());
-            let reason = match account.targets.iter().find(lacks) {
-                Some(target) => format!("which {name} does not keep {}", target.place()),
-                None => format!("which {name} keeps to pools directly on the device only"),
-            };
-            let got = format!("{}, {reason}", promise.told(allocation));
-            NotKept { promise, got, allowed: keepers(promise, account) }
-        })
-        .collect()
-}
-
-/// Those who keep a promise, in words.
-fn keepers(promise: Promise, account: &Promised<'_>) -> String {
-    let names: Vec<&str> =
-        registry().iter().filter(|entry| entry.keeps(promise, account)).map(|entry| entry.name).collect();
-    match &names[..] {
-        [] => "none: no scheduler keeps it there".to_owned(),
-        names => format!("with the scheduler {}", names.join(" or ")),
-    }
-}
-
-/// Why the scheduler called `name` must not have accounts of `target` that are promised `allocations`, and which
-/// schedulers may; `None` if it may. The answer is for `got ..., allowed ...`.
-pub fn refused_target(name: &str, target: Target, allocations: &[Allocation]) -> Option<(String, String)> {
-    let reason = registry().iter().find(|entry| entry.name == name)?.refuses(target)?;
-    let asked: Vec<Promise> = Promise::ALL
-        .into_iter()
-        .filter(|promise| allocations.iter().any(|allocation| promise.is_made(allocation)))
-        .collect();
-    let account = Promised { targets: &[target], is_top: false };
-    let others = registry().iter().filter(|entry| match &asked[..] {
-        [] => entry.keeps.iter().any(|kept| kept.target == target) && entry.refuses(target).is_none(),
-        asked => asked.iter().all(|&promise| entry.keeps(promise, &account)),
-    });
-    let told = |entry: &Entry| {
-        let kept = entry.keeps.iter().filter(|kept| kept.target == target).map(|kept| kept.promise.name());
-        format!("{} ({})", entry.name, kept.collect::<Vec<_>>().join(", "))
-    };
-    let others: Vec<String> = others.map(told).collect();
-    let allowed = match &others[..] {
-        [] => "none: no scheduler keeps all that is promised there".to_owned(),
-        others => others.join(", "),
-    };
-    Some((format!("{name:?} {}: {reason}", target.place()), allowed))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use plimsoll_core::{Deadlines, Span};
-
-    fn volume(is_top: bool) -> Promised<'static> {
-        Promised { targets: &[Target::Volumes], is_top }
-    }
-
-    fn limited() -> Allocation {
-        Allocation { limit: Some(Rate::BytesPerSecond(5e6)), ..Allocation::default() }
-    }
-
-    #[test]
-    fn defaults_promise_nothing_and_are_never_refused() {
-        for entry in registry() {
-            for target in Target::ALL {
-                let account = Promised { targets: &[target], is_top: false };
-                assert_eq!(not_kept(entry.name, &account, &Allocation::default()), [], "{}", entry.name);
-            }
-        }
-    }
-
-    /// Planted break: a promise of one target counts for every target.
-    #[test]
-    fn what_is_not_kept_is_refused_in_a_line_that_names_those_who_keep_it() {
-        let told = |name: &str, account, allocation| -> Vec<String> {
-            not_kept(name, &account, &allocation).iter().map(NotKept::to_string).collect()
-        };
-        assert_eq!(
-            told("wdt", volume(true), limited()),
-            ["got limit 5 MB/s, which wdt does not keep on volumes, allowed with the scheduler zygaria"]
-        );
-        assert_eq!(
-            told("split_token", volume(true), limited()),
-            ["got limit 5 MB/s, which split_token does not keep on volumes, allowed with the scheduler zygaria"]
-        );
-        let both = Promised { targets: &[Target::Tenants, Target::Volumes], is_top: true };
-        assert_eq!(
-            told("split_token", both, limited()),
-            ["got limit 5 MB/s, which split_token does not keep on volumes, allowed none: no scheduler keeps it there"]
-        );
-        let tenant = Promised { targets: &[Target::Tenants], is_top: false };
-        assert_eq!(told("split_token", tenant, limited()), [""; 0]);
-        assert_eq!(
-            told("afq", tenant, limited()),
-            ["got limit 5 MB/s, which afq does not keep for tenants of a mounted volume, allowed with the scheduler \
-              scs_token or split_token"]
-        );
-    }
-
-    #[test]
-    fn a_weight_that_counts_for_pools_on_the_device_is_refused_further_down() {
-        let weighted = Allocation { weight: 300, ..Allocation::default() };
-        assert_eq!(not_kept("wdt", &volume(true), &weighted), []);
-        let refused = not_kept("wdt", &volume(false), &weighted);
-        assert_eq!(
-            refused[0].to_string(),
-            "got weight 300, which wdt keeps to pools directly on the device only, allowed with the scheduler zygaria"
-        );
-    }
-
-    #[test]
-    fn each_deadline_is_a_promise_of_its_own() {
-        let all = Some(Span::from_millis(10));
-        let deadlines = Deadlines { read: all, write: all, fsync: all };
-        let promised = Allocation { deadlines, ..Allocation::default() };
-        let broken = |name: &str, target| -> Vec<Promise> {
-            let account = Promised { targets: &[target], is_top: false };
-            not_kept(name, &account, &promised).into_iter().map(|broken| broken.promise).collect()
-        };
-        assert_eq!(broken("block_deadline", Target::Volumes), [Promise::FsyncDeadline]);
-        assert_eq!(broken("split_deadline", Target::Tenants), [Promise::WriteDeadline]);
-        assert_eq!(broken("split_deadline", Target::Volumes), [Promise::WriteDeadline, Promise::FsyncDeadline]);
-    }
 
     #[test]
     fn what_is_withdrawn_is_made_no_more_and_the_rest_is() {
@@ -390,19 +226,5 @@ mod tests {
             assert_eq!(made.len(), Promise::ALL.len() - 1);
             assert!(!made.contains(&promise));
         }
-    }
-
-    /// Until reads and writes of other levels inherit (issue 45). Planted break: the registry refuses no target.
-    #[test]
-    fn zygaria_takes_no_tenants_and_says_who_does() {
-        for target in [Target::Tenants, Target::Observed] {
-            let (got, allowed) = refused_target("zygaria", target, &[limited()]).unwrap();
-            assert!(got.starts_with("\"zygaria\" ") && got.contains("another tenant's limit"), "{got}");
-            assert_eq!(allowed, "scs_token (limit), split_token (limit)");
-            let (_, allowed) = refused_target("zygaria", target, &[]).unwrap();
-            assert!(allowed.contains("split_token (limit), afq (priority)"), "{allowed}");
-            assert_eq!(refused_target("split_token", target, &[limited()]), None);
-        }
-        assert_eq!(refused_target("zygaria", Target::Volumes, &[limited()]), None);
     }
 }

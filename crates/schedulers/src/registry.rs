@@ -1,5 +1,5 @@
 //! Every scheduler by name, with the promises that it keeps. Everything that takes a promise asks this table
-//! ([`crate::promises`]), and the conformance suite loops over it.
+//! ([`crate::refusals`]), and the conformance suite loops over it.
 
 use crate::afq::Afq;
 use crate::assumed::with_assumed_rates;
@@ -9,7 +9,7 @@ use crate::noop::Noop;
 use crate::promises::Level::{Blocks, Calls, Limits, Pages};
 use crate::promises::Promise::{FsyncDeadline, Limit, Priority, ReadDeadline, Reserve, Weight, WriteDeadline};
 use crate::promises::Target::{Cgroups, Observed, Tenants, Volumes};
-use crate::promises::{Kept, kept, kept_to_top_pools};
+use crate::promises::{Kept, Promise, Promised, Reach, Target, kept, kept_to_top_pools};
 use crate::scs_token::ScsToken;
 use crate::split_deadline::{SplitDeadline, Writeback};
 use crate::split_token::SplitToken;
@@ -32,6 +32,26 @@ pub struct Entry {
     pub refuses_tenants: Option<&'static str>,
     /// Makes one for a device.
     pub build: fn(&DeviceProfile) -> Box<dyn Scheduler>,
+}
+
+impl Entry {
+    /// How it keeps `promise` to `target`, if it does.
+    pub fn kept(&self, promise: Promise, target: Target) -> Option<&'static Kept> {
+        self.keeps.iter().find(|kept| kept.promise == promise && kept.target == target)
+    }
+
+    /// Whether it keeps `promise` to an account with I/O of all `targets`.
+    pub(crate) fn keeps(&self, promise: Promise, account: &Promised<'_>) -> bool {
+        let is_kept = |target: &Target| {
+            self.kept(promise, *target).is_some_and(|kept| kept.reach == Reach::All || account.is_top)
+        };
+        account.targets.iter().all(is_kept) && account.targets.iter().all(|target| self.refuses(*target).is_none())
+    }
+
+    /// Why it must not have accounts of `target`, if so.
+    pub fn refuses(&self, target: Target) -> Option<&'static str> {
+        self.refuses_tenants.filter(|_| matches!(target, Target::Tenants | Target::Observed))
+    }
 }
 
 /// Both kinds of Split-Deadline.

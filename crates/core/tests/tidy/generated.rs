@@ -1,7 +1,7 @@
 //! A block of a page that is made from a source equals it.
 //!
 //! ```text
-//! <!-- generated: schedulers/laws -->
+//! <!-- generated: schedulers/rules -->
 //! ...
 //! <!-- end -->
 //! ```
@@ -23,18 +23,16 @@ struct Source {
 }
 
 /// Every generated block.
-const SOURCES: &[Source] = &[Source { page: "docs/schedulers/README.md", name: "schedulers/laws", make: laws }];
+const SOURCES: &[Source] = &[Source { page: "docs/schedulers/README.md", name: "schedulers/rules", make: rules }];
 
-/// Which of the laws that not every scheduler keeps each keeps.
-fn laws(texts: &[Text]) -> String {
+/// The rule of each scheduler, and whether law 6 is its law.
+fn rules(texts: &[Text]) -> String {
     let registry = find(texts, "crates/schedulers/src/registry.rs").expect("the registry of schedulers");
-    let mut table =
-        "| scheduler | work-conserving | limits | reserves | weights |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut table = "| scheduler | rule | work-conserving |\n| --- | --- | --- |\n".to_owned();
     for entry in entries(registry, "REGISTRY") {
-        let name = value(&entry, "name");
-        let laws = ["is_work_conserving", "keeps_limits", "keeps_reserves", "shares_by_weight"]
-            .map(|law| if value(&entry, law) == "true" { " yes |" } else { " |" });
-        table.push_str(&format!("| `{name}` |{}\n", laws.concat()));
+        let (name, summary) = (value(&entry, "name"), value(&entry, "summary"));
+        let is_conserving = if value(&entry, "is_work_conserving") == "true" { "yes" } else { "" };
+        table.push_str(&format!("| `{name}` | {summary} | {is_conserving} |\n"));
     }
     table
 }

@@ -173,7 +173,7 @@ impl Listener {
         let notification = self.ledger.read(slot);
         let id = CallId(notification.id);
         self.held.insert(id, slot);
-        if RESTRICTING.iter().any(|(number, ..)| *number == i64::from(notification.number)) {
+        if RESTRICTING.iter().any(|(number, ..)| *number == notification.number) {
             return Ok(Received::Restricts(id));
         }
         let Some(findings) = inspect::inspect(&notification) else {

@@ -143,7 +143,7 @@ fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
 mod tests {
     use super::*;
 
-    /// Planted break: whatever the reason, no daemon answers.
+    /// A break to plant, not tried yet: whatever the reason, no daemon answers.
     #[test]
     fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
         let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());

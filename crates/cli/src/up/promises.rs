@@ -130,7 +130,7 @@ mod tests {
         outcome.map_or_else(|refusal| refusal.to_string(), |_| "promised".to_owned())
     }
 
-    /// Planted break: a daemon promises what its file could not.
+    /// A break to plant, not tried yet: a daemon promises what its file could not.
     #[test]
     fn a_daemon_promises_what_its_scheduler_keeps_and_nothing_else() {
         let configuration = configuration("split_token", "");
@@ -156,7 +156,7 @@ mod tests {
         assert!(refused.starts_with("backup: got a priority or a deadline, which are each session's own"), "{refused}");
     }
 
-    /// Planted break: who joins begins with the defaults, whatever the pool says.
+    /// A break to plant, not tried yet: who joins begins with the defaults, whatever the pool says.
     #[test]
     fn who_joins_has_the_priority_and_the_deadlines_of_the_pool_unless_it_says_its_own() {
         let rules = JoinRules::new(&configuration("afq", "priority = \"idle\""), "data", Target::Observed);

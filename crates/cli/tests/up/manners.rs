@@ -42,7 +42,7 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     daemon.stop();
 }
 
-/// SIGHUP ended the daemon until it had its configuration read again. Planted breaks: it ends the daemon; a file with a mistake is
+/// SIGHUP ended the daemon until it had its configuration read again. Breaks to plant, not tried yet: it ends the daemon; a file with a mistake is
 /// applied as far as it goes.
 #[test]
 fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
@@ -68,7 +68,7 @@ fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     assert!(status.success() && log.contains("takes a restart: volume.v: what is new there"), "{status}: {log}");
 }
 
-/// Planted break: nothing is locked.
+/// A break to plant, not tried yet: nothing is locked.
 #[test]
 fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes_on() {
     let Some(site) = agent_site() else { return };
@@ -212,7 +212,7 @@ fn what_a_tenant_cannot_be_promised_is_refused_and_its_command_does_not_start() 
     daemon.stop();
 }
 
-/// As `env`, `nohup` and `timeout` end. Planted break: every failure of its own is 1.
+/// As `env`, `nohup` and `timeout` end. A break to plant, not tried yet: every failure of its own is 1.
 #[test]
 fn run_ends_as_other_wrappers_do() {
     let code = |site: &Site, command: &[&str]| run(site, &[], command).output().unwrap().status.code();

@@ -209,7 +209,7 @@ mod tests {
         assert_eq!((paths(&old, &new), waiting(&old, &new)), (Vec::new(), Vec::new()));
     }
 
-    /// Planted break: what waits for a restart is not told.
+    /// A break to plant, not tried yet: what waits for a restart is not told.
     #[test]
     fn rates_and_new_pools_change_and_the_rest_waits_for_a_restart() {
         let old = configuration(OLD);

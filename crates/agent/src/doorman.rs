@@ -8,12 +8,12 @@
 //! container whose wishes are refused is let through: it is nobody's, its calls go on, and a line in the log says why.
 
 use crate::commands::{LevelsHandle, Who};
+use crate::container_rules::ContainerRules;
 use crate::error::AgentError;
 use crate::losses::LossLog;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
 use crate::mounts::{DeviceNumbers, MountChanges, MountedDisk, device_numbers};
-use crate::station::ContainerRules;
 use crate::tenant::{Tenant, join, lock, try_leave};
 use crate::writeback::Mounts;
 use plimsoll_brick::connection::PeerLog;

@@ -27,6 +27,7 @@ pub mod block_tags;
 pub mod calls;
 pub mod classified;
 mod commands;
+mod container_rules;
 mod disk_lock;
 mod doorman;
 mod error;
@@ -47,8 +48,9 @@ pub mod writeback;
 
 pub use classified::{ClassServer, ClassifiedMount, FileClasses};
 pub use commands::{Joined, LevelsHandle, Who};
+pub use container_rules::ContainerRules;
 pub use disk_lock::{DiskLock, DiskLockError, DiskUse};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, Losses, TagsError};
-pub use station::{ContainerRules, Disk, Entrance, Station, StationConfig};
+pub use station::{Disk, Entrance, Station, StationConfig};
 pub use tenant::Tenant;

@@ -16,6 +16,7 @@
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
 use crate::commands::{LevelsHandle, Who};
+use crate::container_rules::ContainerRules;
 use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
 use crate::levels::{Levels, Parts};
@@ -67,15 +68,6 @@ pub struct StationConfig {
     pub containers: Option<Arc<dyn ContainerRules>>,
     /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
-}
-
-/// Judges what a container asks for, before its session opens.
-pub trait ContainerRules: std::fmt::Debug + Send + Sync {
-    /// What a container that asks for `asked` in the pool at `pool` is promised.
-    ///
-    /// # Errors
-    /// Why it cannot be promised that, in a line.
-    fn granted(&self, pool: &str, asked: Allocation) -> Result<Allocation, String>;
 }
 
 /// What a station's file system is on.

@@ -205,7 +205,7 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
 /// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as many requests as
 /// there are gaps, of up to 32 MiB, and for those blocks; the same of zeroes that are written; and what is beside is still there.
 ///
-/// Planted break that was seen red: each block is a request.
+/// Planted break: each block is a request.
 #[test]
 fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
     const TRIMMED: u64 = 65_536;

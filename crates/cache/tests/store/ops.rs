@@ -213,7 +213,7 @@ fn what_is_dirty_is_written_back_at_its_age_and_while_nobody_asks() {
 /// With writes through the cache nothing is dirty, and what was written is read there. What was dirty before is written back, and a
 /// write of it meanwhile is not lost.
 ///
-/// Planted breaks that were seen red: the old version stays in the cache; a copy of the old version is recorded as clean.
+/// Planted breaks: see the test of crashes below, which finds them.
 #[test]
 fn what_is_written_through_is_on_the_store_and_clean_in_the_cache() {
     let mut rig = Rig::fresh(Setup { semantics: Semantics::WriteThrough, ..setup() }, 10);
@@ -305,7 +305,7 @@ fn a_range_of_which_nothing_is_cached_is_trimmed_at_once_and_held_meanwhile() {
 /// what was written.
 ///
 /// Planted breaks that were seen red: a clean version is not forgotten before the store changes; a copy of the old version is recorded
-/// as clean.
+/// as clean; a write that reads the rest of its block goes on by the semantics that came meanwhile.
 #[test]
 fn a_crash_between_writes_through_the_cache_and_others_loses_nothing() {
     let mut points = Points::default();

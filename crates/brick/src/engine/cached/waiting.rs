@@ -272,8 +272,7 @@ mod tests {
     /// A stream of hits, a writer of new blocks that always has more, and one that has one at a time. Outcome: from when both write on, each
     /// has half of the units, however many hits there are, and though the second had many hits itself.
     ///
-    /// Planted breaks that were seen red: one clock for both; a line begins at the furthest of those that got something; a line pays for hits
-    /// on the clock of turns.
+    /// Planted breaks that were seen red: one clock for both, and that with a line that begins at the furthest of those that got something.
     #[test]
     fn hits_take_no_turn_from_a_line_that_waits_for_one() {
         let (hits, deep, single) = (AccountId(0), AccountId(1), AccountId(2));
@@ -301,7 +300,7 @@ mod tests {
         /// Whatever comes: as long as two lines wait for turns, what each got, by its cost, is the same but for what one look gives. The oracle
         /// adds up what they got since both began to wait.
         ///
-        /// Planted breaks that were seen red: as of the test above; the clock of turns goes back.
+        /// Planted break that was seen red: a line begins at the furthest of those that got something.
         #[test]
         fn two_lines_that_wait_for_turns_get_what_their_costs_say(
             costs in prop::collection::vec(1u64..20, 4),

@@ -249,7 +249,7 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
 /// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome: the cache stays until it
 /// is said that something may be lost; then that unit is, everything else is on the slow device, and the volume goes on without it.
 ///
-/// Planted breaks that were seen red: whatever is dirty may be lost; the device must take that the cache is given up.
+/// Planted breaks: whatever is dirty may be lost; the device must take that the cache is given up.
 #[test]
 fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
     for is_worn_out in [false, true] {

@@ -203,7 +203,7 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
 }
 
 /// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as many requests as
-/// there are gaps, of up to 32 MiB, and for those blocks; the same of zeroes that are written; and what is beside is still there.
+/// there are gaps, in parts of up to 16 MiB, and for those blocks; the same of zeroes that are written; and what is beside is still there.
 ///
 /// Planted break: each block is a request.
 #[test]
@@ -224,7 +224,8 @@ fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
         assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Ok(()));
         let operation = if command == Command::Trim { Operation::Trim } else { Operation::WriteZeroes };
         let asked = asked(&mut recording, operation);
-        assert!((8..=16).contains(&asked.len()), "{} requests: {asked:?}", asked.len());
+        // Each gap's parts of 16 MiB, 18 in all, and each block that stood in the cache, alone or with its neighbour.
+        assert!((8..=24).contains(&asked.len()), "{} requests: {asked:?}", asked.len());
         assert!(asked.iter().map(|&(_, length)| u64::from(length)).sum::<u64>() >= (TRIMMED - 5) * BLOCK, "{asked:?}");
     }
     let mut found = vec![1; 2 * BLOCK as usize];

@@ -11,7 +11,7 @@ use plimsoll_core::{AccountId, Deadlines, FileId, Span};
 
 /// Who was promised a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub enum DeadlineHolder {
     /// An account.
     Account(AccountId),
     /// Whoever syncs this file.
@@ -26,7 +26,7 @@ pub struct DeadlineBook {
     accounts: Vec<Deadlines>,
     files: KeyedSlab<FileId, Deadlines>,
     /// Fsync deadlines, shortest first.
-    fsyncs: Vec<(Span, Promise)>,
+    fsyncs: Vec<(Span, DeadlineHolder)>,
 }
 
 impl DeadlineBook {
@@ -46,7 +46,7 @@ impl DeadlineBook {
             self.accounts.resize(account.index() + 1, Deadlines::default());
         }
         self.accounts[account.index()] = deadlines;
-        self.promise_fsync(Promise::Account(account), deadlines.fsync);
+        self.promise_fsync(DeadlineHolder::Account(account), deadlines.fsync);
     }
 
     /// For a file this was promised from now on.
@@ -57,11 +57,11 @@ impl DeadlineBook {
             (None, true) => {}
             (None, false) => drop(self.files.insert(file, deadlines)),
         }
-        self.promise_fsync(Promise::File(file), deadlines.fsync);
+        self.promise_fsync(DeadlineHolder::File(file), deadlines.fsync);
     }
 
     /// An fsync deadline, or none, was promised from now on.
-    pub fn promise_fsync(&mut self, promise: Promise, fsync: Option<Span>) {
+    pub fn promise_fsync(&mut self, promise: DeadlineHolder, fsync: Option<Span>) {
         self.fsyncs.retain(|&(_, other)| other != promise);
         if let Some(deadline) = fsync {
             let place = self.fsyncs.partition_point(|&(other, _)| other <= deadline);
@@ -70,9 +70,9 @@ impl DeadlineBook {
     }
 
     /// The deadline of an fsync, and to whom it was promised; `None` if neither file nor account have one.
-    pub fn fsync(&self, account: AccountId, file: FileId) -> Option<(Span, Promise)> {
-        let of_account = || self.account(account).fsync.map(|deadline| (deadline, Promise::Account(account)));
-        self.file(file).fsync.map(|deadline| (deadline, Promise::File(file))).or_else(of_account)
+    pub fn fsync(&self, account: AccountId, file: FileId) -> Option<(Span, DeadlineHolder)> {
+        let of_account = || self.account(account).fsync.map(|deadline| (deadline, DeadlineHolder::Account(account)));
+        self.file(file).fsync.map(|deadline| (deadline, DeadlineHolder::File(file))).or_else(of_account)
     }
 
     /// The deadline of a read.
@@ -81,8 +81,8 @@ impl DeadlineBook {
     }
 
     /// The shortest fsync deadline that somebody else was promised. To whom the default was promised may be anybody.
-    pub fn shortest_of_others(&self, promise: Promise) -> Option<Span> {
-        let is_others = |&&(_, other): &&(Span, Promise)| other != promise || promise == Promise::Default;
+    pub fn shortest_of_others(&self, promise: DeadlineHolder) -> Option<Span> {
+        let is_others = |&&(_, other): &&(Span, DeadlineHolder)| other != promise || promise == DeadlineHolder::Default;
         self.fsyncs.iter().find(is_others).map(|&(deadline, _)| deadline)
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         ) {
             let mut book = DeadlineBook::default();
             let mut map = BTreeMap::from([((2, 0), Span::from_millis(20))]);
-            book.promise_fsync(Promise::Default, Some(Span::from_millis(20)));
+            book.promise_fsync(DeadlineHolder::Default, Some(Span::from_millis(20)));
             for (number, is_account, milliseconds) in steps {
                 let (account, file) = (AccountId(number), FileId(u64::from(number)));
                 let fsync = milliseconds.map(Span::from_millis);
@@ -117,11 +117,11 @@ mod tests {
                     None => map.remove(&(u8::from(!is_account), number)),
                 };
                 let shortest = |but| map.iter().filter(|&(&who, _)| Some(who) != but).map(|(_, &span)| span).min();
-                prop_assert_eq!(book.shortest_of_others(Promise::Default), shortest(None));
+                prop_assert_eq!(book.shortest_of_others(DeadlineHolder::Default), shortest(None));
                 for number in 0..4 {
                     let (account, file) = (AccountId(number), FileId(u64::from(number)));
-                    prop_assert_eq!(book.shortest_of_others(Promise::Account(account)), shortest(Some((0, number))));
-                    prop_assert_eq!(book.shortest_of_others(Promise::File(file)), shortest(Some((1, number))));
+                    prop_assert_eq!(book.shortest_of_others(DeadlineHolder::Account(account)), shortest(Some((0, number))));
+                    prop_assert_eq!(book.shortest_of_others(DeadlineHolder::File(file)), shortest(Some((1, number))));
                     let own = map.get(&(1, number)).or(map.get(&(0, number))).copied();
                     prop_assert_eq!(book.fsync(account, file).map(|(deadline, _)| deadline), own);
                     prop_assert_eq!(book.read(account, Some(file)), own);

@@ -22,7 +22,7 @@ mod late_ones;
 mod tests;
 
 use crate::at_device::AtDevice;
-use crate::deadline_book::{DeadlineBook, Promise};
+use crate::deadline_book::{DeadlineBook, DeadlineHolder};
 use crate::deadline_calls::{DeadlineCalls, Line};
 use crate::dirty_files::DirtyFiles;
 use crate::flush_queue::FlushQueue;
@@ -87,7 +87,7 @@ const UNAWAITED: usize = 2;
 /// An fsync: who promised its deadline, and once it goes on, since when, and what its data takes.
 #[derive(Clone, Copy)]
 struct Fsync {
-    promise: Promise,
+    promise: DeadlineHolder,
     since: Time,
     data: Span,
 }
@@ -131,7 +131,7 @@ impl SplitDeadline {
         let run_ns = Span::from_secs(1).as_nanos() as f64 / device.worst_case_runs_per_second.max(1.0);
         let mean_ns = COMMIT_RUNS * run_ns;
         let mut promised = DeadlineBook::default();
-        promised.promise_fsync(Promise::Default, Some(FSYNC_EXPIRE));
+        promised.promise_fsync(DeadlineHolder::Default, Some(FSYNC_EXPIRE));
         SplitDeadline {
             writeback,
             promised,
@@ -157,7 +157,7 @@ impl SplitDeadline {
 
     /// How long the device may be busy for whom this was promised, so that nobody else whose fsync comes meanwhile misses
     /// his deadline.
-    fn allowance(&self, promise: Promise) -> Span {
+    fn allowance(&self, promise: DeadlineHolder) -> Span {
         let shortest = self.promised.shortest_of_others(promise);
         shortest.map_or(Span::MAX, |deadline| deadline.saturating_sub(self.commit.most(DEVIATIONS)))
     }
@@ -168,20 +168,20 @@ impl SplitDeadline {
     }
 
     /// Whether one more commit makes others late, on a drive without a head.
-    fn makes_late(&self, promise: Promise) -> bool {
+    fn makes_late(&self, promise: DeadlineHolder) -> bool {
         !self.has_head && self.allowance(promise) < self.commit.most(DEVIATIONS)
     }
 
     /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is where a commit
     /// makes them late: a flush of some pages takes such a drive longer than writing them.
-    fn is_dear(&self, data: Span, promise: Promise) -> bool {
+    fn is_dear(&self, data: Span, promise: DeadlineHolder) -> bool {
         let room = if self.makes_late(promise) { Span::ZERO } else { self.allowance(promise) };
         data > room.max(self.page_time)
     }
 
     /// Where an fsync belongs whose turn it is. It goes on if nobody who does so already was promised to be done earlier, or
     /// can wait for it.
-    fn line(&self, now: Time, deadline: Time, promise: Promise, data: Span) -> Line {
+    fn line(&self, now: Time, deadline: Time, promise: DeadlineHolder, data: Span) -> Line {
         if self.is_dear(data, promise) {
             return Line::Waiting;
         }
@@ -206,7 +206,7 @@ impl SplitDeadline {
 
     fn fsync_entered(&mut self, now: Time, call: &Call) -> CallDecision {
         let promised = self.promised.fsync(call.account, call.file);
-        let (span, promise) = promised.unwrap_or((FSYNC_EXPIRE, Promise::Default));
+        let (span, promise) = promised.unwrap_or((FSYNC_EXPIRE, DeadlineHolder::Default));
         let (deadline, data) = (now + span, self.files.time_of(call.file));
         let is_its_turn = deadline < self.fsyncs.earliest(Line::Ready);
         let line = if is_its_turn { self.line(now, deadline, promise, data) } else { Line::Ready };
@@ -232,13 +232,13 @@ impl SplitDeadline {
         let (total, own) = (self.files.ledger().total_bytes(), self.files.ledger().account_bytes(account));
         let is_too_much = match self.writeback {
             Writeback::Own => total as f64 >= self.dirty_bytes_max as f64 * HELD_PART,
-            Writeback::Flusher => self.files.total_time() >= self.allowance(Promise::Account(account)),
+            Writeback::Flusher => self.files.total_time() >= self.allowance(DeadlineHolder::Account(account)),
         };
         own > 0 && own * WRITERS >= total && is_too_much
     }
 
     /// What is to be written in the background: of whom, and in whose name.
-    fn writeback_target(&mut self, now: Time) -> Option<(FileId, Promise)> {
+    fn writeback_target(&mut self, now: Time) -> Option<(FileId, DeadlineHolder)> {
         if let Some(waiting) = self.fsyncs.first(Line::Waiting) {
             let fsync = self.fsyncs.get(waiting);
             if self.files.time_of(fsync.file) > Span::ZERO {
@@ -247,11 +247,17 @@ impl SplitDeadline {
         }
         let is_much = self.files.ledger().total_bytes() as f64 >= self.dirty_bytes_max as f64 * BACKGROUND_PART;
         let oldest = self.files.oldest(now, is_much || !self.held_writes.is_empty());
-        oldest.map(|file| (file, Promise::Default))
+        oldest.map(|file| (file, DeadlineHolder::Default))
     }
 
     /// Asks for a slice of writeback, if there is time for one; answers when to look again.
-    fn begin_slice(&mut self, now: Time, file: FileId, promise: Promise, wishes: &mut Vec<Wish>) -> Option<Time> {
+    fn begin_slice(
+        &mut self,
+        now: Time,
+        file: FileId,
+        promise: DeadlineHolder,
+        wishes: &mut Vec<Wish>,
+    ) -> Option<Time> {
         let asked_until = self.asked.map_or(Time::ZERO, |(_, at)| at + UNANSWERED_MAX);
         let not_before = self.busy_until.max(asked_until);
         if not_before > now {
@@ -339,7 +345,7 @@ impl Scheduler for SplitDeadline {
         let Some(place) = self.fsyncs.find(call.id) else { return };
         let Fsync { promise, since, data } = self.fsyncs.get(place).note;
         self.commit.measured(now.since(since).saturating_sub(data));
-        if promise != Promise::Default {
+        if promise != DeadlineHolder::Default {
             self.late_ones.returned();
         }
         self.committing_since = None;

@@ -29,6 +29,7 @@ use crate::engine::emulation::Emulation;
 use crate::notes::Notes;
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
+use plimsoll_cache::store::layout::SUPERBLOCKS;
 use plimsoll_cache::store::{
     BLOCK_BYTES, Blocks, CacheStore, Depth, Layout, OpenError, Opened, Report, Semantics, Superblock, WriteBack,
     format, open, probe,
@@ -205,13 +206,21 @@ pub fn make(
         return Err(CacheError::Noted { cache, volume: volume.name.clone(), note: Box::new(note) });
     }
     let mut device = CacheDevice::open(settings, true)?;
-    match probe(&mut device) {
+    match probe_to_make(&mut device) {
         _ if replaces => {}
         Err(OpenError::NoCache) => device.refuse_content()?,
         Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),
         _ => return Err(CacheError::Exists { cache, path }),
     }
     make_on(&mut device, settings, volume, volume_bytes)
+}
+
+/// The cache on a device that is going to get one. A file too short for superblocks has none and grows later.
+fn probe_to_make(device: &mut CacheDevice) -> Result<Superblock, OpenError> {
+    if device.blocks() < SUPERBLOCKS {
+        return Err(OpenError::NoCache);
+    }
+    probe(device)
 }
 
 /// What is noted of the cache of `volume`.
@@ -277,7 +286,7 @@ fn make_anew(
 ) -> Result<u32, CacheError> {
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
-    match probe(device) {
+    match probe_to_make(device) {
         Err(OpenError::NoCache) => device.refuse_content()?,
         Ok(superblock) if superblock.store == store => {}
         Err(source @ OpenError::Device(_)) => return Err(CacheError::Open { cache, path, source }),

@@ -45,6 +45,19 @@ fn noted_cache(directory: &Path) -> (VolumeConfig, CacheSettings) {
     (config, settings)
 }
 
+/// An empty file at the cache's path grows and becomes the cache.
+///
+/// Planted break that was seen red: `make` reads superblocks of a file that is too short for them.
+#[test]
+fn an_empty_file_becomes_a_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let fast = directory.path().join("fast");
+    std::fs::write(&fast, []).unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    assert_eq!((settings.path.as_path(), std::fs::metadata(&fast).unwrap().len()), (&*fast, CACHE_BYTES_MIN));
+    FoundCache::find_or_make(settings, &config, 1 << 20, false).unwrap();
+}
+
 /// Writes both superblocks anew.
 fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
     let mut bytes = std::fs::read(&settings.path).unwrap();

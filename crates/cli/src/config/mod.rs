@@ -18,7 +18,6 @@ mod model;
 mod profile;
 mod read_ahead;
 mod sections;
-mod targets;
 
 pub use caches::{named_scheme, semantics_names, semantics_of};
 pub use executor::ExecutorSection;

@@ -1,5 +1,7 @@
 //! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
 
+mod targets;
+
 use super::ExecutorSection;
 use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::cache::CacheSettings;

@@ -387,7 +387,7 @@ fn books_that_are_wrong_are_put_right() {
 fn a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit() {
     let mut scheduler = SplitDeadline::new(&DeviceProfile { is_rotational: false, ..device() }, Writeback::Own);
     let mut now = Time::ZERO + Span::from_secs(1);
-    let fsync = Fsync { promise: Promise::Default, since: now, data: Span::ZERO };
+    let fsync = Fsync { promise: DeadlineHolder::Default, since: now, data: Span::ZERO };
     let place = scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [now + Span::from_millis(3); 2], fsync);
     let write = |id, now| BlockRequest::new(RequestId(id), B, Operation::Write, id << 20, PAGE_BYTES as u32, now);
     let before = write(0, now);
@@ -474,7 +474,7 @@ proptest! {
             } else {
                 let fsync_deadline = fsync.map(|fsync| now + Span::from_millis(fsync));
                 let under_way = fsync_deadline.map(|deadline| {
-                    let fsync = Fsync { promise: Promise::Default, since: now, data: Span::ZERO };
+                    let fsync = Fsync { promise: DeadlineHolder::Default, since: now, data: Span::ZERO };
                     scheduler.fsyncs.insert(CallId(0), Line::UnderWay, LOG, [deadline, Time::MAX], fsync)
                 });
                 let dispatched = match scheduler.next(now) {

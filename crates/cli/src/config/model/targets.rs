@@ -1,6 +1,6 @@
 //! Who is promised what: which I/O an account has, and what its sessions take from it.
 
-use super::model::{Configuration, Device, Pool, Volume};
+use super::{Configuration, Device, Pool, Volume};
 use plimsoll_core::{Allocation, Deadlines};
 use plimsoll_schedulers::Target;
 

@@ -138,10 +138,12 @@ impl VolumeCache {
                 _ => &[],
             };
             let is_taken = self.machine.submit(&block, data);
-            got.awaits_turn = !is_taken && self.machine.refused_for_turn();
             if !is_taken {
+                got.takes_turns = self.machine.refused_for_turn().then_some(true).or(got.takes_turns);
                 return;
             }
+            let took_unit = self.machine.wanted_unit();
+            got.takes_turns = Some(took_unit);
             let request = &mut self.requests[index];
             request.is_begun = true;
             if self.settings.semantics.is_loose() {
@@ -150,7 +152,7 @@ impl VolumeCache {
             request.blocks += 1;
             request.submitted += u32::from(block.to - block.from);
             self.places.take(request.session);
-            (got.blocks, got.units) = (got.blocks + 1, got.units + u32::from(self.machine.wanted_unit()));
+            (got.blocks, got.units) = (got.blocks + 1, got.units + u32::from(took_unit));
             batch -= 1;
         }
     }

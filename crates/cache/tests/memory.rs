@@ -68,8 +68,9 @@ fn request(token: u64, kind: RequestKind, block: u64) -> Request {
 }
 
 /// The fixed part of a cache on a device, beside two buffers of a block for each request and one for each copy: its journal's records,
-/// pages of a snapshot, what is counted by class and pool, and `credit`'s shadows, which have 2048 units each at the least.
-const FIXED_BYTES_MAX: usize = 224 << 10;
+/// pages of a snapshot, what is counted by class and pool, `credit`'s shadows, which have 2048 units each at the least, and since
+/// the mend of C4 the blocks that the slow device refused: 16 KiB of the 240.
+const FIXED_BYTES_MAX: usize = 240 << 10;
 
 fn fixed_bytes_max(depth: Depth) -> usize {
     FIXED_BYTES_MAX + (2 * depth.requests + depth.cleaning) as usize * BLOCK_BYTES

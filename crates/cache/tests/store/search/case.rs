@@ -109,12 +109,15 @@ struct Mix {
     every: u64,
 }
 
+/// When a write is acknowledged.
+const SEMANTICS: [Semantics; 3] = [Semantics::Strict, Semantics::WriteCache, Semantics::WriteThrough];
+
 fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
 fn setup_of(random: &mut Random) -> (Setup, bool) {
-    let semantics = one(random, &[Semantics::Strict, Semantics::WriteCache]);
+    let semantics = one(random, &SEMANTICS);
     let policy = one(random, &POLICIES);
     let (units, store_blocks, is_wide) = match random.below(12) {
         0..4 => (5 + random.below(9) as u32, 8 + random.below(20), false),
@@ -159,7 +162,7 @@ impl Mix {
                 let (name, higher) = (one(random, &POLICIES), random.below(3) as u32);
                 What::Policy { name, higher, promotes: random.below(4) > 0 }
             }
-            78..80 => What::Semantics(one(random, &[Semantics::Strict, Semantics::WriteCache])),
+            78..80 => What::Semantics(one(random, &SEMANTICS)),
             80..83 => What::Close { operations: random.below(80) },
             83..480 => self.ask(setup, random),
             _ => self.end(random),

@@ -64,7 +64,7 @@ fn do_step(rig: &mut Rig, step: &Step, random: &mut Random, tally: &mut Tally) -
         }
         What::Semantics(semantics) => {
             // Before that, a write may have been acknowledged that is not durable.
-            if rig.setup.semantics == Semantics::WriteCache && *semantics == Semantics::Strict {
+            if rig.setup.semantics.is_loose() && *semantics == Semantics::Strict {
                 return Ok(());
             }
             rig.setup.semantics = *semantics;

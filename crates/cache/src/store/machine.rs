@@ -425,7 +425,10 @@ impl CacheStore {
     pub(super) fn drive(&mut self) {
         loop {
             while let Some(at) = self.runnable.pop_front() {
-                self.run(at as usize);
+                // A slot may stand here twice, or was refused meanwhile.
+                if self.slots.slots[at as usize].can_run() {
+                    self.run(at as usize);
+                }
             }
             self.make_ready();
             self.drive_cleaner();

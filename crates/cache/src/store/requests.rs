@@ -26,6 +26,8 @@ impl CacheStore {
     /// A slot has its block, or the empty unit for which it waited.
     pub(super) fn run(&mut self, at: usize) {
         let slot = self.slots.slots[at];
+        // Planted break that was seen red in the search: a slot that stands twice among the runnable ones runs twice.
+        debug_assert!(slot.can_run(), "{slot:?} goes on");
         match (slot.kind, slot.step) {
             (_, Step::Unit) if slot.is_relocated => self.write_elsewhere(at),
             (_, Step::Unit) => self.write_new(at),

@@ -101,6 +101,11 @@ impl Slot {
         }
     }
 
+    /// Whether it waits for something that has come: its lock, a unit, or the journal. In all other steps an operation or the host has it.
+    pub fn can_run(&self) -> bool {
+        matches!(self.step, Step::Lock | Step::Unit | Step::Known)
+    }
+
     /// Its blocks.
     pub fn range(&self) -> Range<u64> {
         self.block..self.block + u64::from(self.blocks)

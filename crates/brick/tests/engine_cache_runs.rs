@@ -202,10 +202,10 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
     assert_eq!((counted(4), counted(10)), (3, 3), "as the cache counts them");
 }
 
-/// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as many requests as
-/// there are gaps, in parts of up to 16 MiB, and for those blocks; the same of zeroes that are written; and what is beside is still there.
+/// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as few requests
+/// as without a cache, and for those blocks: in pieces of 16 MiB, or of 1 MiB where zeroes are written. What is beside is still there.
 ///
-/// Planted break: each block is a request.
+/// Planted break that was seen red: no range goes past the cache (1,123 requests).
 #[test]
 fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
     const TRIMMED: u64 = 65_536;
@@ -222,10 +222,12 @@ fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
         client.submit(0, command, CommandFlags::NONE, offset, length).unwrap();
         client.send_submitted().unwrap();
         assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Ok(()));
-        let operation = if command == Command::Trim { Operation::Trim } else { Operation::WriteZeroes };
+        let (operation, most) = match command {
+            Command::Trim => (Operation::Trim, 16 + 8),
+            _ => (Operation::WriteZeroes, 256 + 8),
+        };
         let asked = asked(&mut recording, operation);
-        // Each gap's parts of 16 MiB, 18 in all, and each block that stood in the cache, alone or with its neighbour.
-        assert!((8..=24).contains(&asked.len()), "{} requests: {asked:?}", asked.len());
+        assert!(asked.len() <= most, "{} requests: {asked:?}", asked.len());
         assert!(asked.iter().map(|&(_, length)| u64::from(length)).sum::<u64>() >= (TRIMMED - 5) * BLOCK, "{asked:?}");
     }
     let mut found = vec![1; 2 * BLOCK as usize];

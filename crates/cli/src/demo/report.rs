@@ -318,7 +318,7 @@ mod tests {
             "alone: a transaction takes the drive 2.0 runs, one after the other: 25 ms.",
             "behind the large writes of the backup: 600 ms.",
             "the reserve of 22 runs/s is 11 transactions a second of 2.0 runs, so one in 91 ms.",
-            "goes before the backup's once 20ms have passed: 65 ms.",
+            "goes before the backup's once 20 ms have passed: 65 ms.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

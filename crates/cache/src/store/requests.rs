@@ -320,6 +320,9 @@ impl CacheStore {
     }
 
     fn wait_for_commit(&mut self, at: usize) {
+        if self.has_failed {
+            return self.refuse(at);
+        }
         let slot = &mut self.slots.slots[at];
         (slot.step, slot.records) = (Step::Commit, self.journal.appended());
         self.journal.want(slot.records);

@@ -2,6 +2,7 @@
 
 use crate::problem::{ConfigurationError, Problem};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Reads `file`, which must be UTF-8 and not longer than `bytes_max`; `allowed_length` says that in words.
@@ -28,7 +29,27 @@ pub fn read_text(file: &Path, bytes_max: u64, allowed_length: &str) -> Result<St
 }
 
 fn read_bounded(file: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    // To open a FIFO takes until something writes to it. A pipe of this process, such as /dev/stdin, is a link.
+    if std::fs::symlink_metadata(file)?.file_type().is_fifo() {
+        return Err(std::io::Error::other("a FIFO"));
+    }
     let mut bytes = Vec::new();
     std::fs::File::open(file)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("plimsoll-fifo-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let read = read_text(&path, 1 << 20, "at most 1 MiB");
+        std::fs::remove_file(&path).unwrap();
+        let problem = &read.unwrap_err().problems[0];
+        assert_eq!((problem.got.as_str(), problem.allowed.as_str()), ("a FIFO", "a file that can be read"));
+    }
 }

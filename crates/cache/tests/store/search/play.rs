@@ -1,12 +1,12 @@
 //! Plays a case: does each of its steps, looks at every invariant after it, crashes it, and at last lets everything come to rest.
 
 use super::case::{Case, Keep, Step, Way, What};
-use super::faults::Faults;
+use super::faults::{Faults, Rate};
 use super::look::{Tally, contents, look, nested, power};
 use crate::device::SECTORS;
 use crate::rig::{Random, Rig, Setup, policy};
 use plimsoll_cache::Pool;
-use plimsoll_cache::store::{RequestKind, Semantics, Target};
+use plimsoll_cache::store::{Action, RequestKind, Semantics, Target};
 
 /// Operations after which whatever is under way has come to rest.
 const OPERATIONS_MAX: u64 = 200_000;
@@ -160,8 +160,24 @@ fn restart(rig: &mut Rig, way: Way, starts: u64, random: &mut Random, tally: &mu
     Ok(())
 }
 
+/// Each operation on either device fails from now on: what is under way is answered all the same.
+fn both_die(rig: &mut Rig) -> Result<(), String> {
+    rig.faults.may_be_told = true;
+    for target in [Target::Cache, Target::Store] {
+        rig.faults.rates.extend([Action::Read, Action::Write, Action::Flush, Action::Trim].map(|action| Rate {
+            target,
+            action,
+            one_in: 1,
+        }));
+    }
+    settle(rig).map_err(|error| format!("both devices fail: {error}"))
+}
+
 /// Nothing fails any more: everything is answered, each block can be read, written and trimmed, and at last the store has everything.
 fn come_to_rest(rig: &mut Rig, tally: &mut Tally) -> Result<(), String> {
+    if rig.random.below(4) == 0 {
+        both_die(rig)?;
+    }
     rig.faults = Default::default();
     rig.class_shift = 0;
     settle(rig)?;

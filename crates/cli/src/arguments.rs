@@ -62,14 +62,13 @@ pub struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show a backup freezing a small writer on a shared disk, and what a reserve and a deadline bring the small writer
+    /// Show a backup freezing a small writer on a shared disk, and Plimsoll giving the small writer its reserve back
     #[command(after_help = "Example:
   # plimsoll demo --out demo.svg
-  transactions     per second  median     p99  slowest  disk  backup
-  alone            ...
-  with the backup  ...
-  with a reserve   ...
-  with a deadline  ...
+  transactions                  per second  median     p99  slowest  disk  backup
+  alone                         ...
+  with the backup               ...
+  with the backup and Plimsoll  ...
 
 Both tenants have a volume of their own with a real ext4 on one emulated 7200 rpm drive in memory. It takes root, FUSE
 and loop devices; without them, or with --nbd, the tenants write to the same drive over NBD, and the report says so.
@@ -266,8 +265,8 @@ With --cache every policy of the SSD cache is compared at every size: docs/cache
 /// Arguments of `plimsoll demo`.
 #[derive(Debug, Args)]
 pub struct DemoArguments {
-    /// Seconds that are measured of each stage beside the backup
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    /// Seconds that are measured, without and with Plimsoll each
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
     /// Where the picture goes (SVG)
     #[arg(long, default_value = "demo.svg", value_name = "FILE")]

@@ -10,7 +10,7 @@ use plimsoll_brick::fuse::FuseConnection;
 use plimsoll_brick::nbd::client::ClientOptions;
 use plimsoll_brick::nbd::driver::export_info;
 use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, SharedExports};
-use plimsoll_core::{Allocation, Deadlines, Rate, Span};
+use plimsoll_core::{Allocation, Rate, Span};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
@@ -25,8 +25,6 @@ const SEED: u64 = 1;
 const LATENESS_BOUND: Span = Span::from_millis(25);
 /// What the small writer is promised, per cent of the drive's worst case.
 pub const RESERVE_PERCENT: f64 = 30.0;
-/// By when each of its writes shall be done. Schedulers that keep no deadlines ignore it.
-pub const WRITE_DEADLINE: Span = Span::from_millis(20);
 /// The small writer's pool and volume.
 pub const TRANSACTIONS: &str = "transactions";
 const BACKUP: &str = "backup";
@@ -172,11 +170,8 @@ fn open_volume(name: &str) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
-/// The session through which a tenant reaches its volume: the small writer's has the deadline.
-fn session(name: &str, volume: &str) -> SessionConfig {
-    let write = (volume == TRANSACTIONS).then_some(WRITE_DEADLINE);
-    let deadlines = Deadlines { write, ..Deadlines::default() };
-    SessionConfig { name: name.to_owned(), allocation: Allocation { deadlines, ..Allocation::default() } }
+fn session(name: &str) -> SessionConfig {
+    SessionConfig { name: name.to_owned(), allocation: Allocation::default() }
 }
 
 fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
@@ -204,7 +199,7 @@ fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
         engine.add_volume(opened).map_err(failed("add a volume"))?;
         let (mut attachment, device) = Attachment::mount_disk(&state, plan).map_err(failed("mount"))?;
         engine
-            .attach(name, session("mount", name), Box::new(FuseConnection::new(device)))
+            .attach(name, session("mount"), Box::new(FuseConnection::new(device)))
             .map_err(failed("serve a mount"))?;
         attachment.build().map_err(failed("make a file system"))?;
         attachments.push(attachment);
@@ -227,7 +222,7 @@ fn listen(engine: &EngineHandle, why: String) -> Result<Way, Failure> {
     let serving = listener.map_err(failed("listen"))?.serve(exports, move |stream, negotiated, peer| {
         let name = negotiated.export.name.clone();
         if let Err(error) =
-            of_connections.attach(&name, session("nbd", &name), Box::new(NbdConnection::new(stream, negotiated)))
+            of_connections.attach(&name, session("nbd"), Box::new(NbdConnection::new(stream, negotiated)))
         {
             tracing::warn!("{peer} was turned away: {error}");
         }

@@ -1,18 +1,17 @@
-//! `plimsoll demo`: a bulk writer freezes a small transactional writer on a shared disk. A reserve gives the small writer
-//! a rate, and a deadline gives each of its writes a time.
+//! `plimsoll demo`: a bulk writer freezes a small transactional writer on a shared disk, and Plimsoll gives the small
+//! writer its reserve back.
 //!
 //! ```text
 //!   transactions: 4 KiB + fsync      backup: large files            two tenants
 //!            |                           |
 //!          ext4                        ext4                         a volume each (FUSE, loop device)
 //!            +------------+--------------+
-//!                 scheduler: noop, zygaria, block_deadline
+//!                 scheduler: noop, then zygaria
 //!                 one emulated 7200 rpm drive, in memory
 //! ```
 //!
-//! Four stages: the small writer alone; both without Plimsoll; both with a reserve; both with a deadline. Each switch
-//! happens under load. Without root the same tenants write to the same disk over NBD, without a file system, and the
-//! demo says so.
+//! Three stages: the small writer alone, both without Plimsoll, both with it; the switch happens under load. Without
+//! root the same tenants write to the same disk over NBD, without a file system, and the demo says so.
 //!
 //! A busy machine makes the emulated drive answer late. Seconds in which it did don't count: a stage goes on until it has
 //! enough that do, or gives up.
@@ -47,7 +46,7 @@ const PATIENCE_FACTOR: u64 = 3;
 /// What the demonstration is to do.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Seconds that are counted of each stage beside the backup.
+    /// Seconds that are counted, without and with Plimsoll each.
     pub seconds: u64,
     /// No progress bar.
     pub is_quiet: bool,
@@ -77,8 +76,7 @@ impl Demonstration {
 enum Stage {
     Alone,
     Without,
-    Reserve,
-    Deadline,
+    With,
 }
 
 impl Stage {
@@ -86,17 +84,12 @@ impl Stage {
         match self {
             Stage::Alone => "alone",
             Stage::Without => "with the backup",
-            Stage::Reserve => "with a reserve",
-            Stage::Deadline => "with a deadline",
+            Stage::With => "with the backup and Plimsoll",
         }
     }
 
     fn scheduler(self) -> &'static str {
-        match self {
-            Stage::Alone | Stage::Without => "noop",
-            Stage::Reserve => "zygaria",
-            Stage::Deadline => "block_deadline",
-        }
+        if self == Stage::With { "zygaria" } else { "noop" }
     }
 }
 
@@ -116,7 +109,7 @@ pub fn run(options: &DemoOptions) -> Result<Demonstration, Failure> {
     let transactions = Transactions::start(disk.transactions()?, stopwatch);
     let mut backup = None;
     let mut stages = Vec::new();
-    for stage in [Stage::Alone, Stage::Without, Stage::Reserve, Stage::Deadline] {
+    for stage in [Stage::Alone, Stage::Without, Stage::With] {
         disk.switch(stage.scheduler())?;
         if stage == Stage::Without {
             backup = Some(Backup::start(disk.backup()?));
@@ -135,7 +128,7 @@ pub fn run(options: &DemoOptions) -> Result<Demonstration, Failure> {
 }
 
 fn progress_bar(options: &DemoOptions) -> ProgressBar {
-    let steps = ALONE_SECONDS + 3 * options.seconds + 4 * SETTLE_SECONDS;
+    let steps = ALONE_SECONDS + 2 * options.seconds + 3 * SETTLE_SECONDS;
     let bar = if options.is_quiet { ProgressBar::hidden() } else { ProgressBar::new(steps) };
     let style = ProgressStyle::with_template("{bar:40} {elapsed} of about {len} s: {msg}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

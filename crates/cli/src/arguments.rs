@@ -4,6 +4,7 @@ mod agent;
 mod cache;
 mod class;
 mod container;
+mod help;
 mod load;
 mod measure;
 mod promises;
@@ -31,7 +32,7 @@ pub use replay::{CacheArguments, ReplayArguments};
 pub use scenario::{LIVE_PROCESS, ScenarioCommand, ScenarioRunArguments, ScenarioShowArguments};
 pub use why::WhyArguments;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use plimsoll_traces::Format;
 use std::path::PathBuf;
 
@@ -431,6 +432,21 @@ pub struct OutputArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The command line's description.
+pub fn command() -> clap::Command {
+    help::in_lines(Arguments::command())
+}
+
+/// The command line of this process.
+///
+/// # Errors
+/// It is wrong, or asks for help or the version.
+pub fn parse() -> Result<Arguments, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ fn pools_change(site: &Site) {
         "there is no pool \"nowhere\"; plimsoll pool list shows what there is",
     );
     refused(&["pool", "remove", "web"], 1, "web: a pool with members cannot be closed");
-    refused(&["pool", "set", "web"], 2, "nothing to change: allowed are reserve, limit, weight, priority");
+    refused(&["pool", "set", "web"], 2, "got nothing to change, allowed --reserve, --limit and --weight");
     let pools = site.json(&["pool", "list"]);
     let web = &pools.as_array().unwrap().iter().find(|pool| pool["path"] == "web").unwrap()["allocation"];
     assert_eq!((&web["reserve"], &web["limit"], &web["weight"]), (&"45%".into(), &"500 runs/s".into(), &7.into()));

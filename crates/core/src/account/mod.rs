@@ -169,8 +169,8 @@ pub enum AccountError {
     },
     /// The reserves do not fit.
     #[error(
-        "{path}: a reserve of {} runs/s does not fit: {parent} has {} runs/s, {} are promised to others, {} too many",
-        three_digits(*.asked), three_digits(*.available), three_digits(*.promised), three_digits(.asked + .promised - .available)
+        "{path}: a reserve of {} runs/s does not fit: {parent} has {} runs/s, {} are promised to others, {}",
+        three_digits(*.asked), three_digits(*.available), three_digits(*.promised), too_many(.asked + .promised - .available, "")
     )]
     Admission {
         /// The account that asked.
@@ -221,6 +221,21 @@ impl AccountError {
             AccountError::Members { asked, promised, .. } => promised - asked,
             _ => 0.0,
         }
+    }
+
+    /// The same for a message: `11.2 runs/s too many`, and never that nothing is too much.
+    pub fn excess_in_words(&self) -> String {
+        too_many(self.excess(), " runs/s")
+    }
+}
+
+/// Messages round to this.
+const SHOWN_MIN: f64 = 0.01;
+
+fn too_many(excess: f64, unit: &str) -> String {
+    match excess < SHOWN_MIN {
+        true => format!("less than {SHOWN_MIN}{unit} too many"),
+        false => format!("{}{unit} too many", three_digits(excess)),
     }
 }
 

@@ -326,7 +326,7 @@ mod tests {
     fn rates_and_new_pools_change_and_the_rest_waits_for_a_restart() {
         let old = configuration(OLD);
         let text = OLD.replace("30%", "20%").replace("nbd = {}", "limit = \"9MB/s\"\nread_only = true\nnbd = {}");
-        let new = configuration(&format!("{text}\n[pool.night]\nparent = \"web\"\nreserve = \"5%\"\npriority = 2\n"));
+        let new = configuration(&format!("{text}\n[pool.night]\nparent = \"web\"\nreserve = \"5%\"\npriority = 4\n"));
         let expected =
             [("web", false), ("web/night", true), ("web/db", false)].map(|(path, is_new)| (path.to_owned(), is_new));
         assert_eq!(paths(&old, &new), expected);

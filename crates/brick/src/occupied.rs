@@ -152,9 +152,9 @@ mod tests {
         assert_eq!(swap_areas("").count(), 0);
     }
 
-    /// Planted break: who waits for a lock is taken for who has it.
+    /// Planted break, seen red: a process that waits for a lock is taken for the one that has it.
     #[test]
-    fn who_holds_a_lock_is_told_from_who_waits_and_from_locks_of_other_kinds() {
+    fn the_holder_of_a_lock_is_told_from_those_that_wait_and_from_locks_of_other_kinds() {
         let locks = "1: -> FLOCK  ADVISORY  WRITE 7 08:01:42 0 EOF\n2: POSIX  ADVISORY  WRITE 8 08:01:42 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 9 08:01:42 0 EOF\n4: FLOCK  ADVISORY  READ 0 08:01:43 0 EOF\n";
         let device = rustix::fs::makedev(8, 1);

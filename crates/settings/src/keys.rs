@@ -80,7 +80,7 @@ mod tests {
         Keys::of(DeTable::parse(text).unwrap().get_ref())
     }
 
-    /// Planted breaks: a key that is missing in the second file is none that differs; lists are equal.
+    /// Planted break, seen red: a key that only the second file has is none that differs.
     #[test]
     fn what_differs_is_named_key_by_key() {
         let old =

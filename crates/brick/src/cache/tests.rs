@@ -47,7 +47,7 @@ fn noted_cache(directory: &Path) -> (VolumeConfig, CacheSettings) {
 
 /// On a file system in memory, so that no disk is filled where the refusal fails. The cache that is there stays.
 ///
-/// Planted break: the room is not looked at.
+/// Planted break, seen red: the room is not looked at.
 #[test]
 fn a_size_without_room_is_refused_before_anything_is_touched() {
     let shared_memory = Path::new("/dev/shm");

@@ -254,7 +254,7 @@ fn who_cleans_everything_gets_all_that_can_be_read() {
 /// Two units are damaged. Outcome: they count once each, though passes and reads meet them again, and the owner hears of them once; when one of
 /// them is written again, it is damaged no more, and counts again if its new unit rots, too.
 ///
-/// Planted breaks: each pass counts; each read counts; a unit that is written again stays noted.
+/// Planted breaks, seen red: each pass and each read counts; the log hears of a unit at each pass.
 #[test]
 fn a_damaged_unit_counts_once_until_it_is_written_again() {
     let mut rig = rig(setup(Semantics::WriteCache), 16);

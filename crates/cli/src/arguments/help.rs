@@ -80,7 +80,7 @@ fn broken(words: &[&str], indent: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Planted breaks: a paragraph keeps its lines; the last word stands alone.
+    /// Planted break, seen red: the last word stands alone.
     #[test]
     fn paragraphs_are_broken_anew_and_short_lines_and_tables_stay() {
         let long = ["word"; 25].join(" ");

@@ -167,7 +167,7 @@ mod tests {
     /// Outcome: under a scheduler without priorities the refusal says first that this command takes none under any scheduler. The
     /// schedulers that it names then are those that the configuration takes with such a pool.
     ///
-    /// Planted break: the promises are looked at first, so that another scheduler is named as if the command took a priority there.
+    /// Planted break, seen red: the promises are looked at first, so that another scheduler is named as if the command took a priority there.
     #[test]
     fn a_refused_priority_names_only_schedulers_that_take_it() {
         let before = configuration("split_token", "");

@@ -13,7 +13,7 @@ fn told(output: &Output) -> (Option<i32>, String) {
 /// Outcome: a size that no cache can have is refused in one line, by the commands and on the control socket, and the cache goes on with what is
 /// dirty in it.
 ///
-/// Planted breaks: the command asks the daemon; the daemon looks at the size when the old cache is given up.
+/// Planted breaks, seen red: the command asks the daemon; the daemon looks at the size when the old cache is given up.
 #[test]
 fn a_size_that_no_cache_can_have_is_refused_before_anything_is_given_up() {
     let site = site("");
@@ -41,7 +41,9 @@ fn a_size_that_no_cache_can_have_is_refused_before_anything_is_given_up() {
     let file = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, file.replace("4MiB", "999999TB")).unwrap();
     let refused = "plimsoll.toml:9: cache.fast.size: got 909494 TiB, allowed 128 KiB to 512 GiB";
-    for arguments in [&["check", "plimsoll.toml"][..], &["up", "plimsoll.toml"], &["cache", "make", "plimsoll.toml", "fast"]] {
+    for arguments in
+        [&["check", "plimsoll.toml"][..], &["up", "plimsoll.toml"], &["cache", "make", "plimsoll.toml", "fast"]]
+    {
         assert_eq!(told(&site.command(arguments).output().unwrap()), (Some(2), refused.to_owned()), "{arguments:?}");
     }
 }
@@ -49,13 +51,15 @@ fn a_size_that_no_cache_can_have_is_refused_before_anything_is_given_up() {
 /// Outcome: two blocks that only the cache has are damaged. Each flush says which they are and how to give them up, they count once each, and
 /// the log names them once.
 ///
-/// Planted breaks: each pass counts; the log has them at each pass.
+/// Planted break, seen red: each pass counts.
 #[test]
 fn damaged_blocks_count_once_and_are_named_with_the_command_that_gives_them_up() {
     let site = site("promote_reads = false");
     let daemon = site.up();
     let mut client = connect(&site);
-    client.write(4 * BLOCK_BYTES as u64, &[[4; BLOCK_BYTES], [0xa5; BLOCK_BYTES], [0xa6; BLOCK_BYTES]].concat(), false).unwrap();
+    client
+        .write(4 * BLOCK_BYTES as u64, &[[4; BLOCK_BYTES], [0xa5; BLOCK_BYTES], [0xa6; BLOCK_BYTES]].concat(), false)
+        .unwrap();
     client.flush().unwrap();
     drop(daemon);
     let fast = std::fs::File::options().read(true).write(true).open(site.path("fast.img")).unwrap();
@@ -84,7 +88,7 @@ fn damaged_blocks_count_once_and_are_named_with_the_command_that_gives_them_up()
     assert_eq!(log.matches(named).count(), 1, "{log}");
 }
 
-/// Planted break: nothing but the reason is said.
+/// Planted break, seen red: nothing but the reason is said.
 #[test]
 fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what_is_lost() {
     let site = site("");

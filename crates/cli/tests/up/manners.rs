@@ -97,7 +97,7 @@ fn handlers(process: u32) -> (bool, bool) {
 /// A configuration so long that reading it takes a while. Outcome: the handler stands before the file is read, and a SIGHUP meanwhile has the
 /// file read again instead of ending the daemon.
 ///
-/// Planted break: the handler is set when the file has been read.
+/// Planted break, seen red: the handler is set when the file has been read.
 #[test]
 fn a_hang_up_while_a_daemon_begins_does_not_end_it() {
     let site =

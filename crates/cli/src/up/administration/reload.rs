@@ -321,7 +321,7 @@ mod tests {
 
     /// Outcome: each key is named, under what changed or under what waits. A key that waits is named at each SIGHUP until a restart.
     ///
-    /// Planted breaks: what waits is taken for what holds; a new pool's keys wait.
+    /// Planted break, seen red: a key that waits is taken for one that holds.
     #[test]
     fn rates_and_new_pools_change_and_the_rest_waits_for_a_restart() {
         let old = configuration(OLD);
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(waiting, ["device.d2 (new)", "pool.batch (gone)"]);
     }
 
-    /// Planted break: what was refused holds, so that the next SIGHUP does not try it again.
+    /// Planted break, seen red: a refused step counts as done, so that the next SIGHUP does not try it again.
     #[test]
     fn what_was_refused_is_tried_again_and_is_no_change() {
         let (old, new) = (configuration(OLD), configuration(&OLD.replace("30%", "20%").replace("5MB/s", "6MB/s")));

@@ -280,3 +280,15 @@ impl Allocation {
         is_below.then(|| format!("limit {limit} is less than reserve {}, allowed is at least as much", self.reserve))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: the excess is rounded like any figure, and `0 too many` is said.
+    #[test]
+    fn an_excess_is_never_told_as_nothing() {
+        assert_eq!(too_many(0.000_4, " runs/s"), "less than 0.01 runs/s too many");
+        assert_eq!(too_many(11.2, ""), "11.2 too many");
+    }
+}

@@ -4,6 +4,7 @@ mod agent;
 mod cache;
 mod class;
 mod container;
+mod help;
 mod load;
 mod measure;
 mod promises;
@@ -31,7 +32,7 @@ pub use replay::{CacheArguments, ReplayArguments};
 pub use scenario::{LIVE_PROCESS, ScenarioCommand, ScenarioRunArguments, ScenarioShowArguments};
 pub use why::WhyArguments;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use plimsoll_traces::Format;
 use std::path::PathBuf;
 
@@ -116,7 +117,7 @@ start after a kill -9.")]
     /// What the running daemon does: rates, queues and latencies of each pool and session
     #[command(after_help = "Example:
   $ plimsoll status --watch
-  account  kind  reserve  limit  runs/s  rate  queued  at device  read p50  read p99  write p50  write p99
+  account  kind  reserve  limit  runs/s  rate  queued  at device  read p50  read p99  ...
 
 Rates are of the last whole second. Latencies are from the request's arrival to its completion, since the account
 opened. --json prints what the control socket answers (docs/control.md), with --watch one object a line.")]
@@ -224,7 +225,7 @@ counted; tenants never wait for a recording.")]
   $ plimsoll load 'nbd+unix:///scratch?socket=/run/plimsoll/nbd.sock' --mix spc1-like --destructive --out peak.svg
   offered/s  answered/s  rate  mean  p50  p90  p99  p99.9  longest  read mean  write mean
 
-  $ plimsoll load /dev/sdb --mix 'read random 4KiB' --rate 50,100,200 --seconds 30     only reads the disk
+  $ plimsoll load /dev/sdb --mix 'read random 4KiB' --rate 50,100 --seconds 30  only reads the disk
 
 Arrivals are a Poisson process. Latency runs from when a request was due, so a server that stops for a moment shows in the
 percentiles. Without --rate the rate doubles until the mean latency passes --latency-max, the peak is found to 5 %, and 10,
@@ -399,8 +400,8 @@ Exit code 1 if a figure is further from the known one than its row allows.")]
     Check(OutputArguments),
     /// Find out what a real disk or file does at its worst and in sequence, and keep it in a profile
     #[command(after_help = "Examples:
-  $ plimsoll device measure /srv/plimsoll/probe --out disk0.profile     makes the file, and deletes it again
-  # plimsoll device measure /dev/sdb                                    only reads the disk
+  $ plimsoll device measure /srv/plimsoll/probe --out disk0.profile  makes the file, deletes it
+  # plimsoll device measure /dev/sdb                                 only reads the disk
 
 What exists is only read, unless --destructive says otherwise; then writes are measured too and its content is lost. The
 slowest of five windows of the slowest random load is the worst case. A configuration names the profile:
@@ -431,6 +432,21 @@ pub struct OutputArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The command line's description.
+pub fn command() -> clap::Command {
+    help::in_lines(Arguments::command())
+}
+
+/// The command line of this process.
+///
+/// # Errors
+/// It is wrong, or asks for help or the version.
+pub fn parse() -> Result<Arguments, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use crate::outcome::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What told a command to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,22 @@ pub enum Told {
     /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal that closes
     /// may say so twice, through the shell and by itself.
     HangUp,
+}
+
+/// Set by a SIGHUP that came before anything [listened](listen).
+static HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Takes note of SIGHUP from now on instead of ending, until [`listen`] is told of it: for daemons, as the first thing that they do. A SIGHUP
+/// that is ignored stays so.
+pub fn hold_hang_ups() {
+    if heard(ignored()).all(|signal| signal != SIGHUP) {
+        return;
+    }
+    let hung_up = HUNG_UP.get_or_init(Arc::default);
+    if let Err(error) = signal_hook::flag::register(SIGHUP, hung_up.clone()) {
+        // The daemon can be told to end by it, as before.
+        tracing::warn!("SIGHUP is not held back: {error}");
+    }
 }
 
 /// Calls `told`, on a thread of its own, each time that this process is told something: by SIGTERM, SIGINT or SIGHUP. A signal that
@@ -25,6 +43,9 @@ pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure
     let ignored = ignored();
     let mut signals = Signals::new(heard(ignored)).map_err(failed)?;
     let hear = move || {
+        if HUNG_UP.get().is_some_and(|hung_up| hung_up.swap(false, Ordering::Relaxed)) {
+            told(Told::HangUp);
+        }
         for signal in signals.forever() {
             told(if signal == SIGHUP { Told::HangUp } else { Told::ToEnd });
         }

@@ -12,6 +12,7 @@
 //! | [`reader`] | [`Section`]: keys with their types, units and ranges |
 //! | [`allocation`] | the keys that promise an account something |
 //! | [`scheme`] | classes of blocks: what they are called, which are kept longest, which may enter a cache |
+//! | [`keys`] | the keys of a file with their values, to compare two versions of it |
 //! | [`file`] | text from a file, of bounded length |
 //! | [`suggest`] | "did you mean" |
 
@@ -19,6 +20,7 @@
 
 pub mod allocation;
 pub mod file;
+pub mod keys;
 pub mod problem;
 pub mod reader;
 pub mod scheme;

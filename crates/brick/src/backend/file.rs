@@ -224,7 +224,9 @@ pub(super) fn open(
         None => system("open")(error),
     })?;
     lock(config, &file).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => VolumeError::Locked { volume: volume(), path: path.to_owned() },
+        Errno::WOULDBLOCK => {
+            VolumeError::Locked { volume: volume(), path: path.to_owned(), by: occupied::locked_by(&file) }
+        }
         errno => system("lock")(errno.into()),
     })?;
     if let Some(by) = occupied::user_of(path).filter(|_| !config.is_read_only) {

@@ -120,12 +120,14 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// Another daemon serves it.
-    #[error("volume {volume}: {} is locked by another process", path.display())]
+    #[error("volume {volume}: {} is {by}", path.display())]
     Locked {
         /// The volume.
         volume: String,
         /// The backing file.
         path: PathBuf,
+        /// Which process has it, in words.
+        by: String,
     },
     /// Something else than Plimsoll writes to it, or would be written below.
     #[error("volume {volume}: {} is in use: {by}", path.display())]

@@ -65,7 +65,10 @@ impl CacheDevice {
             None => system("open")(error),
         })?;
         lock_patiently(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            rustix::io::Errno::WOULDBLOCK => CacheError::Locked { cache: name.to_owned(), path: path.to_owned() },
+            rustix::io::Errno::WOULDBLOCK => {
+                let by = occupied::locked_by(&file);
+                CacheError::Locked { cache: name.to_owned(), path: path.to_owned(), by }
+            }
             errno => system("lock")(errno.into()),
         })?;
         if let Some(by) = occupied::user_of(path) {
@@ -147,6 +150,14 @@ impl CacheDevice {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((0, true)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Bytes that the file system has free where a file is at `path`, or would be; `None` where that is not known.
+    pub(super) fn room(path: &Path) -> Option<u64> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let place = if path.exists() { path } else { folder };
+        let found = rustix::fs::statvfs(place).ok().filter(|found| found.f_blocks > 0)?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     pub(super) fn bytes(&self) -> u64 {

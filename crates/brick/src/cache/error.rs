@@ -24,12 +24,14 @@ pub enum CacheError {
         source: io::Error,
     },
     /// Somebody else has the device.
-    #[error("cache {cache}: {} is locked by another process", path.display())]
+    #[error("cache {cache}: {} is {by}", path.display())]
     Locked {
         /// The cache.
         cache: String,
         /// Its device.
         path: PathBuf,
+        /// Which process has it, in words.
+        by: String,
     },
     /// Something else than Plimsoll has it.
     #[error("cache {cache}: {} is in use: {by}", path.display())]
@@ -51,7 +53,32 @@ pub enum CacheError {
         /// What it holds.
         content: Content,
     },
-    /// There is no room.
+    /// No cache can have this size.
+    #[error("cache {cache}: size: got {}, allowed {allowed}", ByteCount(*.bytes))]
+    Size {
+        /// The cache.
+        cache: String,
+        /// The size.
+        bytes: u64,
+        /// The sizes that there are.
+        allowed: String,
+    },
+    /// Its file would be longer than its file system has room for.
+    #[error(
+        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by {}", ByteCount(*.wanted_bytes), path.display(),
+        ByteCount(*.room_bytes)
+    )]
+    NoRoom {
+        /// The cache.
+        cache: String,
+        /// Its file.
+        path: PathBuf,
+        /// Bytes that are free.
+        room_bytes: u64,
+        /// Bytes that the cache should have.
+        wanted_bytes: u64,
+    },
+    /// The device is too small for any cache.
     #[error("cache {cache}: {} has {}, a cache needs 128 KiB or more", path.display(), ByteCount(*.bytes))]
     TooSmall {
         /// The cache.
@@ -99,7 +126,7 @@ pub enum CacheError {
     },
     /// It was given up.
     #[error(
-        "cache {cache}: what is on {} was given up, and volume {volume} has been served without it: it is old", path.display()
+        "cache {cache}: what is on {} was given up: it may be older than what volume {volume} has", path.display()
     )]
     GivenUp {
         /// The cache.

@@ -35,13 +35,21 @@ use plimsoll_cache::store::{
     format, open, probe,
 };
 use plimsoll_cache::{CacheConfig, PolicyEntry};
-use plimsoll_core::Span;
 use plimsoll_core::class::Scheme;
+use plimsoll_core::{ByteCount, Span};
 use std::io;
 use std::path::PathBuf;
 
 /// The smallest cache, bytes.
 pub const CACHE_BYTES_MIN: u64 = 128 << 10;
+/// The largest one.
+pub const CACHE_BYTES_MAX: u64 = plimsoll_cache::store::layout::BYTES_MAX;
+
+/// The sizes that a cache can have, in words, if `bytes` is none of them: configurations and commands refuse it by this.
+pub fn sizes_instead_of(bytes: u64) -> Option<String> {
+    let is_allowed = (CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes);
+    (!is_allowed).then(|| format!("{} to {}", ByteCount(CACHE_BYTES_MIN), ByteCount(CACHE_BYTES_MAX)))
+}
 /// How much goes on at once: blocks of requests, and units that are cleaned.
 pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 64 };
 
@@ -233,9 +241,12 @@ fn noted(settings: &CacheSettings, volume: &VolumeConfig) -> Result<Option<Cache
 /// Says whether a cache can be made of this size on its device.
 ///
 /// # Errors
-/// It is too small, or the device is.
+/// No cache can have this size, the device is too small, or its file system has no room for so long a file.
 pub fn check_size(settings: &CacheSettings) -> Result<(), CacheError> {
     let CacheSettings { name, path, size_bytes, .. } = settings;
+    if let Some((bytes, allowed)) = size_bytes.and_then(|bytes| Some((bytes, sizes_instead_of(bytes)?))) {
+        return Err(CacheError::Size { cache: name.clone(), bytes, allowed });
+    }
     let system = |source| CacheError::System { cache: name.clone(), action: "measure", path: path.clone(), source };
     let (has_bytes, can_grow) = CacheDevice::measure(path).map_err(system)?;
     let (wanted_bytes, cache, path) = (size_bytes.unwrap_or(has_bytes), name.clone(), path.clone());
@@ -244,6 +255,10 @@ pub fn check_size(settings: &CacheSettings) -> Result<(), CacheError> {
     }
     if wanted_bytes > has_bytes && !can_grow {
         return Err(CacheError::TooLarge { cache, path, has_bytes, wanted_bytes });
+    }
+    let room_bytes = CacheDevice::room(&path).unwrap_or(u64::MAX);
+    if can_grow && wanted_bytes.saturating_sub(has_bytes) > room_bytes {
+        return Err(CacheError::NoRoom { cache, path, room_bytes, wanted_bytes });
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
 use crate::backend::{Backing, Volume};
+use crate::occupied;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -49,7 +50,9 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
     let wrong = |source| CacheError::Open { cache: cache.clone(), path: path.clone(), source };
     let mut file = File::open(path).map_err(system("open"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => CacheError::Locked { cache: cache.clone(), path: path.clone() },
+        Errno::WOULDBLOCK => {
+            CacheError::Locked { cache: cache.clone(), path: path.clone(), by: occupied::locked_by(&file) }
+        }
         errno => system("lock")(errno.into()),
     })?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;

@@ -45,6 +45,26 @@ fn noted_cache(directory: &Path) -> (VolumeConfig, CacheSettings) {
     (config, settings)
 }
 
+/// On a file system in memory, so that no disk is filled where the refusal fails. The cache that is there stays.
+///
+/// Planted break, seen red: the room is not looked at.
+#[test]
+fn a_size_without_room_is_refused_before_anything_is_touched() {
+    let shared_memory = Path::new("/dev/shm");
+    let (room, directory) = (CacheDevice::room(shared_memory), tempfile::tempdir_in(shared_memory));
+    let (Some(room), Ok(directory)) = (room.filter(|room| *room < CACHE_BYTES_MAX / 2), directory) else {
+        return eprintln!("not run: no file system in memory with a bound");
+    };
+    let (_, settings) = noted_cache(directory.path());
+    let of = |size_bytes: u64| CacheSettings { size_bytes: Some(size_bytes), ..settings.clone() };
+    // Others use it, too.
+    let refused = check_size(&of((room * 2).next_multiple_of(BLOCK_BYTES as u64))).unwrap_err();
+    assert!(matches!(refused, CacheError::NoRoom { .. }), "{refused}");
+    assert!(refused.to_string().contains("has room for: the file can grow by"), "{refused}");
+    assert!(check_size(&of(CACHE_BYTES_MIN)).is_ok());
+    assert_eq!(std::fs::metadata(&settings.path).unwrap().len(), CACHE_BYTES_MIN);
+}
+
 /// An empty file at the cache's path grows and becomes the cache.
 ///
 /// Planted break that was seen red: `make` reads superblocks of a file that is too short for them.

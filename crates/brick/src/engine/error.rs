@@ -2,6 +2,7 @@
 
 use plimsoll_core::ByteCount;
 use plimsoll_core::account::AccountError;
+use std::borrow::Cow;
 use std::io;
 use thiserror::Error;
 
@@ -98,7 +99,7 @@ pub enum EngineError {
         /// The cache.
         cache: String,
         /// Why.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// A policy cannot be given to a cache.
     #[error("{message}")]

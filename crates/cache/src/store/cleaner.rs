@@ -31,7 +31,7 @@
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
 use super::marks::Mark;
-use super::refused::Refused;
+use super::refused::{Damaged, Refused};
 use super::slots::{Kind, Slot, Step};
 use super::write_back::Sweeper;
 use crate::units::UnitId;
@@ -83,6 +83,8 @@ pub(super) struct Cleaner {
     next: Option<u32>,
     /// What the store did not take.
     pub refused: Refused,
+    /// What only the cache has and cannot be read.
+    pub damaged: Damaged,
     /// One was damaged or refused meanwhile, so that it will not be everything.
     has_damaged: bool,
     /// Units that could not be copied since everything is cleaned, though the store works.
@@ -107,6 +109,7 @@ impl Cleaner {
             runs: 0,
             next: None,
             refused: Refused::new(),
+            damaged: Damaged::default(),
             has_damaged: false,
             unreadable: 0,
             is_paused: false,
@@ -354,7 +357,8 @@ impl CacheStore {
     /// What was to be copied is damaged: that is the loss of one block, and nobody else's affair.
     fn clean_unreadable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        self.counters.damaged_dirty += 1;
+        self.note_damaged(slot.unit, slot.block);
+        self.cleaner.damaged.is_due = true;
         if self.has_job(slot.unit, slot.job()) && !self.cache.set_aside(slot.unit) {
             self.clean_failed(at);
             return self.pause();

@@ -11,6 +11,8 @@ use crate::units::UnitId;
 
 /// Bytes of a block: of the journal, of a page of the map, of a unit.
 pub const BLOCK_BYTES: usize = 4096;
+/// Bytes of the largest cache, with all that it notes of itself: the format numbers its units with 27 bits.
+pub const BYTES_MAX: u64 = (UNITS_MAX as u64 + 1) * BLOCK_BYTES as u64;
 /// Superblocks.
 pub const SUPERBLOCKS: u64 = 2;
 /// Blocks of the shortest journal: a snapshot begins when half are in use, and the last ones are kept
@@ -84,6 +86,12 @@ impl Layout {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_largest_cache_has_no_block_that_the_format_cannot_name() {
+        let layout = Layout::of_device(BYTES_MAX / BLOCK_BYTES as u64).unwrap();
+        assert!(layout.units < UNITS_MAX && layout.blocks() + 3 > BYTES_MAX / BLOCK_BYTES as u64, "{layout:?}");
+    }
 
     proptest! {
         #[test]

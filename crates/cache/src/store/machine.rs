@@ -160,7 +160,8 @@ pub struct Counters {
     pub commits: u64,
     /// Snapshots of the map.
     pub snapshots: u64,
-    /// Units whose data was not what it should have been: clean ones, which the store replaced, and dirty ones, which are lost.
+    /// Units whose data was not what it should have been: clean ones, which the store replaced, and dirty ones, which are lost. Each unit
+    /// counts once, however often a read or a pass meets it.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,

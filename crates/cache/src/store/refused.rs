@@ -1,10 +1,14 @@
-//! Blocks that the store does not take.
+//! Blocks that the store does not take, and blocks that the cache's device has damaged.
 //!
 //! As a rule that is a bad region of a disk, and no reason to stop: a unit that the policy gave up is set aside, still readable, and others
 //! leave in its place; whoever copies everything goes on with the next one and says at the end what is missing. Now and then, when others were
 //! copied, one of those aside is tried again: the store may have been away for a moment only.
+//!
+//! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it counts already; the bits
+//! take memory when the first unit is damaged. Whatever changes the mark of a unit takes its bit away.
 
 use super::machine::CacheStore;
+use crate::units::UnitId;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -25,26 +29,81 @@ pub(super) struct Refused {
     again_at: u64,
     blocks: u64,
     named: Vec<u64>,
+    /// What the owner has heard of, and whether there was a pass since.
+    told: NotCopied,
+    is_due: bool,
 }
 
-/// What [`CacheStore::clean_all`] could not copy.
+/// What is not copied to the store: it refuses it, or the cache's device has damaged it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotCopied {
-    /// Blocks that the store refused, since it was asked for last.
+    /// How many blocks.
     pub blocks: u64,
-    /// Of those the first thousand, as ranges of neighbours in order.
+    /// A thousand of them at most, as ranges of neighbours in order.
     pub ranges: Vec<Range<u64>>,
+}
+
+impl NotCopied {
+    fn new(blocks: u64, mut named: Vec<u64>) -> NotCopied {
+        named.sort_unstable();
+        named.dedup();
+        let runs = named.chunk_by(|block, next| block + 1 == *next);
+        NotCopied { blocks, ranges: runs.map(|run| run[0]..run[run.len() - 1] + 1).collect() }
+    }
+}
+
+/// Units that only the cache has and that are damaged.
+#[derive(Default)]
+pub(super) struct Damaged {
+    /// A bit for each unit, from the first damaged one on.
+    bits: Vec<u64>,
+    /// Blocks that were met since the owner asked last, and the first of them.
+    news: u64,
+    named: Vec<u64>,
+    /// A pass has met some of these.
+    pub is_due: bool,
+}
+
+impl Damaged {
+    /// Takes note of a unit of `units`, and says whether it is a new one.
+    fn insert(&mut self, unit: UnitId, units: u32, block: u64) -> bool {
+        self.bits.resize(units.div_ceil(u64::BITS) as usize, 0);
+        let (word, bit) = (&mut self.bits[(unit.0 / u64::BITS) as usize], 1 << (unit.0 % u64::BITS));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        self.news += u64::from(is_new);
+        if is_new && self.named.len() < NAMED_MAX {
+            self.named.push(block);
+        }
+        is_new
+    }
+
+    /// Something else is in `unit`, or nothing.
+    #[inline]
+    pub fn forget(&mut self, unit: UnitId) {
+        if let Some(word) = self.bits.get_mut((unit.0 / u64::BITS) as usize) {
+            *word &= !(1 << (unit.0 % u64::BITS));
+        }
+    }
+
+    /// O(units / 64).
+    fn units(&self) -> impl Iterator<Item = UnitId> {
+        let words = (0..).zip(&self.bits).filter(|(_, word)| **word != 0);
+        words.flat_map(|(at, word)| {
+            (0..u64::BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| UnitId(at * u64::BITS + bit))
+        })
+    }
 }
 
 impl Refused {
     pub fn new() -> Refused {
         let (again, named) = (VecDeque::with_capacity(AGAIN_MAX), Vec::with_capacity(NAMED_MAX));
-        Refused { in_a_row: 0, again, again_at: 0, blocks: 0, named }
+        Refused { in_a_row: 0, again, again_at: 0, blocks: 0, named, told: NotCopied::default(), is_due: false }
     }
 
     /// Everything is going to be copied.
     pub fn begin(&mut self) {
-        self.blocks = 0;
+        (self.blocks, self.is_due) = (0, true);
         self.named.clear();
     }
 
@@ -91,12 +150,49 @@ impl Refused {
 impl CacheStore {
     /// What the store refused since [`CacheStore::clean_all`] was asked for last: it is in the cache, dirty.
     pub fn not_copied(&self) -> NotCopied {
-        let mut blocks = self.cleaner.refused.named.clone();
-        blocks.sort_unstable();
-        blocks.dedup();
-        let runs = blocks.chunk_by(|block, next| block + 1 == *next);
-        let ranges = runs.map(|run| run[0]..run[run.len() - 1] + 1).collect();
-        NotCopied { blocks: self.cleaner.refused.blocks, ranges }
+        NotCopied::new(self.cleaner.refused.blocks, self.cleaner.refused.named.clone())
+    }
+
+    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if there is any.
+    pub fn damaged(&self) -> NotCopied {
+        let (mut blocks, mut named) = (0, Vec::new());
+        let dirty = self.cleaner.damaged.units().filter(|&unit| self.marks.get(&self.cache.units, unit).is_dirty);
+        for unit in dirty {
+            blocks += 1;
+            if named.len() < NAMED_MAX {
+                named.push(self.cache.describe(unit).block);
+            }
+        }
+        NotCopied::new(blocks, named)
+    }
+
+    /// Of that what is new since the owner asked last, for its log. Nothing while everything is being copied. Of what reads meet, each time
+    /// when there is an eighth more: so a device that rots fills no log.
+    pub fn take_newly_damaged(&mut self) -> Option<NotCopied> {
+        let (all, is_cleaning) = (self.counters.damaged_dirty, self.is_cleaning_all());
+        let damaged = &mut self.cleaner.damaged;
+        if damaged.news == 0 || is_cleaning || !damaged.is_due && damaged.news * 8 < all {
+            return None;
+        }
+        damaged.is_due = false;
+        Some(NotCopied::new(std::mem::take(&mut damaged.news), std::mem::take(&mut damaged.named)))
+    }
+
+    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the owner has heard already.
+    pub fn take_newly_refused(&mut self) -> Option<NotCopied> {
+        if self.is_cleaning_all() || !std::mem::take(&mut self.cleaner.refused.is_due) {
+            return None;
+        }
+        let refused = self.not_copied();
+        let is_new = refused.blocks > 0 && refused != self.cleaner.refused.told;
+        self.cleaner.refused.told = refused.clone();
+        is_new.then_some(refused)
+    }
+
+    /// The unit of a block that the store lacks is damaged: it counts once.
+    pub(super) fn note_damaged(&mut self, unit: UnitId, block: u64) {
+        let is_new = self.cleaner.damaged.insert(unit, self.superblock.layout.units, block);
+        self.counters.damaged_dirty += u64::from(is_new);
     }
 
     /// Units that the device cannot write: they hold nothing, and are tried again at the next start.

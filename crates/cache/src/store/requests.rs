@@ -235,7 +235,7 @@ impl CacheStore {
     fn forget_damaged(&mut self, at: usize) -> bool {
         let (block, unit) = (self.slots.slots[at].block, self.slots.slots[at].unit);
         if self.marks.get(&self.cache.units, unit).is_dirty {
-            self.counters.damaged_dirty += 1;
+            self.note_damaged(unit, block);
             return false;
         }
         if self.slots.slots[at].kind == Kind::Read && self.journal.is_crowded() {
@@ -289,6 +289,7 @@ impl CacheStore {
         let slot = &self.slots.slots[at];
         let checksum = data_checksum(&self.superblock.uuid, slot.block, &self.slots.data[at].0);
         self.marks.set(&mut self.cache.units, slot.unit, Mark { checksum, ..mark });
+        self.cleaner.damaged.forget(slot.unit);
     }
 
     fn written(&mut self, at: usize, has_succeeded: bool) {
@@ -374,6 +375,7 @@ impl CacheStore {
     pub(super) fn change_mark(&mut self, unit: UnitId, mark: Mark) {
         self.pages.set_changed(super::pages::Pages::of_unit(unit));
         self.marks.set(&mut self.cache.units, unit, mark);
+        self.cleaner.damaged.forget(unit);
     }
 
     /// Hands out an operation on a unit.

@@ -251,6 +251,39 @@ fn who_cleans_everything_gets_all_that_can_be_read() {
     assert_eq!(rig.failures, []);
 }
 
+/// Two units are damaged. Outcome: they count once each, though passes and reads meet them again, and the owner hears of them once; when one of
+/// them is written again, it is damaged no more, and counts again if its new unit rots, too.
+///
+/// Planted breaks, seen red: each pass and each read counts; the log hears of a unit at each pass.
+#[test]
+fn a_damaged_unit_counts_once_until_it_is_written_again() {
+    let mut rig = rig(setup(Semantics::WriteCache), 16);
+    (0..200).for_each(|block| while !rig.request(RequestKind::Write, block, u8::MAX) && rig.end_next() {});
+    while rig.end_next() {}
+    let dirty = dirty_blocks(&rig);
+    let rotten = [dirty[dirty.len() / 2], dirty[dirty.len() / 2 + 2]];
+    rotten.into_iter().for_each(|block| rot(&mut rig, block));
+    let ask_all = |rig: &mut Rig| {
+        rig.machine.clean_all();
+        while rig.end_next() {}
+        rotten.into_iter().for_each(|block| while !rig.request(RequestKind::Read, block, u8::MAX) && rig.end_next() {});
+        while rig.end_next() {}
+        (rig.machine.counters().damaged_dirty, rig.machine.damaged().blocks)
+    };
+    let ranges = rotten.map(|block| block..block + 1).to_vec();
+    assert_eq!(ask_all(&mut rig), (2, 2));
+    assert_eq!(rig.machine.damaged().ranges, ranges);
+    assert_eq!(rig.machine.take_newly_damaged().unwrap().ranges, ranges);
+    assert_eq!(ask_all(&mut rig), (2, 2));
+    assert_eq!(rig.machine.take_newly_damaged(), None);
+    assert!(rig.request(RequestKind::Write, rotten[0], u8::MAX));
+    while rig.end_next() {}
+    assert_eq!((rig.machine.counters().damaged_dirty, rig.machine.damaged().blocks), (2, 1));
+    rot(&mut rig, rotten[0]);
+    assert_eq!(ask_all(&mut rig), (3, 2));
+    assert_eq!(rig.machine.take_newly_damaged().unwrap().ranges, ranges[..1]);
+}
+
 /// Outcome: copies that the store never ends hold up their own blocks, as long as they are no more than half of all that can be under way. Everybody
 /// else goes on at the store's speed.
 ///

@@ -49,9 +49,10 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
     write(&mut rig, 0..80);
     rig.faults = cannot_write(Target::Store, 20..23);
     rig.faults.bad.extend(cannot_write(Target::Store, 40..41).bad);
-    for _ in 0..2 {
+    for pass in 0..2 {
         let not_copied = NotCopied { blocks: 4, ranges: vec![20..23, 40..41] };
-        assert_eq!(clean_all(&mut rig), (4, not_copied));
+        assert_eq!(clean_all(&mut rig), (4, not_copied.clone()));
+        assert_eq!(rig.machine.take_newly_refused(), (pass == 0).then_some(not_copied), "the log has it once");
         assert!(!rig.machine.is_cleaning_all() && rig.machine.clean_passes() == 0);
     }
     rig.faults = Faults::default();

@@ -11,8 +11,8 @@ pub enum CacheCommand {
     /// What each cache has of which class, how often it was of use, what is dirty, and its syncer
     #[command(after_help = "Example:
   $ plimsoll cache status
-  volume  cache  policy  semantics       size      used    dirty  at most     free  paced  syncer  copied  past it  state
-  db      fast   credit  write-cache  100 GiB  98.4 GiB  1.2 GiB   10 GiB  1.6 GiB    0 %  asleep   4 GiB    2 GiB  works
+  volume  cache  policy  semantics       size      used    dirty  at most  ...  past it  state
+  db      fast   credit  write-cache  100 GiB  98.4 GiB  1.2 GiB   10 GiB  ...    2 GiB  works
 
   volume  class          size     of it    reads   hits   writes   hits
   db      5 file <=64K   12 GiB   12.2 %  120034  96.1 %   80211  99.0 %

@@ -15,7 +15,7 @@ pub enum ScenarioCommand {
     #[command(after_help = "Example:
   $ plimsoll scenario list
   scenario       paper                  hosts  takes  
-  device-curves  none, data sheets      sim    10 s   What each device model does, request by request")]
+  device-curves  none, data sheets      sim    10 s   What each device model does, ...")]
     List(OutputArguments),
     /// What a scenario is: machine, accounts, workloads, claims
     #[command(after_help = "Example:

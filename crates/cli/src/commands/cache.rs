@@ -11,14 +11,13 @@ use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::up;
+use plimsoll_brick::cache::sizes_instead_of;
 use plimsoll_brick::engine::CacheStatus;
 use plimsoll_core::{ByteCount, Span};
 use std::time::Duration;
 
 /// How often it is looked whether a flush is done.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Ranges that are named of those that the slow device refused.
-const RANGES_NAMED: usize = 8;
 
 pub(super) fn run(command: &CacheCommand) -> Outcome {
     match command {
@@ -54,6 +53,10 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Resize(arguments) => {
             let (volume, size_bytes) = (arguments.volume.clone(), arguments.size.0);
+            // Nothing is flushed for a size that is refused.
+            if let Some(allowed) = sizes_instead_of(size_bytes) {
+                return Err(Failure::BadInput(format!("size: got {}, allowed {allowed}", arguments.size)));
+            }
             done(&arguments.daemon, &Request::CacheResize { volume, size_bytes }, Some(&arguments.volume))
         }
         CacheCommand::Policy(arguments) => policy(arguments),
@@ -98,25 +101,10 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
             return Ok(());
         }
         if !cache.is_cleaning {
-            let dirty = ByteCount(u64::from(cache.dirty_units) << 12);
-            return Err(Failure::Failed(format!(
-                "volume {volume}: {dirty} are not on the slow device: {}",
-                why(&cache)
-            )));
+            return Err(Failure::Failed(format!("volume {volume}: {}", cache.not_clean(volume))));
         }
         std::thread::park_timeout(PERIOD);
     }
-}
-
-/// Why something was not copied.
-fn why(cache: &CacheStatus) -> String {
-    if cache.has_failed || cache.not_copied == 0 {
-        return "a device failed, see the daemon's log".to_owned();
-    }
-    let named = cache.not_copied_bytes.iter().take(RANGES_NAMED).map(|(from, to)| format!("{from} to {to}"));
-    let named: Vec<String> = named.collect();
-    let more = if cache.not_copied_bytes.len() > named.len() { " and others" } else { "" };
-    format!("it refused {} blocks of 4 KiB, bytes {}{more}; all others were copied", cache.not_copied, named.join(", "))
 }
 
 fn list(client: &mut Client) -> Result<Vec<CacheEntry>, Failure> {

@@ -6,7 +6,7 @@ use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_brick::attach::FileSystemPlan;
-use plimsoll_brick::cache::{DirtyMax, semantics_name};
+use plimsoll_brick::cache::{CacheSettings, DirtyMax, semantics_name};
 use plimsoll_core::{ByteCount, Rate, Span};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn as_tables(configuration: &Configuration) -> String {
             settings.size_bytes.map_or("all of it".into(), |size| ByteCount(size).to_string()),
             settings.policy.name.to_owned(),
             classes.clone(),
-            semantics_name(settings.semantics).to_owned(),
+            writes(settings),
             volume.map_or("-".into(), |volume| volume.name.clone()),
         ]);
     }
@@ -106,6 +106,21 @@ fn front_ends(volume: &Volume) -> Vec<String> {
     export.chain(target).chain(mount).collect()
 }
 
+/// When a write is acknowledged, and what may be dirty: as `plimsoll cache status` has it.
+fn writes(settings: &CacheSettings) -> String {
+    let time = |what: &str, span: Option<Span>| span.map_or(String::new(), |span| format!(", {what} {span}"));
+    let dirty_max = settings.dirty_max.map_or(String::new(), |most| format!(", dirty at most {}", dirty_max(most)));
+    let (age, idle) = (time("dirty for", settings.dirty_age), time("idle for", settings.idle_write_back));
+    format!("{}{dirty_max}{age}{idle}", semantics_name(settings.semantics))
+}
+
+fn dirty_max(most: DirtyMax) -> String {
+    match most {
+        DirtyMax::Part(part) => format!("{}%", part * 100.0),
+        DirtyMax::Bytes(bytes) => ByteCount(bytes).to_string(),
+    }
+}
+
 fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
     json!({
         "name": name,
@@ -117,10 +132,7 @@ fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
         "watermark_low": settings.watermark_low,
         "watermark_high": settings.watermark_high,
         "semantics": semantics_name(settings.semantics),
-        "dirty_max": settings.dirty_max.map(|most| match most {
-            DirtyMax::Part(part) => format!("{}%", part * 100.0),
-            DirtyMax::Bytes(bytes) => ByteCount(bytes).to_string(),
-        }),
+        "dirty_max": settings.dirty_max.map(dirty_max),
         "dirty_age_ns": settings.dirty_age.map(Span::as_nanos),
         "idle_write_back_ns": settings.idle_write_back.map(Span::as_nanos),
         "accept_losses": settings.accepts_losses,

@@ -1,8 +1,8 @@
 //! `plimsoll man-pages`: what `--help` says, as a page for each command.
 
-use crate::arguments::{Arguments, ManPagesArguments};
+use crate::arguments::{self, ManPagesArguments};
 use crate::outcome::{Failure, Outcome};
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use std::fs;
@@ -13,7 +13,7 @@ pub(super) fn run(arguments: &ManPagesArguments) -> Outcome {
     let directory = &arguments.directory;
     let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", directory.display()));
     fs::create_dir_all(directory).map_err(failed)?;
-    let mut command = Arguments::command().disable_help_subcommand(true);
+    let mut command = arguments::command().disable_help_subcommand(true);
     command.build();
     let pages = write(&command, directory).map_err(failed)?;
     writeln!(io::stdout(), "{pages} pages in {}", directory.display())?;

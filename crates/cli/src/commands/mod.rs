@@ -23,11 +23,11 @@ mod status;
 mod volume;
 mod why;
 
-use crate::arguments::{Arguments, Command, DaemonArguments};
+use crate::arguments::{self, Command, DaemonArguments};
 use crate::config::{Defaults, name_refusal};
 use crate::control::client::Client;
 use crate::outcome::{Failure, OWN_FAILURE, Outcome, exit};
-use clap::Parser;
+use crate::signals;
 use plimsoll_core::{Allocation, Rate, shown_lines};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -39,8 +39,12 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
+    // Before anything that takes time: a SIGHUP would end a daemon until it listens.
+    if command_of(std::env::args_os().skip(1)).is_some_and(|command| command == "up" || command == "agent") {
+        signals::hold_hang_ups();
+    }
     // clap itself ends with 0 after --help and --version, and with 2 on bad arguments.
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments::parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && runs_another(std::env::args_os().skip(1)) => {
             // Nobody may read it: the code says it, too.
@@ -54,12 +58,17 @@ pub fn run() -> ExitCode {
 }
 
 /// Whether arguments that are wrong are those of `plimsoll run`, whose exit code is else that of the command that it runs.
-fn runs_another(mut arguments: impl Iterator<Item = OsString>) -> bool {
+fn runs_another(arguments: impl Iterator<Item = OsString>) -> bool {
+    command_of(arguments).is_some_and(|command| command == "run")
+}
+
+/// The first argument that is no option, nor an option's value.
+fn command_of(mut arguments: impl Iterator<Item = OsString>) -> Option<OsString> {
     loop {
         match arguments.next() {
             Some(option) if option == "--log" => drop(arguments.next()),
             Some(option) if option.as_encoded_bytes().starts_with(b"-") => {}
-            command => return command.is_some_and(|command| command == "run"),
+            command => return command,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{allocation_cells, connect, print, print_json, unexpected};
 use crate::arguments::{DaemonArguments, DaemonOutputArguments, PoolCommand};
-use crate::control::protocol::{Request, Response};
-use crate::outcome::Outcome;
+use crate::control::protocol::{Change, Request, Response};
+use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 
 pub(super) fn run(command: &PoolCommand) -> Outcome {
@@ -15,6 +15,10 @@ pub(super) fn run(command: &PoolCommand) -> Outcome {
         }
         PoolCommand::Set(arguments) => {
             let (pool, what) = (arguments.pool.clone(), arguments.change.change());
+            if what == Change::default() {
+                let allowed = "got nothing to change, allowed --reserve, --limit and --weight";
+                return Err(Failure::BadInput(allowed.into()));
+            }
             change(&arguments.daemon, &Request::PoolSet { pool, change: what })
         }
         PoolCommand::Remove(arguments) => {

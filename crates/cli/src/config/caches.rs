@@ -2,7 +2,7 @@
 
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
-use plimsoll_brick::cache::{CACHE_BYTES_MIN, CacheSettings, DirtyMax, semantics_name};
+use plimsoll_brick::cache::{CacheSettings, DirtyMax, semantics_name, sizes_instead_of};
 use plimsoll_brick::notes::Notes;
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
@@ -50,8 +50,8 @@ pub(super) fn cache(
     let idle_write_back = section.read("idle_write_back", WRITE_BACK, problems, write_back);
     let accepts_losses = section.boolean("accept_losses", problems).unwrap_or(false);
     let place = section.finish(problems);
-    if let Some(size) = size.filter(|size| size.0 < CACHE_BYTES_MIN) {
-        problems.push(place.problem("size", size, format!("at least {}", ByteCount(CACHE_BYTES_MIN))));
+    if let Some((size, allowed)) = size.and_then(|size| Some((size, sizes_instead_of(size.0)?))) {
+        problems.push(place.problem("size", size, allowed));
     }
     let policy = policies().iter().find(|entry| entry.name == policy)?;
     let classes =

@@ -26,6 +26,7 @@ pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_
 pub use profile::MeasuredProfile;
 
 use plimsoll_brick::nbd::Address;
+use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{LineIndex, Section, syntax};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -138,7 +139,7 @@ pub fn parse(
     });
     syntax::without_follow_ups(of_syntax, &mut problems);
     match configuration {
-        Some(configuration) if problems.is_empty() => Ok(configuration),
+        Some(configuration) if problems.is_empty() => Ok(Configuration { keys: Keys::of(&table), ..configuration }),
         _ => {
             problems.sort_by_key(|problem| problem.line);
             Err(ConfigurationError { file: file.to_owned(), problems })

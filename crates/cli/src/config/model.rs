@@ -10,6 +10,7 @@ use plimsoll_brick::nbd::Address;
 use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
+use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{Place, Problem};
 use std::fmt;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub const OUTSTANDING_DEFAULT: u32 = 32;
 pub struct Configuration {
     /// The file that it was read from, as it was named.
     pub file: PathBuf,
+    /// What stands in it, key by key.
+    pub keys: Keys,
     /// The daemon itself.
     pub daemon: Daemon,
     /// Where NBD clients connect; empty if no volume is exported.

@@ -313,7 +313,7 @@ impl Administration {
 
     fn pool_set(&self, path: &str, change: Change) -> Result<Response, Refusal> {
         if change == Change::default() {
-            return Err(Refusal::Invalid("nothing to change: allowed are reserve, limit, weight, priority".into()));
+            return Err(Refusal::Invalid("got nothing to change, allowed reserve, limit and weight".into()));
         }
         let (device, before) = self.find(path)?;
         let allocation = promises::check_pool(&self.configuration, &device.profile.name, path, &change, before)?;

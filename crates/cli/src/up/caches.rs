@@ -13,6 +13,7 @@ use plimsoll_cache::store::journal::RECORDS;
 use plimsoll_cache::store::map::ENTRIES;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -88,10 +89,21 @@ fn with_advice(configuration: &Configuration, cache: &Cache, config: &VolumeConf
     let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
     let make = command("make");
     let lost = "if there was one, what only it had is lost";
+    // A note that cannot be read may be one.
+    let is_noted = !matches!(plan::notes(configuration).get::<CacheNote>(config), Ok(None));
     match error {
+        CacheError::System { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
+            let (replace, lost) =
+                if is_noted { (" --replace", " (what only the old one had is lost)") } else { ("", "") };
+            format!("{error}; to make one: {make}{replace}{lost}")
+        }
+        CacheError::System { action: "open", .. } if is_noted => {
+            let (file, volume) = (configuration.file.display(), &config.name);
+            format!(
+                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies what only it has"
+            )
+        }
         CacheError::Open { source: OpenError::NoCache, .. } => {
-            // A note that cannot be read may be one.
-            let is_noted = !matches!(plan::notes(configuration).get::<CacheNote>(config), Ok(None));
             let replace = if is_noted { " --replace" } else { "" };
             format!("{error}; to make one: {make}{replace} ({lost})")
         }
@@ -102,16 +114,22 @@ fn with_advice(configuration: &Configuration, cache: &Cache, config: &VolumeConf
         CacheError::OtherContent { .. } => {
             format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
         }
-        CacheError::GivenUp { .. } | CacheError::Older { .. } => {
-            format!("{error}; to make another in its place: {make} --replace")
+        CacheError::GivenUp { .. } => {
+            format!("{error}; to make another in its place: {make} --replace (what is there is lost)")
+        }
+        CacheError::Older { .. } => {
+            format!("{error}; to make another in its place: {make} --replace (what only the newer one has is lost)")
         }
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; accept_losses = true accepts that")
         }
-        CacheError::Exists { .. } => format!("{error} ({make} --replace)"),
-        CacheError::Open {
-            source: OpenError::OtherStore { .. } | OpenError::NoSuperblock | OpenError::Spent, ..
-        } => {
+        CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
+        CacheError::Open { source: OpenError::OtherStore { .. }, .. } => {
+            format!(
+                "{error}; to make another in its place: {make} --replace (what only that store's cache has is lost)"
+            )
+        }
+        CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
             format!("{error}; to make another in its place: {make} --replace ({lost})")
         }
         error => error.to_string(),
@@ -225,6 +243,7 @@ impl Caches {
         let entry = self.entry(volume)?;
         let cache = self.cache(&entry.cache.name)?;
         let settings = CacheSettings { size_bytes: Some(size_bytes), ..engine.cache_settings(volume)? };
+        // Before anything is given up.
         plimsoll_brick::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
         engine.detach_cache(volume)?;
         // From here on nothing is lost whatever fails: the store has everything, and goes on without a cache.
@@ -241,6 +260,9 @@ impl Caches {
 
     /// Gives the cache of a volume another policy, scheme or semantics.
     pub(super) fn change(&self, volume: &str, change: &CacheChange) -> Result<Response, Refusal> {
+        if *change == CacheChange::default() {
+            return Err(Refusal::Invalid("got nothing to change, allowed policy, classes and semantics".into()));
+        }
         let _changing = self.lock();
         let (_, engine) = self.volume(volume)?;
         self.entry(volume)?;

@@ -35,7 +35,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -98,6 +98,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     let state_directory = defaults.state_directory;
     Ok(Configuration {
         file: format!("agent of {}", mount.display()).into(),
+        keys: Default::default(),
         daemon: config::Daemon {
             control_socket,
             state_directory,
@@ -126,9 +127,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     listen_for_signals(&hurry, &reload, stop.clone())?;
     let mut daemon = Daemon::start(configuration, stop)?;
     hurry.watch(&daemon);
-    if has_file {
-        reload.watch(&daemon);
-    }
+    reload.watch(&daemon, has_file);
     let mut out = std::io::stdout().lock();
     for line in daemon.served() {
         // A reader that went away does not end the daemon.
@@ -206,15 +205,43 @@ impl Hurry {
 
 /// What SIGHUP has looked at again, once the daemon serves; never longer than that.
 #[derive(Clone, Default)]
-struct Reload(Arc<Mutex<Weak<Administration>>>);
+struct Reload(Arc<Mutex<Reloaded>>);
+
+#[derive(Default)]
+struct Reloaded {
+    administration: Weak<Administration>,
+    /// A SIGHUP came before the daemon served: the file may have changed since it was read.
+    has_missed: bool,
+    /// There is a configuration to look at again, or nothing more to wait for.
+    is_known: bool,
+}
 
 impl Reload {
-    fn watch(&self, daemon: &Daemon) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = daemon.administration();
+    fn lock(&self) -> MutexGuard<'_, Reloaded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on SIGHUP has this daemon's configuration looked at again, if it has one.
+    fn watch(&self, daemon: &Daemon, has_file: bool) {
+        let mut reloaded = self.lock();
+        reloaded.is_known = true;
+        if has_file {
+            reloaded.administration = daemon.administration();
+        }
+        if std::mem::take(&mut reloaded.has_missed) {
+            drop(reloaded);
+            self.reload();
+        }
     }
 
     fn reload(&self) {
-        let administration = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let mut reloaded = self.lock();
+        if !reloaded.is_known {
+            reloaded.has_missed = true;
+            return;
+        }
+        let administration = reloaded.administration.upgrade();
+        drop(reloaded);
         match administration {
             Some(administration) => administration.reload(),
             None => info!("SIGHUP: there is no configuration to look at again, and the daemon goes on"),

@@ -37,15 +37,21 @@ pub(super) fn check_pool(
     before: Allocation,
 ) -> Result<Allocation, Refusal> {
     let allocation = change.apply(before);
-    check(configuration, device, path, &allocation)?;
     let Allocation { priority, deadlines, .. } = allocation;
-    if (priority, deadlines) != (before.priority, before.deadlines) {
-        const ALLOWED: &str = "in the configuration, with plimsoll run and with plimsoll session open";
-        return Err(Refusal::Invalid(format!(
-            "{path}: got a priority or a deadline, which are each session's own, allowed {ALLOWED}"
-        )));
+    if (priority, deadlines) == (before.priority, before.deadlines) {
+        check(configuration, device, path, &allocation)?;
+        return Ok(allocation);
     }
-    Ok(allocation)
+    // Another scheduler would not help: this command takes neither under any.
+    const ALLOWED: &str = "in the configuration, with plimsoll run and with plimsoll session open";
+    let own = Allocation { priority, deadlines, ..Allocation::default() };
+    let sessions = match check(configuration, device, path, &own) {
+        Ok(()) => String::new(),
+        Err(refusal) => format!("; there, too, not under this scheduler: {refusal}"),
+    };
+    Err(Refusal::Invalid(format!(
+        "{path}: got a priority or a deadline, which are each session's own, allowed {ALLOWED}{sessions}"
+    )))
 }
 
 fn refuse(scheduler: &str, account: &Promised<'_>, allocation: &Allocation) -> Result<(), String> {
@@ -153,7 +159,26 @@ mod tests {
         let configuration = configuration("afq", "");
         let change = Change { priority: Some(Priority::Idle), ..Change::default() };
         let refused = told(check_pool(&configuration, "data", "backup", &change, Allocation::default()));
+        let own = "backup: got a priority or a deadline, which are each session's own, allowed in the configuration, with plimsoll run \
+                   and with plimsoll session open";
+        assert_eq!(refused, own);
+    }
+
+    /// Outcome: under a scheduler without priorities the refusal says first that this command takes none under any scheduler. The
+    /// schedulers that it names then are those that the configuration takes with such a pool.
+    ///
+    /// Planted break, seen red: the promises are looked at first, so that another scheduler is named as if the command took a priority there.
+    #[test]
+    fn a_refused_priority_names_only_schedulers_that_take_it() {
+        let before = configuration("split_token", "");
+        let change = Change { priority: Some(Priority::Level(2)), ..Change::default() };
+        let refused = told(check_pool(&before, "data", "backup", &change, Allocation::default()));
         assert!(refused.starts_with("backup: got a priority or a deadline, which are each session's own"), "{refused}");
+        let (_, named) = refused.split_once("allowed with the scheduler ").expect("schedulers are named");
+        for name in named.split(" or ") {
+            let inherited = configuration(name, "priority = 2").inherited("backup").priority;
+            assert_eq!(inherited, Priority::Level(2), "{name}");
+        }
     }
 
     /// A break to plant, not tried yet: who joins begins with the defaults, whatever the pool says.

@@ -298,7 +298,7 @@ fn a_cache_of_a_file_that_is_not_there_or_is_served_is_not_made() {
         assert!(said.starts_with(&format!("plimsoll.toml:14: volume.db.file: {why}")), "{said}");
     };
     let (slow, daemon) = (site.path("slow.img").display().to_string(), site.up());
-    refused(&format!("volume db: {slow} is locked by another process"));
+    refused(&format!("volume db: {slow} is served by the plimsoll daemon, process {}", daemon.process()));
     daemon.stop();
     ["slow.img", "fast.img"].iter().for_each(|name| std::fs::remove_file(site.path(name)).unwrap());
     refused(&format!("{slow} does not exist; to make one: truncate -s 16777216 {slow}"));

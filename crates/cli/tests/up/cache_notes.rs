@@ -103,7 +103,7 @@ fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
     client.write(0, &[5; BLOCK_BYTES], true).unwrap();
     std::fs::rename(&away, &fast).unwrap();
     let attached = site.ask(&["cache", "attach", "db", "fast"]);
-    let old = format!("what is on {path} was given up, and volume db has been served without it: it is old");
+    let old = format!("what is on {path} was given up: it may be older than what volume db has");
     assert!(!attached.status.success() && text(&attached.stderr).contains(&old), "{}", text(&attached.stderr));
     daemon.stop();
     reconfigured(&site, &[("[volume.db]\n", &format!("[volume.db]\n{KEY}"))]);

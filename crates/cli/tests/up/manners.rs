@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const MEMORY: &str = r#"
 [device.d]
@@ -22,6 +22,9 @@ nbd = {}
 /// Two users who are nobody's.
 const STRANGER: u32 = 65533;
 const USER: u32 = 65532;
+
+/// How often a daemon is started until it is seen while it reads its configuration.
+const TRIES: u32 = 20;
 
 fn sh(site: &Site, script: &str) -> Command {
     let mut command = site.command(&[]);
@@ -65,7 +68,64 @@ fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     });
     daemon.signal(Signal::TERM);
     let (status, log) = daemon.wait();
-    assert!(status.success() && log.contains("takes a restart: volume.v: what is new there"), "{status}: {log}");
+    assert!(status.success(), "{status}: {log}");
+    assert!(log.contains("read again; changed: pool.p.limit; waits for a restart: volume.v.size"), "{log}");
+    // The last signals found the file as it was; what waits is named each time.
+    assert!(log.contains("read again; changed: pool.p.limit\n"), "{log}");
+}
+
+#[test]
+fn a_hang_up_that_finds_the_same_file_says_that_nothing_changed() {
+    let site = Site::new(MEMORY);
+    let daemon = site.up();
+    daemon.signal(Signal::HUP);
+    assert!(site.ask(&["status"]).status.success());
+    // A daemon that ends hears its signals in their order.
+    let log = daemon.stop();
+    assert!(log.contains("plimsoll.toml: read again: nothing changed"), "{log}");
+}
+
+/// Whether a process has handlers for SIGHUP and for SIGTERM.
+fn handlers(process: u32) -> (bool, bool) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map_or("0", str::trim);
+    let caught = u64::from_str_radix(caught, 16).unwrap();
+    let has = |signal: Signal| caught & 1 << (signal.as_raw() - 1) != 0;
+    (has(Signal::HUP), has(Signal::TERM))
+}
+
+/// A configuration so long that reading it takes a while. Outcome: the handler stands before the file is read, and a SIGHUP meanwhile has the
+/// file read again instead of ending the daemon.
+///
+/// Planted break, seen red: the handler is set when the file has been read.
+#[test]
+fn a_hang_up_while_a_daemon_begins_does_not_end_it() {
+    let site =
+        Site::new(&format!("{MEMORY}{}", "# a comment that says nothing and takes a while to read\n".repeat(60_000)));
+    let is_hit = (0..TRIES).any(|_| {
+        let mut child =
+            site.command(&["up", "plimsoll.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        // What listens for both has SIGTERM first.
+        let is_early = loop {
+            match handlers(child.id()) {
+                (true, false) => break true,
+                (false, false) if child.try_wait().unwrap().is_none() => {}
+                _ => break false,
+            }
+        };
+        if is_early {
+            rustix::process::kill_process(process, Signal::HUP).unwrap();
+        }
+        wait_until("the daemon serves or has ended", || {
+            child.try_wait().unwrap().is_some() || site.ask(&["status"]).status.success()
+        });
+        let _ = rustix::process::kill_process(process, Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+        is_early
+    });
+    assert!(is_hit, "no handler was seen before the file was read");
 }
 
 /// A break to plant, not tried yet: nothing is locked.

@@ -107,11 +107,13 @@ fn pools_change(site: &Site) {
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["error"]["kind"], "refused");
     assert_eq!(answer["error"]["excess_runs_per_second"], 100.0);
-    // Zygaria, the default, goes by no priority: it was accepted, and did nothing.
+    // This command takes no priority under any scheduler, and sessions have none under zygaria, the default.
     refused(
         &["pool", "set", "web/db", "--priority", "idle"],
         2,
-        "web/db: got priority idle, which zygaria does not keep on volumes, allowed with the scheduler cfq",
+        "web/db: got a priority or a deadline, which are each session's own, allowed in the configuration, with plimsoll run and with \
+         plimsoll session open; there, too, not under this scheduler: web/db: got priority idle, which zygaria does not keep on \
+         volumes, allowed with the scheduler cfq",
     );
     done(&["pool", "add", "web/batch", "--reserve", "5%"], "pool web/batch added on disk0");
     refused(&["pool", "add", "web/batch"], 1, "there is a pool \"web/batch\" already");
@@ -121,7 +123,7 @@ fn pools_change(site: &Site) {
         "there is no pool \"nowhere\"; plimsoll pool list shows what there is",
     );
     refused(&["pool", "remove", "web"], 1, "web: a pool with members cannot be closed");
-    refused(&["pool", "set", "web"], 2, "nothing to change: allowed are reserve, limit, weight, priority");
+    refused(&["pool", "set", "web"], 2, "got nothing to change, allowed --reserve, --limit and --weight");
     let pools = site.json(&["pool", "list"]);
     let web = &pools.as_array().unwrap().iter().find(|pool| pool["path"] == "web").unwrap()["allocation"];
     assert_eq!((&web["reserve"], &web["limit"], &web["weight"]), (&"45%".into(), &"500 runs/s".into(), &7.into()));

@@ -1,7 +1,7 @@
 //! A daemon of its own for each test: started with the built command, always ended, and cleaned up after.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -68,6 +68,15 @@ impl Site {
         let output = self.ask(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Sends a line to the control socket, and answers the first line that comes.
+    pub fn request(&self, line: &str) -> Value {
+        let mut socket = std::os::unix::net::UnixStream::connect(self.path("state/control.sock")).unwrap();
+        socket.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(socket).read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
     }
 
     /// Runs `plimsoll up` to its end: for configurations that cannot be served. A daemon that comes up all the same is ended.
@@ -172,6 +181,11 @@ impl Daemon<'_> {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let process = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for its end; answers how it ended and what it logged.

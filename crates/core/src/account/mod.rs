@@ -169,8 +169,8 @@ pub enum AccountError {
     },
     /// The reserves do not fit.
     #[error(
-        "{path}: a reserve of {} runs/s does not fit: {parent} has {} runs/s, {} are promised to others, {} too many",
-        three_digits(*.asked), three_digits(*.available), three_digits(*.promised), three_digits(.asked + .promised - .available)
+        "{path}: a reserve of {} runs/s does not fit: {parent} has {} runs/s, {} are promised to others, {}",
+        three_digits(*.asked), three_digits(*.available), three_digits(*.promised), too_many(.asked + .promised - .available, "")
     )]
     Admission {
         /// The account that asked.
@@ -222,6 +222,21 @@ impl AccountError {
             _ => 0.0,
         }
     }
+
+    /// The same for a message: `11.2 runs/s too many`, and never that nothing is too much.
+    pub fn excess_in_words(&self) -> String {
+        too_many(self.excess(), " runs/s")
+    }
+}
+
+/// Messages round to this.
+const SHOWN_MIN: f64 = 0.01;
+
+fn too_many(excess: f64, unit: &str) -> String {
+    match excess < SHOWN_MIN {
+        true => format!("less than {SHOWN_MIN}{unit} too many"),
+        false => format!("{}{unit} too many", three_digits(excess)),
+    }
 }
 
 impl fmt::Display for Priority {
@@ -263,5 +278,17 @@ impl Allocation {
             _ => limit_runs_per_second < self.reserve.runs_per_second(worst_case),
         };
         is_below.then(|| format!("limit {limit} is less than reserve {}, allowed is at least as much", self.reserve))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A break to plant, not tried yet: the excess is rounded like any figure, and `0 too many` is said.
+    #[test]
+    fn an_excess_is_never_told_as_nothing() {
+        assert_eq!(too_many(0.000_4, " runs/s"), "less than 0.01 runs/s too many");
+        assert_eq!(too_many(11.2, ""), "11.2 too many");
     }
 }

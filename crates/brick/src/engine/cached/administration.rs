@@ -15,6 +15,7 @@ use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
 use crate::cache::{CacheSettings, FoundCache};
 use plimsoll_core::Allocation;
+use std::borrow::Cow;
 use std::sync::mpsc::{Sender, channel};
 
 /// What the session of a cache's syncer is called.
@@ -23,12 +24,12 @@ const SESSION_NAME: &str = "cache";
 const SCHEDULER_OF_THE_END: &str = "noop";
 
 impl VolumeCache {
-    fn failed(&self, what: &'static str) -> EngineError {
-        EngineError::CacheFailed { cache: self.settings.name.clone(), what }
+    fn failed(&self, what: impl Into<Cow<'static, str>>) -> EngineError {
+        EngineError::CacheFailed { cache: self.settings.name.clone(), what: what.into() }
     }
 
-    /// Answers those who wait until everything is clean.
-    fn answer_flushes(&mut self) {
+    /// Answers those who wait until everything in the cache of `volume` is clean.
+    fn answer_flushes(&mut self, volume: &str) {
         let (passes, is_clean) = (self.machine.clean_passes(), self.machine.dirty_units() == 0);
         let has_stopped = !self.machine.is_cleaning_all();
         if !has_stopped && passes >= self.clean_until && self.phase == Phase::Working {
@@ -37,9 +38,7 @@ impl VolumeCache {
         if self.flush_waiters.is_empty() {
             return;
         }
-        let error = || {
-            self.failed("it is not clean: its device or the store failed, or refused some of it, see its status and the log (detach --lost gives up what cannot be read)")
-        };
+        let error = || self.failed(self.status().not_clean(volume));
         let errors: Vec<_> = (0..self.flush_waiters.len()).map(|_| error()).collect();
         let mut waiting = Vec::new();
         for (waiter, error) in std::mem::take(&mut self.flush_waiters).into_iter().zip(errors) {
@@ -89,8 +88,10 @@ impl Core {
 
     /// Goes on to the next phase when this one is over.
     pub(super) fn look_at_phase(&mut self, volume: u32) {
-        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
-        cache.answer_flushes();
+        let seat = &mut self.volumes[volume];
+        let (name, Some(cache)) = (&seat.volume.config().name, seat.cache.as_deref_mut()) else { return };
+        cache.log_what_is_not_copied(name);
+        cache.answer_flushes(name);
         let before = cache.phase;
         match before {
             Phase::Beginning => {
@@ -116,9 +117,7 @@ impl Core {
             }
             Phase::Emptying if cache.is_idle() && !cache.machine.is_cleaning_all() => {
                 // What cannot be read stays, until it is said that it may be lost.
-                cache.stop_emptying(
-                    "not all of it could be written to the store, see the log (detach --lost gives that up)",
-                );
+                cache.stop_emptying(name);
             }
             Phase::Closing if cache.machine.is_closed() && cache.operations_under_way == 0 => {
                 cache.phase = Phase::Closed;
@@ -277,9 +276,9 @@ impl VolumeCache {
         self.may_lose && !self.machine.is_cleaning_all() && self.machine.is_rest_unreadable()
     }
 
-    fn stop_emptying(&mut self, what: &'static str) {
+    fn stop_emptying(&mut self, volume: &str) {
         self.phase = Phase::Working;
-        self.answer_phase(Err(self.failed(what)));
+        self.answer_phase(Err(self.failed(self.status().not_clean(volume))));
     }
 
     fn answer_phase(&mut self, answer: Result<(), EngineError>) {

@@ -101,11 +101,11 @@ fn refusal(error: &AccountError, allocation: &Allocation, place: &Place) -> Prob
                 reserve => format!("{reserve} ({})", runs(*asked)),
             };
             let allowed = format!(
-                "at most {}: {parent} has {}, {} are promised to others, {} too many",
+                "at most {}: {parent} has {}, {} are promised to others, {}",
                 runs((available - promised).max(0.0)),
                 runs(*available),
                 runs(*promised),
-                runs(error.excess())
+                error.excess_in_words()
             );
             place.problem("reserve", got, allowed)
         }

@@ -38,6 +38,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
         None => Vec::new(),
     };
     let mut configuration = Configuration {
+        keys: Default::default(),
         file: file.to_owned(),
         daemon: sections.daemon,
         listen,

@@ -1,8 +1,8 @@
 //! Who is in whom: pools on devices and in pools, volumes in pools.
 
-use crate::config::model::{Device, Pool};
+use crate::config::model::{Device, Pool, Volume};
 use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
-use crate::config::{Place, Problem, quoted};
+use crate::config::{Place, Problem, name_problem, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which that is not
@@ -97,6 +97,11 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
                     volume.map(|volume| format!("{}/{}/{session}", path_of(&volume.pool), volume.name))
                 }
             };
+            if let Some(problem) = path.as_ref().and_then(|_| impossible_session(&sections.volumes, &cache.name, name))
+            {
+                problems.push(Problem { line: *line, ..cache.place.problem("pools", problem.0, problem.1) });
+                continue;
+            }
             match path {
                 Some(path) => cache.settings.pools.push((path, *part)),
                 None => problems.push(Problem {
@@ -110,6 +115,20 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
             }
         }
     }
+}
+
+/// That the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if so: what it is, and what is allowed.
+fn impossible_session(volumes: &[Volume], cache: &str, name: &str) -> Option<(String, String)> {
+    let (volume, session) = name.split_once('/')?;
+    if let Some(allowed) = name_problem(session) {
+        return Some((
+            format!("{}, whose session has the name {}", quoted(name), quoted(session)),
+            allowed.to_string(),
+        ));
+    }
+    let other = volumes.iter().find(|found| found.name == volume)?.cache.as_deref().filter(|other| *other != cache)?;
+    let got = format!("{}, a session of a volume with the cache {}", quoted(name), quoted(other));
+    Some((got, "sessions of the volume that has this cache".to_owned()))
 }
 
 /// That there is no `kind` called `name`, if so. A section that is there but wrong was reported already.

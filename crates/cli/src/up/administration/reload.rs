@@ -2,14 +2,20 @@
 //!
 //! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and `pool add`.
 //! **Complication.** Reserves that grow may need what others give up, so what is refused is tried again after the rest.
-//! Everything else waits for a restart, and the log says what. Nothing here ends the daemon.
+//! Everything else waits for a restart. One line of the log names each key that changed and each that waits; a key waits until a restart or
+//! until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
 use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
 use crate::control::protocol::{Change, Limit};
 use plimsoll_core::Allocation;
+use plimsoll_settings::keys;
 use std::sync::PoisonError;
 use tracing::{error, info, warn};
+
+/// Keys of a pool or volume that hold at once, and those that say where a new pool is.
+const RATES: [&str; 3] = ["reserve", "limit", "weight"];
+const PLACES: [&str; 2] = ["device", "parent"];
 
 /// A pool or volume whose rates or weight are others now.
 struct Step {
@@ -34,21 +40,26 @@ impl Administration {
             }
         };
         let mut old = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let steps = steps(&old, &new);
-        let count = steps.len();
-        let refused = self.take(steps);
-        for line in &refused {
-            error!("not reloaded: {line}");
+        let asked = steps(&old, &new);
+        let paths: Vec<String> = asked.iter().map(|step| step.path.clone()).collect();
+        let refused = self.take(asked);
+        for (_, why) in &refused {
+            error!("not reloaded: {why}");
         }
-        for line in waiting(&old, &new) {
-            warn!("takes a restart: {line}");
+        let refused: Vec<String> = refused.into_iter().map(|(path, _)| path).collect();
+        let taken: Vec<String> = paths.into_iter().filter(|path| !refused.contains(path)).collect();
+        let Difference { changed, waiting, loaded } = difference(&old, &self.configuration, new, &taken, &refused);
+        let file = plimsoll_core::shown(&loaded.file.display().to_string()).to_string();
+        match (&changed[..], &waiting[..], &refused[..]) {
+            ([], [], []) => info!("{file}: read again: nothing changed"),
+            (_, [], _) => info!("{file}: read again; changed: {}", listed(&changed)),
+            _ => warn!("{file}: read again; changed: {}; waits for a restart: {}", listed(&changed), listed(&waiting)),
         }
-        info!("{}: read again, {} changed", new.file.display(), count - refused.len());
-        *old = new;
+        *old = loaded;
     }
 
-    /// Takes all steps that can be taken, in any order; answers why the others cannot.
-    fn take(&self, mut steps: Vec<Step>) -> Vec<String> {
+    /// Takes all steps that can be taken, in any order; answers the paths of the others, each with the reason.
+    fn take(&self, mut steps: Vec<Step>) -> Vec<(String, String)> {
         loop {
             let (before, mut refused) = (steps.len(), Vec::new());
             steps.retain(|Step { path, device, is_new, change }| {
@@ -56,9 +67,8 @@ impl Administration {
                     true => self.pool_add(path, device.as_deref(), *change),
                     false => self.pool_set(path, *change),
                 };
-                match &outcome {
-                    Ok(_) => info!("reloaded: {path}"),
-                    Err(refusal) => refused.push(refusal.to_string()),
+                if let Err(refusal) = &outcome {
+                    refused.push((path.clone(), refusal.to_string()));
                 }
                 outcome.is_err()
             });
@@ -66,6 +76,98 @@ impl Administration {
                 return refused;
             }
         }
+    }
+}
+
+/// What a file that was read again has changed.
+struct Difference {
+    /// Keys that changed, as the log has them.
+    changed: Vec<String>,
+    /// Keys that wait for a restart.
+    waiting: Vec<String>,
+    /// What holds now: the next file is compared with that.
+    loaded: Configuration,
+}
+
+/// `none` or `pool.web.limit, pool.web.weight`.
+fn listed(keys: &[String]) -> String {
+    if keys.is_empty() { "nothing".to_owned() } else { plimsoll_core::shown(&keys.join(", ")).to_string() }
+}
+
+/// Compares what holds, `old`, with a new file, whose steps at the paths `taken` were done and at `refused` were not. `running` is what
+/// the daemon began with.
+fn difference(
+    old: &Configuration,
+    running: &Configuration,
+    new: Configuration,
+    taken: &[String],
+    refused: &[String],
+) -> Difference {
+    let keys = old.keys.differing(&new.keys);
+    let (changed, rest): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| is_live(key, old, &new, taken, refused));
+    let waiting: Vec<Vec<String>> = rest.into_iter().filter(|key| !is_refused(key, &new, refused)).collect();
+    let named = |keys: &[Vec<String>]| {
+        let mut names: Vec<String> = keys.iter().map(|key| name(key, old, &new)).collect();
+        names.dedup();
+        names
+    };
+    let (changed_names, mut waiting_names) = (named(&changed), named(&waiting));
+    let is_named = |section: &str| waiting.iter().any(|key| keys::dotted(key).starts_with(section));
+    let files = sections_that_wait(running, &new).into_iter().filter(|section| !is_named(section));
+    // Of a cache's classes and a device's profile the file has the name only.
+    waiting_names.extend(files.map(|section| format!("{section} (a file that it names)")));
+    let mut loaded = Configuration { keys: old.keys.clone(), ..new.clone() };
+    changed.iter().for_each(|key| loaded.keys.take(key, &new.keys));
+    // What was refused is tried again at the next SIGHUP.
+    for path in refused {
+        let before = |name: &str| old.pools.iter().find(|other| other.name == name);
+        loaded.pools.retain(|pool| new.pool_path(&pool.name) != *path || before(&pool.name).is_some());
+        for pool in loaded.pools.iter_mut().filter(|pool| new.pool_path(&pool.name) == *path) {
+            pool.allocation = before(&pool.name).map_or(pool.allocation, |before| before.allocation);
+        }
+        for volume in loaded.volumes.iter_mut().filter(|volume| new.volume_path(volume) == *path) {
+            let before = old.volumes.iter().find(|other| other.name == volume.name);
+            volume.allocation = before.map_or(volume.allocation, |before| before.allocation);
+        }
+    }
+    Difference { changed: changed_names, waiting: waiting_names, loaded }
+}
+
+/// The account that a key promises something, and the key of its section: of a pool or a volume that `of` has.
+fn account_of<'k>(key: &'k [String], of: &Configuration) -> Option<(String, &'k str)> {
+    let [kind, name, key, ..] = key else { return None };
+    let path = match &**kind {
+        "pool" => of.pools.iter().any(|pool| pool.name == *name).then(|| of.pool_path(name)),
+        "volume" => of.volumes.iter().find(|volume| volume.name == *name).map(|volume| of.volume_path(volume)),
+        _ => None,
+    };
+    Some((path?, key))
+}
+
+/// Whether a key that differs holds now: a rate or a weight of an account that stays where it is, or what places a pool that was opened.
+fn is_live(key: &[String], old: &Configuration, new: &Configuration, taken: &[String], refused: &[String]) -> bool {
+    let Some((path, of_section)) = account_of(key, new) else { return false };
+    let is_rate = RATES.contains(&of_section);
+    match account_of(key, old) {
+        _ if refused.contains(&path) => false,
+        Some((before, _)) => is_rate && before == path,
+        None => (is_rate || PLACES.contains(&of_section)) && taken.contains(&path),
+    }
+}
+
+fn is_refused(key: &[String], new: &Configuration, refused: &[String]) -> bool {
+    account_of(key, new).is_some_and(|(path, of_section)| {
+        (RATES.contains(&of_section) || PLACES.contains(&of_section)) && refused.contains(&path)
+    })
+}
+
+/// A key as the log has it. A whole section that is new or gone stands for all of its keys.
+fn name(key: &[String], old: &Configuration, new: &Configuration) -> String {
+    let section = &key[..key.len().min(2)];
+    match (old.keys.has(section), new.keys.has(section)) {
+        (false, _) => format!("{} (new)", keys::dotted(section)),
+        (_, false) => format!("{} (gone)", keys::dotted(section)),
+        _ => keys::dotted(key),
     }
 }
 
@@ -102,19 +204,16 @@ fn steps(old: &Configuration, new: &Configuration) -> Vec<Step> {
     pools.chain(volumes).collect()
 }
 
-/// What is another in the file and stays as it is, a line each.
-fn waiting(old: &Configuration, new: &Configuration) -> Vec<String> {
-    let mut lines = Vec::new();
+/// Sections that are another in the file and stay as they are.
+fn sections_that_wait(old: &Configuration, new: &Configuration) -> Vec<String> {
+    let mut sections = Vec::new();
     let mut compare = |kind: &str, before: Vec<(String, String)>, now: Vec<(String, String)>| {
-        for (name, text) in &now {
-            match before.iter().find(|(other, _)| other == name) {
-                Some((_, other)) if other == text => {}
-                Some(_) => lines.push(format!("{kind}{name}: what is new there")),
-                None => lines.push(format!("{kind}{name}, which is new")),
-            }
-        }
+        let is_other = |(name, text): &&(String, String)| {
+            before.iter().find(|(other, _)| other == name).is_none_or(|(_, other)| other != text)
+        };
+        sections.extend(now.iter().filter(is_other).map(|(name, _)| format!("{kind}{name}")));
         let gone = before.iter().filter(|(name, _)| now.iter().all(|(other, _)| other != name));
-        lines.extend(gone.map(|(name, _)| format!("{kind}{name}, which the file has no more")));
+        sections.extend(gone.map(|(name, _)| format!("{kind}{name}")));
     };
     let whole = |configuration: &Configuration| {
         let Configuration { daemon, listen, iscsi_listen, executor, .. } = configuration;
@@ -141,7 +240,7 @@ fn waiting(old: &Configuration, new: &Configuration) -> Vec<String> {
     let known = |pool: &&Pool| old.pools.iter().any(|other| other.name == pool.name);
     let pools = |of: &Configuration| of.pools.iter().filter(known).map(bare_pool).collect();
     compare("pool.", pools(old), pools(new));
-    lines
+    sections
 }
 
 /// What of an account cannot change while it is open.
@@ -203,26 +302,57 @@ mod tests {
         steps(old, new).into_iter().map(|step| (step.path, step.is_new)).collect()
     }
 
+    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths whose steps fail.
+    fn named(old: &Configuration, new: &Configuration, refused: &[&str]) -> (Vec<String>, Vec<String>, Configuration) {
+        let refused: Vec<String> = refused.iter().map(|path| (*path).to_owned()).collect();
+        let taken: Vec<String> = steps(old, new).into_iter().map(|step| step.path).collect();
+        let taken: Vec<String> = taken.into_iter().filter(|path| !refused.contains(path)).collect();
+        let Difference { changed, waiting, loaded } =
+            difference(old, &configuration(OLD), new.clone(), &taken, &refused);
+        (changed, waiting, loaded)
+    }
+
     #[test]
     fn a_file_that_only_moved_its_lines_changes_nothing() {
         let (old, new) = (configuration(OLD), configuration(&format!("# a comment\n\n{OLD}")));
-        assert_eq!((paths(&old, &new), waiting(&old, &new)), (Vec::new(), Vec::new()));
+        let (changed, waiting, _) = named(&old, &new, &[]);
+        assert_eq!((paths(&old, &new), changed, waiting), (Vec::new(), Vec::new(), Vec::new()));
     }
 
-    /// A break to plant, not tried yet: what waits for a restart is not told.
+    /// Outcome: each key is named, under what changed or under what waits. A key that waits is named at each SIGHUP until a restart.
+    ///
+    /// Planted break, seen red: a key that waits is taken for one that holds.
     #[test]
     fn rates_and_new_pools_change_and_the_rest_waits_for_a_restart() {
         let old = configuration(OLD);
         let text = OLD.replace("30%", "20%").replace("nbd = {}", "limit = \"9MB/s\"\nread_only = true\nnbd = {}");
-        let new = configuration(&format!("{text}\n[pool.night]\nparent = \"web\"\nreserve = \"5%\"\n"));
+        let new = configuration(&format!("{text}\n[pool.night]\nparent = \"web\"\nreserve = \"5%\"\npriority = 4\n"));
         let expected =
             [("web", false), ("web/night", true), ("web/db", false)].map(|(path, is_new)| (path.to_owned(), is_new));
         assert_eq!(paths(&old, &new), expected);
-        assert_eq!(waiting(&old, &new), ["volume.db: what is new there"]);
+        let (changed, waiting, loaded) = named(&old, &new, &[]);
+        assert_eq!(changed, ["pool.night (new)", "pool.web.reserve", "volume.db.limit"]);
+        assert_eq!(waiting, ["pool.night (new)", "volume.db.read_only"]);
+        assert!(paths(&loaded, &new).is_empty());
+        let (changed, waiting, _) = named(&loaded, &new, &[]);
+        assert_eq!(
+            (changed.len(), waiting),
+            (0, vec!["pool.night.priority".to_owned(), "volume.db.read_only".to_owned()])
+        );
         let gone = configuration(
             &OLD.replace("[pool.batch]", "[device.d2]\n[pool.other]")
                 .replace("device = \"disk0\"\n        limit", "device = \"d2\"\n        limit"),
         );
-        assert_eq!(waiting(&old, &gone), ["device.d2, which is new", "pool.batch, which the file has no more"]);
+        let (_, waiting, _) = named(&old, &gone, &["other"]);
+        assert_eq!(waiting, ["device.d2 (new)", "pool.batch (gone)"]);
+    }
+
+    /// Planted break, seen red: a refused step counts as done, so that the next SIGHUP does not try it again.
+    #[test]
+    fn what_was_refused_is_tried_again_and_is_no_change() {
+        let (old, new) = (configuration(OLD), configuration(&OLD.replace("30%", "20%").replace("5MB/s", "6MB/s")));
+        let (changed, waiting, loaded) = named(&old, &new, &["web"]);
+        assert_eq!((changed, waiting.len()), (vec!["pool.batch.limit".to_owned()], 0));
+        assert_eq!(paths(&loaded, &new), [("web".to_owned(), false)]);
     }
 }

@@ -4,9 +4,9 @@ use super::super::{Phase, VolumeCache};
 use crate::cache::semantics_name;
 use crate::engine::emulation::Emulation;
 use crate::engine::status::EmulationStatus;
-use plimsoll_cache::store::Semantics;
+use plimsoll_cache::store::{NotCopied, Semantics};
 use plimsoll_core::class::CLASSES;
-use plimsoll_core::{Class, Span};
+use plimsoll_core::{ByteCount, Class, Span};
 use serde::{Deserialize, Serialize};
 
 /// What a cache has of one class, and how often it was of use.
@@ -101,7 +101,7 @@ pub struct CacheStatus {
     pub commits: u64,
     /// See there.
     pub snapshots: u64,
-    /// Units that were damaged: clean ones, which the store replaced, and dirty ones, which are lost.
+    /// Units that were damaged, each once: clean ones, which the store replaced, and dirty ones, which are lost.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
@@ -111,6 +111,12 @@ pub struct CacheStatus {
     /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_copied_bytes: Vec<(u64, u64)>,
+    /// Dirty units that are damaged now: neither written again nor trimmed since.
+    #[serde(default)]
+    pub unreadable: u64,
+    /// Of those a thousand: the first byte of each range of the volume, and the byte behind its last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable_bytes: Vec<(u64, u64)>,
     /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
     #[serde(default)]
     pub bad_units: u32,
@@ -123,10 +129,72 @@ pub struct CacheStatus {
     pub pools: Vec<CachePoolStatus>,
 }
 
+/// Ranges that a message names.
+const RANGES_NAMED: usize = 8;
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = plimsoll_cache::store::BLOCK_BYTES as u64;
+
+fn in_bytes(what: &NotCopied) -> Vec<(u64, u64)> {
+    what.ranges.iter().map(|range| (range.start * BLOCK_BYTES, range.end * BLOCK_BYTES)).collect()
+}
+
+/// `4 KiB, bytes 8192 to 12288`: at most [`RANGES_NAMED`] ranges, and how much more there is.
+fn named(blocks: u64, bytes: &[(u64, u64)]) -> String {
+    let shown = &bytes[..bytes.len().min(RANGES_NAMED)];
+    let text: Vec<String> = shown.iter().map(|(from, to)| format!("{from} to {to}")).collect();
+    let more = (blocks * BLOCK_BYTES).saturating_sub(shown.iter().map(|(from, to)| to - from).sum());
+    let more = if more > 0 { format!(" and {} more", ByteCount(more)) } else { String::new() };
+    format!("{}, bytes {}{more}", ByteCount(blocks * BLOCK_BYTES), text.join(", "))
+}
+
+/// That the cache of `volume` cannot be read there, and the command that gives it up.
+fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
+    let named = named(blocks, bytes);
+    format!(
+        "the cache cannot be read for {named} of volume {volume} (plimsoll cache detach {volume} --lost gives that up)"
+    )
+}
+
+/// That the slow device refuses what the cache has.
+fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
+    format!("the slow device refuses {} of volume {volume}, which stay in the cache", named(blocks, bytes))
+}
+
+impl CacheStatus {
+    /// Why not all that is dirty could be copied to the slow device: what cannot be read of the cache of `volume`, what the slow device
+    /// refuses, and what can be done.
+    pub fn not_clean(&self, volume: &str) -> String {
+        let dirty = ByteCount(u64::from(self.dirty_units) * BLOCK_BYTES);
+        let mut why = Vec::new();
+        if self.unreadable > 0 {
+            why.push(unreadable(volume, self.unreadable, &self.unreadable_bytes));
+        }
+        if self.not_copied > 0 {
+            why.push(refused(volume, self.not_copied, &self.not_copied_bytes));
+        }
+        if why.is_empty() || self.has_failed {
+            why.push("a device failed, and the log says which".to_owned());
+        }
+        format!("{dirty} are not on the slow device: {}", why.join("; "))
+    }
+}
+
 impl VolumeCache {
+    /// Logs what could not be copied, once each.
+    pub(super) fn log_what_is_not_copied(&mut self, volume: &str) {
+        let cache = &self.settings.name;
+        if let Some(news) = self.machine.take_newly_damaged() {
+            tracing::error!(cache, "{}", unreadable(volume, news.blocks, &in_bytes(&news)));
+        }
+        if let Some(news) = self.machine.take_newly_refused() {
+            tracing::error!(cache, "{}", refused(volume, news.blocks, &in_bytes(&news)));
+        }
+    }
+
     pub(in crate::engine) fn status(&self) -> CacheStatus {
         let (machine, settings) = (&self.machine, &self.settings);
         let (cache, counters, not_copied) = (machine.cache(), machine.counters(), machine.not_copied());
+        let damaged = machine.damaged();
         let write_back = machine.write_back();
         let classes = (0..CLASSES as u8).filter_map(|number| {
             let class = Class::new(number)?;
@@ -177,7 +245,9 @@ impl VolumeCache {
             damaged_clean: counters.damaged_clean,
             damaged_dirty: counters.damaged_dirty,
             not_copied: not_copied.blocks,
-            not_copied_bytes: not_copied.ranges.iter().map(|range| (range.start << 12, range.end << 12)).collect(),
+            not_copied_bytes: in_bytes(&not_copied),
+            unreadable: damaged.blocks,
+            unreadable_bytes: in_bytes(&damaged),
             bad_units: machine.bad_units(),
             emulation: self.emulation.as_ref().map(Emulation::status),
             classes: classes.collect(),

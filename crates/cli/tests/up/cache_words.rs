@@ -1,0 +1,110 @@
+//! What administrators are told of caches: of sizes that none can have, of damage, of what a command would lose.
+
+use crate::cache::{connect, done, site};
+use crate::support::text;
+use crate::versions::BLOCK_BYTES;
+use std::os::unix::fs::FileExt;
+use std::process::Output;
+
+fn told(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), text(&output.stderr).trim().to_owned())
+}
+
+/// Outcome: a size that no cache can have is refused in one line, by the commands and on the control socket, and the cache goes on with what is
+/// dirty in it.
+///
+/// Planted breaks, seen red: the command asks the daemon; the daemon looks at the size when the old cache is given up.
+#[test]
+fn a_size_that_no_cache_can_have_is_refused_before_anything_is_given_up() {
+    let site = site("");
+    let daemon = site.up();
+    connect(&site).write(0, &[5; BLOCK_BYTES], false).unwrap();
+    let before = site.json(&["cache", "status"])[0]["cache"].clone();
+    assert_eq!(before["dirty_units"], 1);
+    for (size, got) in [("999999TB", "909494 TiB"), ("513GiB", "513 GiB"), ("10KiB", "10 KiB"), ("124KiB", "124 KiB")] {
+        let refused = format!("size: got {got}, allowed 128 KiB to 512 GiB");
+        assert_eq!(told(&site.ask(&["cache", "resize", "db", size])), (Some(2), refused));
+    }
+    for (bytes, got) in [(1u64 << 60, "1048576 TiB"), (4096, "4 KiB")] {
+        let request = format!("{{\"command\":\"cache_resize\",\"volume\":\"db\",\"size_bytes\":{bytes}}}");
+        let answer = site.request(&request);
+        let error = &answer["error"];
+        let refused = format!("cache fast: size: got {got}, allowed 128 KiB to 512 GiB");
+        assert_eq!((&error["kind"], &error["message"]), (&"invalid".into(), &refused.into()), "{answer}");
+    }
+    let empty = site.request("{\"command\":\"cache_set\",\"volume\":\"db\",\"change\":{}}");
+    assert_eq!(empty["error"]["kind"], "invalid", "{empty}");
+    let after = site.json(&["cache", "status"])[0]["cache"].clone();
+    assert_eq!((&after["dirty_units"], &after["units"]), (&before["dirty_units"], &before["units"]));
+    daemon.stop();
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, file.replace("4MiB", "999999TB")).unwrap();
+    let refused = "plimsoll.toml:9: cache.fast.size: got 909494 TiB, allowed 128 KiB to 512 GiB";
+    for arguments in
+        [&["check", "plimsoll.toml"][..], &["up", "plimsoll.toml"], &["cache", "make", "plimsoll.toml", "fast"]]
+    {
+        assert_eq!(told(&site.command(arguments).output().unwrap()), (Some(2), refused.to_owned()), "{arguments:?}");
+    }
+}
+
+/// Outcome: two blocks that only the cache has are damaged. Each flush says which they are and how to give them up, they count once each, and
+/// the log names them once.
+///
+/// Planted break, seen red: each pass counts.
+#[test]
+fn damaged_blocks_count_once_and_are_named_with_the_command_that_gives_them_up() {
+    let site = site("promote_reads = false");
+    let daemon = site.up();
+    let mut client = connect(&site);
+    client
+        .write(4 * BLOCK_BYTES as u64, &[[4; BLOCK_BYTES], [0xa5; BLOCK_BYTES], [0xa6; BLOCK_BYTES]].concat(), false)
+        .unwrap();
+    client.flush().unwrap();
+    drop(daemon);
+    let fast = std::fs::File::options().read(true).write(true).open(site.path("fast.img")).unwrap();
+    let bytes = std::fs::read(site.path("fast.img")).unwrap();
+    let mut damaged = 0;
+    for (at, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+        if [[0xa5; BLOCK_BYTES], [0xa6; BLOCK_BYTES]].iter().any(|content| block == content) {
+            fast.write_all_at(&[0xbd], (at * BLOCK_BYTES) as u64).unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 2);
+    let daemon = site.up();
+    let named = "the cache cannot be read for 8 KiB, bytes 20480 to 28672 of volume db (plimsoll cache detach db --lost gives that up)";
+    for arguments in [["cache", "flush", "db"], ["cache", "detach", "db"], ["cache", "flush", "db"]] {
+        let refused = format!("volume db: 8 KiB are not on the slow device: {named}");
+        assert_eq!(told(&site.ask(&arguments)), (Some(1), refused), "{arguments:?}");
+    }
+    let cache = site.json(&["cache", "status"])[0]["cache"].clone();
+    assert_eq!((&cache["damaged_dirty"], &cache["unreadable"]), (&2.into(), &2.into()), "{cache}");
+    let table = done(&site, &["cache", "status"]);
+    assert!(table.contains("works, 2 blocks were DAMAGED, 2 lost"), "{table}");
+    let given_up = done(&site, &["cache", "detach", "db", "--lost"]);
+    assert!(given_up.contains("8 KiB could not be read and are lost"), "{given_up}");
+    let log = daemon.stop();
+    assert_eq!(log.matches(named).count(), 1, "{log}");
+}
+
+/// Planted break, seen red: nothing but the reason is said.
+#[test]
+fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what_is_lost() {
+    let site = site("");
+    let fast = site.path("fast.img");
+    let refused = |what: &str| {
+        let said = text(&site.up_fails().stderr);
+        assert!(said.trim().ends_with(what), "{said}");
+    };
+    let kept = site.path("kept.img");
+    std::fs::rename(&fast, &kept).unwrap();
+    refused("No such file or directory (os error 2); to make one: plimsoll cache make plimsoll.toml fast");
+    std::fs::rename(&kept, &fast).unwrap();
+    site.up().stop();
+    // It is noted from now on that the volume has one.
+    std::fs::rename(&fast, &kept).unwrap();
+    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
+    std::fs::create_dir(&fast).unwrap();
+    refused("if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has");
+}

@@ -103,7 +103,7 @@ pub(crate) fn file_beneath(path: &Path) -> Option<(PathBuf, Extent)> {
 mod tests {
     use super::*;
 
-    /// Planted break: a limit counts from the file's beginning, seen red.
+    /// A break to plant, not tried yet: a limit counts from the file's beginning.
     #[test]
     fn bytes_of_a_part_are_bytes_of_the_whole() {
         let extent = |begin, end| Extent { begin, end };

@@ -30,7 +30,7 @@ pub(super) fn lock_range(file: &File, extent: Extent, is_shared: bool) -> Result
 mod tests {
     use super::*;
 
-    /// Planted break: a range is locked up to the end of the file, seen red.
+    /// A break to plant, not tried yet: a range is locked up to the end of the file.
     #[test]
     fn ranges_that_meet_have_one_writer_or_readers() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -205,7 +205,7 @@ fn a_loop_device_is_no_second_way_to_a_file() {
 
 /// Outcome: a loop device beneath which another one is mounted is not served for writing.
 ///
-/// Planted break, seen red: only a regular file is looked for beneath loop devices.
+/// Planted break, seen red: what lies beneath a block device is not looked at.
 #[test]
 fn a_loop_device_on_a_file_that_is_mounted_by_another_one_is_not_served() {
     if cannot() {

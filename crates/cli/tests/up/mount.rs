@@ -137,7 +137,7 @@ fn a_failure_half_way_undoes_what_was_done() {
 
 /// Outcome: data in the middle of a file, far from both ends, keeps the volume from being formatted.
 ///
-/// Planted break, seen red: no more than both ends are looked at.
+/// Planted break, seen red: what the file has in between is not read.
 #[test]
 fn data_in_the_middle_is_not_formatted_over() {
     if let Some(why) = why_no_mounts() {

@@ -227,7 +227,9 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> bool {
             );
             std::panic::resume_unwind(panic);
         }
-        session.umount_and_join().unwrap();
+        // A program that looks at all mounts may have this one open for a moment: it is not waited for by the unmount, but by the join.
+        rustix::mount::unmount(directory.path(), UnmountFlags::DETACH).unwrap();
+        session.join().unwrap();
     }
     true
 }
@@ -236,10 +238,10 @@ fn seed_from_environment() -> Option<u64> {
     std::env::var("POWER_SEED").ok().map(|seed| seed.parse().expect("POWER_SEED is a number"))
 }
 
-/// Not among the ordinary tests as long as this fault stands: where both disks die, some requests are not answered in one of some fifty
-/// seeds (docs/lab-notes/faults-2026-11.md).
+/// Fixed seeds, and fresh ones. Outcome: every request is answered, and every sector is what was promised.
+///
+/// Planted break that was seen red (in 27 s of fresh seeds): a range of trims that fails before its first step hands its blocks to itself.
 #[test]
-#[ignore = "make soak: finds requests that are not answered when both disks die"]
 fn what_was_promised_survives_power_failures() {
     match seed_from_environment() {
         Some(seed) => run_all(seed..=seed),

@@ -322,14 +322,16 @@ impl Slots {
         self.ranges.push(at);
     }
 
-    /// Unlocks one after the other who waits for a block that nobody has any more, and answers who has it now.
-    fn next_of_range(&mut self, blocks: &Range<u64>) -> Option<usize> {
+    /// Locks a block of `blocks` that is free again for the slot that waits longest for it, and answers that slot. `unlocked` held the range.
+    fn next_of_range(&mut self, blocks: &Range<u64>, unlocked: usize) -> Option<usize> {
         if self.waiting == 0 {
             return None;
         }
         let has_lock = |at: usize| self.locked[at] != NOT_LOCKED;
         let waits = |&(at, slot): &(usize, &Slot)| {
-            slot.step == Step::Lock && blocks.contains(&slot.block) && !has_lock(at) && !self.is_locked(slot.block)
+            // A range that fails before its first step is still at the step of a slot that waits.
+            let is_another = at != unlocked && !has_lock(at);
+            slot.step == Step::Lock && blocks.contains(&slot.block) && is_another && !self.is_locked(slot.block)
         };
         let (next, slot) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
         self.locked[next] = slot.block;
@@ -342,7 +344,7 @@ impl Slots {
         let blocks = self.slots[at].range();
         self.locked[at] = NOT_LOCKED;
         self.ranges.retain(|&other| other != at);
-        while let Some(next) = self.next_of_range(&blocks) {
+        while let Some(next) = self.next_of_range(&blocks, at) {
             take(next);
         }
     }

@@ -1,6 +1,7 @@
 //! Moments in which two go for one block: each test holds one operation back until the other has gone by.
 
 use crate::rig::{Rig, Setup, policy};
+use crate::search::Rate;
 use plimsoll_cache::store::{Action, RequestKind, Semantics, Target};
 
 /// Outcome: a block that is written while the store is flushed for what it was before stays dirty, though its old unit
@@ -130,4 +131,24 @@ fn a_copy_of_an_older_version_does_not_end_that_of_a_newer_one() {
         let content = Rig::new(rig.setup.clone(), cache, store, rig.versions.clone(), 3).read(0).unwrap();
         rig.versions.check(0, &content).unwrap();
     }
+}
+
+/// The cache's device fails, and while one read waits for another, a range is trimmed. Outcome: the trim fails, and its blocks are free for the next request.
+///
+/// Planted break that was seen red, by the search, too (seed 19): a range that fails before its first step hands its blocks to itself.
+#[test]
+fn a_range_that_fails_at_once_keeps_none_of_its_blocks() {
+    let mut rig = Rig::fresh(Setup::small("lru", Semantics::Strict), 1);
+    assert!(rig.request(RequestKind::Read, 30, u8::MAX));
+    let read = rig.until(Target::Store, Action::Read);
+    assert!(rig.request(RequestKind::Read, 30, u8::MAX), "it waits for the first read");
+    rig.faults.rates.push(Rate { target: Target::Cache, action: Action::Flush, one_in: 1 });
+    assert!(rig.request(RequestKind::Write, 20, u8::MAX));
+    rig.settle_but(read);
+    assert!(rig.machine.has_failed());
+    assert!(rig.trim(3, 6));
+    rig.machine.audit().unwrap();
+    assert_eq!(rig.machine.free_run(3..9), 6);
+    rig.settle();
+    assert_eq!(rig.under_way(), 0);
 }

@@ -111,7 +111,8 @@ struct Asked {
     kind: RequestKind,
     block: u64,
     sectors: u8,
-    number: u64,
+    /// Blocks that it changes, each with the number of its new version.
+    changes: Vec<(u64, u64)>,
     since: u64,
     /// What a flush promises.
     promises: Vec<u64>,
@@ -121,9 +122,8 @@ struct Asked {
 
 pub struct Doing {
     operation: Operation,
-    /// A write's number on its device, or what a flush covers.
-    number: u64,
-    covers: Vec<u64>,
+    /// The numbers on the device of what is written, a block each, or of what a flush covers.
+    numbers: Vec<u64>,
     /// When its device is done with it.
     pub until: u64,
 }
@@ -240,23 +240,44 @@ impl Rig {
         let promises = if kind == RequestKind::Flush { self.versions.acknowledged() } else { Vec::new() };
         let (token, since) = (self.tokens, self.timing.now);
         let floor = self.versions.floor(block);
-        let mut asked = Asked { token, kind, block, sectors, number: 0, since, promises, floor };
+        let mut asked = Asked { token, kind, block, sectors, changes: Vec::new(), since, promises, floor };
         let data = match kind {
             RequestKind::Write | RequestKind::Trim => {
                 let (number, data) = self.versions.submit(block, sectors, kind == RequestKind::Trim);
-                asked.number = number;
+                asked.changes.push((block, number));
                 data
             }
             RequestKind::Read | RequestKind::Flush => device::zeroes(),
         };
         let is_taken = self.machine.submit(&request, &data[usize::from(from)..usize::from(to)]);
+        self.was_taken(asked, is_taken)
+    }
+
+    /// Trims as many blocks from `block` on as the cache has nothing of, as one request, if there are several; else `block` alone.
+    pub fn trim(&mut self, block: u64, blocks: u64) -> bool {
+        let end = (block + blocks).min(self.setup.store_blocks);
+        let count = self.machine.free_run(block..end);
+        if count < 2 {
+            return self.request(RequestKind::Trim, block, u8::MAX);
+        }
+        self.tokens += 1;
+        let versions = &mut self.versions;
+        let changes =
+            (block..block + u64::from(count)).map(|block| (block, versions.submit(block, u8::MAX, true).0)).collect();
+        let (token, since, floor) = (self.tokens, self.timing.now, versions.floor(block));
+        let (kind, sectors, promises) = (RequestKind::Trim, u8::MAX, Vec::new());
+        let is_taken = self.machine.submit_trim(token, block, count, Class::UNCLASSIFIED);
+        self.was_taken(Asked { token, kind, block, sectors, changes, since, promises, floor }, is_taken)
+    }
+
+    fn was_taken(&mut self, asked: Asked, is_taken: bool) -> bool {
         if is_taken {
             self.asked.push(asked);
-        } else if asked.number > 0 {
-            self.versions.withdraw(block, sectors);
+        } else {
+            asked.changes.iter().for_each(|&(block, _)| self.versions.withdraw(block, asked.sectors));
         }
         self.take();
-        assert!(is_taken || !self.doing.is_empty(), "who is told to come again must have something to wait for");
+        assert!(is_taken || !self.doing.is_empty(), "a request that is refused has nothing to wait for");
         is_taken
     }
 
@@ -287,19 +308,24 @@ impl Rig {
     fn begin(&mut self, operation: Operation) {
         let block = operation.offset_bytes / BLOCK_BYTES as u64;
         let from = operation.offset_bytes as usize % BLOCK_BYTES;
-        let sectors = (((1u32 << (operation.length_bytes as usize / SECTOR)) - 1) << (from / SECTOR)) as u8;
+        let blocks = block..block + u64::from(operation.length_bytes / BLOCK_BYTES as u32).max(1);
+        let sectors = match operation.length_bytes as usize / SECTOR {
+            count if count < SECTORS => (((1u32 << count) - 1) << (from / SECTOR)) as u8,
+            _ => u8::MAX,
+        };
         let mut data = [0; BLOCK_BYTES];
         if operation.action == Action::Write {
             data[from..from + operation.length_bytes as usize].copy_from_slice(self.machine.buffer(&operation));
         }
         let device = self.device(operation.target);
-        let (number, covers) = match operation.action {
-            Action::Read => (0, Vec::new()),
-            Action::Write | Action::Trim => (device.begin(block, sectors, Arc::new(data)), Vec::new()),
-            Action::Flush => (0, device.begin_flush()),
+        let data = Arc::new(data);
+        let numbers = match operation.action {
+            Action::Read => Vec::new(),
+            Action::Write | Action::Trim => blocks.map(|block| device.begin(block, sectors, data.clone())).collect(),
+            Action::Flush => device.begin_flush(),
         };
         let until = self.timing.until(&operation, &self.setup.layout());
-        self.doing.push(Doing { operation, number, covers, until });
+        self.doing.push(Doing { operation, numbers, until });
     }
 
     fn take_answers(&mut self) {
@@ -325,7 +351,7 @@ impl Rig {
                     let mut content = [0; BLOCK_BYTES];
                     let from = done.sectors.trailing_zeros() as usize * SECTOR;
                     content[from..from + data.len()].copy_from_slice(data);
-                    let busy = asked.iter().any(|other| other.block == done.block && other.number > 0);
+                    let busy = asked.iter().any(|other| other.changes.iter().any(|change| change.0 == done.block));
                     if !busy && failures.is_empty() && doubts == 0 {
                         versions.check_newest(done.block, done.sectors, &content).unwrap();
                     }
@@ -333,9 +359,11 @@ impl Rig {
                     versions.check_from(done.block, done.sectors, &content, &floor).unwrap();
                 }
                 RequestKind::Write | RequestKind::Trim => {
-                    versions.acknowledge(done.block, done.sectors, done.number);
-                    if is_strict {
-                        versions.durable(done.block, done.sectors, done.number);
+                    for (block, number) in done.changes {
+                        versions.acknowledge(block, done.sectors, number);
+                        if is_strict {
+                            versions.durable(block, done.sectors, number);
+                        }
                     }
                 }
                 RequestKind::Flush if is_told => {}
@@ -346,7 +374,7 @@ impl Rig {
 
     /// Ends an operation.
     pub fn end(&mut self, at: usize) {
-        let Doing { operation, number, covers, .. } = self.doing.swap_remove(at);
+        let Doing { operation, numbers, .. } = self.doing.swap_remove(at);
         let one_in = if operation.target == Target::Store { self.store_fails_one_in } else { 0 };
         let fails = one_in > 0 && operation.action != Action::Read && self.random.below(one_in) == 0;
         let block = operation.offset_bytes / BLOCK_BYTES as u64;
@@ -365,8 +393,10 @@ impl Rig {
                     let buffer = self.machine.buffer(&operation);
                     buffer.copy_from_slice(&content[from..from + operation.length_bytes as usize]);
                 }
-                Action::Write | Action::Trim => self.device(operation.target).end(number),
-                Action::Flush => self.device(operation.target).end_flush(&covers),
+                Action::Write | Action::Trim => {
+                    numbers.iter().for_each(|&number| self.device(operation.target).end(number));
+                }
+                Action::Flush => self.device(operation.target).end_flush(&numbers),
             }
         }
         match operation.action {
@@ -374,11 +404,15 @@ impl Rig {
                 self.store_lost = true;
                 self.store.lose(|below| self.random.below(below));
             }
-            // It was done nevertheless, or it was not.
-            Action::Write | Action::Trim if fails => match self.random.below(2) {
-                0 => self.device(operation.target).end(number),
-                _ => self.device(operation.target).drop_write(number),
-            },
+            // Each block was done nevertheless, or it was not.
+            Action::Write | Action::Trim if fails => {
+                for number in numbers {
+                    match self.random.below(2) {
+                        0 => self.device(operation.target).end(number),
+                        _ => self.device(operation.target).drop_write(number),
+                    }
+                }
+            }
             _ => {}
         }
         self.machine.completed(operation.id, !fails);

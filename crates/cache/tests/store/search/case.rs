@@ -1,6 +1,7 @@
 //! A case of the search: a setup and a list of steps, all of it made from one number. A step means something whatever the steps before
 //! it are, so that a case stays one when some are left out.
 
+use super::FOUND_ONCE;
 use super::faults::{Bad, Rate};
 use crate::rig::{Random, Setup};
 use plimsoll_cache::store::{Action, Depth, RequestKind, Semantics, Target};
@@ -52,6 +53,11 @@ pub enum What {
         sectors: u8,
         shift: u64,
         pool: u16,
+    },
+    /// A trim of several blocks, as one request if the cache has nothing of them.
+    TrimRange {
+        block: u64,
+        blocks: u64,
     },
     /// An operation ends: the first of that kind if there is one, else the one at this place.
     End {
@@ -146,8 +152,22 @@ impl Case {
             every: one(&mut random, if is_wide { &[12, 200] } else { &[1, 5, 25, 100, 400] }),
         };
         let count = 80 + random.below(if is_wide { 700 } else { 400 });
-        let steps = (0..count).map(|at| mix.step(at, &setup, &mut random)).collect();
+        let mut steps: Vec<Step> = (0..count).map(|at| mix.step(at, &setup, &mut random)).collect();
+        if !FOUND_ONCE.contains(&seed) {
+            make_ranges(&mut steps, &mut random);
+        }
         Case { seed, setup, steps }
+    }
+}
+
+/// Makes some trims longer. The seeds that found something before there were ranges stay the cases that they were.
+fn make_ranges(steps: &mut [Step], random: &mut Random) {
+    for step in steps {
+        if let What::Ask { kind: RequestKind::Trim, block, .. } = step.what
+            && random.below(3) > 0
+        {
+            step.what = What::TrimRange { block, blocks: 2 + random.below(12) };
+        }
     }
 }
 

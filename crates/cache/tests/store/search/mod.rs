@@ -14,7 +14,7 @@ mod look;
 mod play;
 mod shrink;
 
-pub use faults::{Bad, Faults};
+pub use faults::{Bad, Faults, Rate};
 
 use case::Case;
 use look::Tally;

@@ -45,7 +45,10 @@ fn do_step(rig: &mut Rig, step: &Step, random: &mut Random, tally: &mut Tally) -
             (rig.class_shift, rig.pool) = (*shift, Pool::new(*pool).expect("below 512"));
             rig.request(*kind, block % rig.setup.store_blocks, *sectors);
         }
-        What::Ask { .. } => {}
+        What::TrimRange { block, blocks } if rig.under_way() < rig.setup.depth.requests as usize => {
+            rig.trim(block % rig.setup.store_blocks, *blocks);
+        }
+        What::Ask { .. } | What::TrimRange { .. } => {}
         What::End { prefer, place } => {
             let preferred = prefer.and_then(|(target, action)| rig.number_of(target, action));
             match preferred {

@@ -12,7 +12,7 @@ pub(crate) mod beneath;
 mod loops;
 mod range_lock;
 
-use beneath::{Extent, Layer};
+use beneath::{ByteExtent, Layer};
 use loops::loop_on;
 use plimsoll_core::MountTable;
 use plimsoll_core::mounts::MOUNT_TABLE;
@@ -40,7 +40,7 @@ pub(crate) fn user_of(path: &Path) -> Option<String> {
         swaps: fs::read_to_string("/proc/swaps").unwrap_or_default(),
         table: MountTable::parse(&fs::read(MOUNT_TABLE).unwrap_or_default()),
     };
-    kernel.user_of(&metadata, Extent::ALL, None).or_else(|| {
+    kernel.user_of(&metadata, ByteExtent::ALL, None).or_else(|| {
         let layers = beneath::layers(path);
         // A member of a mapped device is in use: by that one.
         layers.iter().filter(|layer| layer.is_exact).find_map(|layer| {
@@ -58,7 +58,7 @@ struct Kernel {
 
 impl Kernel {
     /// What uses these bytes of a file, or all of a block device, besides the loop device `except`.
-    fn user_of(&self, metadata: &Metadata, extent: Extent, except: Option<&str>) -> Option<String> {
+    fn user_of(&self, metadata: &Metadata, extent: ByteExtent, except: Option<&str>) -> Option<String> {
         let of_device = metadata.file_type().is_block_device().then(|| {
             let number = (major(metadata.rdev()), minor(metadata.rdev()));
             with_partitions(number).into_iter().find_map(|number| user_of_device(number, &self.table, &self.swaps))
@@ -96,7 +96,7 @@ pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, E
         false => FlockOperation::NonBlockingLockExclusive,
     };
     patiently(|| flock(file, whole))?;
-    patiently(|| lock_if_known(file, Extent::ALL, is_shared))?;
+    patiently(|| lock_if_known(file, ByteExtent::ALL, is_shared))?;
     let mut locks = Vec::new();
     for layer in beneath::layers(path) {
         // A partition's disk is the kernel's to keep: by O_EXCL.
@@ -125,7 +125,7 @@ fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
 }
 
 /// A file system without locks on ranges has those on files.
-fn lock_if_known(file: &File, extent: Extent, is_shared: bool) -> Result<(), Errno> {
+fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(), Errno> {
     match lock_range(file, extent, is_shared) {
         Err(Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
         locked => locked,

@@ -18,26 +18,26 @@ const SECTOR_BYTES: u64 = 512;
 
 /// Bytes of a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct ByteExtent {
     /// The first.
     pub(crate) begin: u64,
     /// The first behind them; `u64::MAX` where they go up to the end.
     pub(crate) end: u64,
 }
 
-impl Extent {
+impl ByteExtent {
     /// All bytes.
-    pub(crate) const ALL: Extent = Extent { begin: 0, end: u64::MAX };
+    pub(crate) const ALL: ByteExtent = ByteExtent { begin: 0, end: u64::MAX };
 
     /// Whether a byte is in both.
-    pub(crate) fn meets(self, other: Extent) -> bool {
+    pub(crate) fn meets(self, other: ByteExtent) -> bool {
         self.begin < other.end && other.begin < self.end
     }
 
     /// These bytes of something that begins at `begin` and has so many bytes, 0 for all that there are.
-    fn within(self, begin: u64, bytes: u64) -> Extent {
+    fn within(self, begin: u64, bytes: u64) -> ByteExtent {
         let last = if bytes == 0 { u64::MAX } else { begin.saturating_add(bytes) };
-        Extent { begin: begin.saturating_add(self.begin), end: begin.saturating_add(self.end).min(last) }
+        ByteExtent { begin: begin.saturating_add(self.begin), end: begin.saturating_add(self.end).min(last) }
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Layer {
     /// Where it is.
     pub(crate) path: PathBuf,
     /// What of it the block device above has.
-    pub(crate) extent: Extent,
+    pub(crate) extent: ByteExtent,
     /// Whether the block device above has exactly these bytes: of a member of a mapped device, nothing tells which.
     pub(crate) is_exact: bool,
     /// The name of the block device right above, such as `loop0`.
@@ -57,11 +57,11 @@ pub(crate) struct Layer {
 /// All layers beneath what is at `path`, the uppermost first; none beneath a regular file.
 pub(crate) fn layers(path: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
-    go_down(Path::new("/sys/dev/block"), path, Extent::ALL, true, 0, &mut layers);
+    go_down(Path::new("/sys/dev/block"), path, ByteExtent::ALL, true, 0, &mut layers);
     layers
 }
 
-fn go_down(sys: &Path, path: &Path, extent: Extent, is_exact: bool, depth: u32, layers: &mut Vec<Layer>) {
+fn go_down(sys: &Path, path: &Path, extent: ByteExtent, is_exact: bool, depth: u32, layers: &mut Vec<Layer>) {
     let Ok(metadata) = fs::metadata(path) else { return };
     if !metadata.file_type().is_block_device() || depth > LAYERS_MAX {
         return;
@@ -70,7 +70,7 @@ fn go_down(sys: &Path, path: &Path, extent: Extent, is_exact: bool, depth: u32, 
     let directory = sys.join(format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)));
     let Ok(directory) = directory.canonicalize() else { return };
     let name = |of: &Path| of.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut below = |path: PathBuf, extent: Extent, is_exact: bool| {
+    let mut below = |path: PathBuf, extent: ByteExtent, is_exact: bool| {
         let above = name(&directory);
         layers.push(Layer { path: path.clone(), extent, is_exact, above });
         go_down(sys, &path, extent, is_exact, depth + 1, layers);
@@ -88,13 +88,13 @@ fn go_down(sys: &Path, path: &Path, extent: Extent, is_exact: bool, depth: u32, 
         below(backing.trim_end_matches('\n').into(), extent.within(offset, limit), is_exact);
     } else {
         for slave in fs::read_dir(directory.join("slaves")).into_iter().flatten().flatten() {
-            below(Path::new("/dev").join(slave.file_name()), Extent::ALL, false);
+            below(Path::new("/dev").join(slave.file_name()), ByteExtent::ALL, false);
         }
     }
 }
 
 /// The file at the bottom of what is at `path`, if that is a loop device, or a part of one: which file, and what of it.
-pub(crate) fn file_beneath(path: &Path) -> Option<(PathBuf, Extent)> {
+pub(crate) fn file_beneath(path: &Path) -> Option<(PathBuf, ByteExtent)> {
     let layer = layers(path).pop().filter(|layer| layer.is_exact)?;
     layer.path.is_file().then_some((layer.path, layer.extent))
 }
@@ -106,13 +106,13 @@ mod tests {
     /// A break to plant, not tried yet: a limit counts from the file's beginning.
     #[test]
     fn bytes_of_a_part_are_bytes_of_the_whole() {
-        let extent = |begin, end| Extent { begin, end };
-        assert_eq!(Extent::ALL.within(0, 0), Extent::ALL);
-        assert_eq!(Extent::ALL.within(4096, 0), extent(4096, u64::MAX));
-        assert_eq!(Extent::ALL.within(4096, 512), extent(4096, 4608));
+        let extent = |begin, end| ByteExtent { begin, end };
+        assert_eq!(ByteExtent::ALL.within(0, 0), ByteExtent::ALL);
+        assert_eq!(ByteExtent::ALL.within(4096, 0), extent(4096, u64::MAX));
+        assert_eq!(ByteExtent::ALL.within(4096, 512), extent(4096, 4608));
         assert_eq!(extent(512, 1024).within(4096, 768), extent(4608, 4864));
         assert!(extent(0, 2).meets(extent(1, 3)) && !extent(0, 2).meets(extent(2, 3)));
-        assert!(Extent::ALL.meets(extent(7, 8)) && !extent(2, 3).meets(extent(0, 2)));
+        assert!(ByteExtent::ALL.meets(extent(7, 8)) && !extent(2, 3).meets(extent(0, 2)));
     }
 
     #[test]

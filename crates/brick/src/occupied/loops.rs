@@ -4,7 +4,7 @@
 //! renamed or has several names. The kernel then asks the file system of that file. The loop devices of this daemon's own mounts lie on
 //! FUSE files, whose server may be this daemon, or one that hangs. So a loop device on another FUSE file system is passed over.
 
-use super::beneath::Extent;
+use super::beneath::ByteExtent;
 use crate::attach::loop_control;
 use plimsoll_core::MountTable;
 use rustix::fs::{major, minor};
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The name of a loop device, other than `except`, that has some of these bytes of the file.
-pub(super) fn loop_on(file: &Metadata, extent: Extent, except: Option<&str>, table: &MountTable) -> Option<String> {
+pub(super) fn loop_on(file: &Metadata, extent: ByteExtent, except: Option<&str>, table: &MountTable) -> Option<String> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("loop") && except != Some(name)).find(|name| {
@@ -28,7 +28,7 @@ pub(super) fn loop_on(file: &Metadata, extent: Extent, except: Option<&str>, tab
         };
         let (offset, limit) = (number("offset"), number("sizelimit"));
         let end = if limit == 0 { u64::MAX } else { offset.saturating_add(limit) };
-        is_on(name, backing, file) && extent.meets(Extent { begin: offset, end })
+        is_on(name, backing, file) && extent.meets(ByteExtent { begin: offset, end })
     })
 }
 

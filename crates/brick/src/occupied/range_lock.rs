@@ -3,13 +3,13 @@
 //!
 //! A lock of flock(2) is on a whole file. Two loop devices may lie on two parts of one file, so their parts are locked.
 
-use super::beneath::Extent;
+use super::beneath::ByteExtent;
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 /// Locks these bytes of an open file until it is closed: shared with other readers, or for a writer alone.
-pub(super) fn lock_range(file: &File, extent: Extent, is_shared: bool) -> Result<(), Errno> {
+pub(super) fn lock_range(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(), Errno> {
     let kind = if is_shared { libc::F_RDLCK } else { libc::F_WRLCK };
     let at = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let (begin, end) = (at(extent.begin), at(extent.end));
@@ -36,7 +36,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || File::options().read(true).write(true).open(file.path()).unwrap();
         let [one, other, third] = [open(), open(), open()];
-        let extent = |begin, end| Extent { begin, end };
+        let extent = |begin, end| ByteExtent { begin, end };
         assert_eq!(lock_range(&one, extent(0, 4096), false), Ok(()));
         assert_eq!(lock_range(&other, extent(4096, 8192), false), Ok(()));
         for met in [extent(0, u64::MAX), extent(4095, 4096), extent(8191, 9000)] {

@@ -6,9 +6,13 @@
 //! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a regular file: in an
 //! extended attribute, with what the file is known by, since a copy may have its attributes. Where the two differ, the attribute holds: it
 //! goes with the store, and a directory may have been out of use meanwhile. A block device has no place for one.
+//!
+//! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in the attribute's name. It
+//! holds for the file, too, and a note of the file holds for each loop device on it.
 
 use crate::backend::{Backing, VolumeConfig};
-use crate::cache::store_of;
+use crate::cache::{store_of, store_of_loop};
+use crate::occupied::beneath::file_beneath;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
@@ -40,6 +44,8 @@ struct OnStore<N> {
 
 /// Most bytes of a note in an attribute.
 const ATTRIBUTE_BYTES_MAX: usize = 4096;
+/// Most bytes of the names of a file's attributes (XATTR_LIST_MAX).
+const ATTRIBUTE_NAMES_BYTES_MAX: usize = 65_536;
 
 /// A directory of notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +65,23 @@ impl Notes {
         if !path.exists() {
             return Ok(None);
         }
-        Ok(Some(self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(&store_of(path)?)))))
+        Ok(Some(self.path_of_store::<N>(&store_of(path)?)))
+    }
+
+    fn path_of_store<N: Note>(&self, store: &[u8; 16]) -> PathBuf {
+        self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(store)))
+    }
+
+    /// Where the notes of others with the same bytes are: of the file of a loop device, or of a loop device on all of a file.
+    fn paths_of_others<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<PathBuf>> {
+        let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
+        let store = match file_beneath(path) {
+            _ if !N::LIES_ON_STORE => None,
+            Some((file, _)) => Some(store_of(&file)?),
+            None if path.is_file() => Some(store_of_loop(&path.canonicalize()?)),
+            None => None,
+        };
+        Ok(store.map(|store| self.path_of_store::<N>(&store)).into_iter().collect())
     }
 
     /// What is noted of a volume.
@@ -67,26 +89,28 @@ impl Notes {
     /// # Errors
     /// The system's; or something is there that is no note.
     pub fn get<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
-        let in_directory = self.in_directory(volume)?;
-        Ok(on_store(volume)?.or(in_directory))
+        let mut found = self.in_directory(volume)?;
+        for path in self.paths_of_others::<N>(volume)? {
+            found = found.or(read_note(&path)?);
+        }
+        for attribute in attributes::<N>(volume)?.iter().rev() {
+            found = on_store(attribute)?.or(found);
+        }
+        Ok(found)
     }
 
     fn in_directory<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
-        let Some(path) = self.path_of::<N>(volume)? else { return Ok(None) };
-        let text = match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read?,
-        };
-        let wrong = |what: String| io::Error::other(format!("{} is no note of a {}: {what}", path.display(), N::ABOUT));
-        let note: N = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        known(note).map(Some).map_err(wrong)
+        self.path_of::<N>(volume)?.map_or(Ok(None), |path| read_note(&path))
     }
 
     /// Notes it durably, if it does not stand there.
     pub(crate) fn put<N: Note>(&self, volume: &VolumeConfig, note: &N) -> io::Result<()> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(()) };
-        if on_store::<N>(volume)?.as_ref() != Some(note) {
-            put_on_store(volume, note)?;
+        let own = attributes::<N>(volume)?.into_iter().next().filter(|attribute| attribute.is_own);
+        if let Some(attribute) = own
+            && on_store::<N>(&attribute)?.as_ref() != Some(note)
+        {
+            put_on_store(&attribute, note, &volume.name)?;
         }
         if self.in_directory::<N>(volume)?.as_ref() == Some(note) {
             return Ok(());
@@ -139,12 +163,17 @@ impl Notes {
     /// The system's.
     pub fn remove<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
         let note = self.get::<N>(volume)?;
-        if on_store::<N>(volume)?.is_some() {
-            remove_from_store::<N>(volume)?;
+        for attribute in attributes::<N>(volume)? {
+            if on_store::<N>(&attribute)?.is_some() {
+                remove_from_store(&attribute)?;
+            }
         }
-        if let (Some(_), Some(path)) = (self.in_directory::<N>(volume)?, self.path_of::<N>(volume)?) {
-            std::fs::remove_file(path)?;
-            File::open(&self.directory)?.sync_all()?;
+        let others = self.paths_of_others::<N>(volume)?;
+        for path in self.path_of::<N>(volume)?.into_iter().chain(others) {
+            if read_note::<N>(&path)?.is_some() {
+                std::fs::remove_file(path)?;
+                File::open(&self.directory)?.sync_all()?;
+            }
         }
         Ok(note)
     }
@@ -162,58 +191,96 @@ fn known<N: Note>(note: N) -> Result<N, String> {
     }
 }
 
-/// The regular file in which a note of `N` lies, too, and the attribute's name.
-fn attribute<N: Note>(volume: &VolumeConfig) -> Option<(&Path, String)> {
-    match &volume.backing {
-        Backing::File { path, .. } if N::LIES_ON_STORE && path.is_file() => {
-            Some((path, format!("user.plimsoll.{}", N::ABOUT)))
+/// The note in a file of a directory of notes.
+fn read_note<N: Note>(path: &Path) -> io::Result<Option<N>> {
+    let text = match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let wrong = |what: String| io::Error::other(format!("{} is no note of a {}: {what}", path.display(), N::ABOUT));
+    let note: N = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    known(note).map(Some).map_err(wrong)
+}
+
+/// An attribute of a regular file in which a note lies.
+struct Attribute {
+    file: PathBuf,
+    name: String,
+    /// Whether it is this volume's, and not that of another one with the same bytes.
+    is_own: bool,
+}
+
+/// The attributes in which a note of a volume may lie: its own one first, if there is one.
+fn attributes<N: Note>(volume: &VolumeConfig) -> io::Result<Vec<Attribute>> {
+    let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
+    let of_file = format!("user.plimsoll.{}", N::ABOUT);
+    let of_loops = format!("{of_file}.from-");
+    let beneath = file_beneath(path);
+    let of = |file: &Path, name: String, is_own: bool| Attribute { file: file.to_owned(), name, is_own };
+    Ok(match beneath {
+        _ if !N::LIES_ON_STORE => Vec::new(),
+        Some((file, extent)) => {
+            vec![of(&file, format!("{of_loops}{}", extent.begin), true), of(&file, of_file, false)]
         }
-        _ => None,
-    }
+        None if path.is_file() => {
+            let mut found = vec![of(path, of_file, true)];
+            let names = attribute_names(path)?.into_iter().filter(|name| name.starts_with(&of_loops));
+            found.extend(names.map(|name| of(path, name, false)));
+            found
+        }
+        None => Vec::new(),
+    })
+}
+
+/// The names of all attributes of a file, as far as this user may see them.
+fn attribute_names(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = vec![0_u8; ATTRIBUTE_NAMES_BYTES_MAX];
+    let length = match rustix::fs::listxattr(path, &mut names[..]) {
+        Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => return Ok(Vec::new()),
+        length => length?,
+    };
+    let names = names[..length].split(|byte| *byte == 0);
+    Ok(names.filter_map(|name| std::str::from_utf8(name).ok()).map(str::to_owned).collect())
 }
 
 /// The note that lies beside the store. One of another file, of which this is a copy, is none.
-fn on_store<N: Note>(volume: &VolumeConfig) -> io::Result<Option<N>> {
-    let Some((path, name)) = attribute::<N>(volume) else { return Ok(None) };
+fn on_store<N: Note>(attribute: &Attribute) -> io::Result<Option<N>> {
+    let Attribute { file, name, .. } = attribute;
     let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];
-    let length = match rustix::fs::getxattr(path, &name, &mut bytes[..]) {
+    let length = match rustix::fs::getxattr(file, name, &mut bytes[..]) {
         // Not there; or the file system has none, or this user may not see them.
         Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => return Ok(None),
         length => length?,
     };
     let wrong = |what: String| {
-        let path = path.display();
+        let path = file.display();
         io::Error::other(format!("the attribute {name} of {path} is no note of a {}: {what}", N::ABOUT))
     };
     let OnStore { store, note } = serde_json::from_slice(&bytes[..length]).map_err(|error| wrong(error.to_string()))?;
-    match store == hex(&store_of(path)?) {
+    match store == hex(&store_of(file)?) {
         true => known(note).map(Some).map_err(wrong),
         false => Ok(None),
     }
 }
 
 /// Puts the note beside the store, durably, where there is a place for it.
-fn put_on_store<N: Note>(volume: &VolumeConfig, note: &N) -> io::Result<()> {
-    let Some((path, name)) = attribute::<N>(volume) else { return Ok(()) };
-    let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(path)?), note })?;
-    match rustix::fs::setxattr(path, &name, &bytes, XattrFlags::empty()) {
-        Ok(()) => File::open(path)?.sync_all(),
+fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &str) -> io::Result<()> {
+    let Attribute { file, name, .. } = attribute;
+    let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(file)?), note })?;
+    match rustix::fs::setxattr(file, name, &bytes, XattrFlags::empty()) {
+        Ok(()) => File::open(file)?.sync_all(),
         Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE) => {
-            tracing::info!(
-                volume = volume.name,
-                "its file has no place for a note: it stands in the notes directory only"
-            );
+            tracing::info!(volume, "its file has no place for a note: it stands in the notes directory only");
             // What stands there may say something else, and would hold.
-            remove_from_store::<N>(volume)
+            remove_from_store(attribute)
         }
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn remove_from_store<N: Note>(volume: &VolumeConfig) -> io::Result<()> {
-    let Some((path, name)) = attribute::<N>(volume) else { return Ok(()) };
-    match rustix::fs::removexattr(path, &name) {
-        Ok(()) => File::open(path)?.sync_all(),
+fn remove_from_store(attribute: &Attribute) -> io::Result<()> {
+    match rustix::fs::removexattr(&attribute.file, &attribute.name) {
+        Ok(()) => File::open(&attribute.file)?.sync_all(),
         Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

@@ -4,11 +4,22 @@
 //! that is written is opened with O_EXCL: the kernel refuses that where it is mounted, is swap or belongs to a RAID or volume group, also where
 //! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
 //! swap, or what a loop device lies on, is looked up.
+//!
+//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked, too ([`lock`]): who
+//! opens the file and who opens a loop device on it keep each other away, in either order.
 
+pub(crate) mod beneath;
+mod loops;
+mod range_lock;
+
+use beneath::{ByteExtent, Layer};
+use loops::loop_on;
 use plimsoll_core::MountTable;
 use plimsoll_core::mounts::MOUNT_TABLE;
-use rustix::fs::{OFlags, major, minor};
-use std::fs::{self, File};
+use range_lock::lock_range;
+use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
+use rustix::io::Errno;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -25,26 +36,129 @@ pub(crate) fn exclusive(path: &Path) -> OFlags {
 /// What uses the block device or file at `path`, in words, as far as the kernel tells: `mounted on /srv`.
 pub(crate) fn user_of(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if metadata.file_type().is_block_device() {
-        let number = (major(metadata.rdev()), minor(metadata.rdev()));
-        let table = MountTable::parse(&fs::read(MOUNT_TABLE).unwrap_or_default());
-        return with_partitions(number).into_iter().find_map(|number| user_of_device(number, &table, &swaps));
-    }
-    let is_it = |other: &Path| {
-        fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
+    let kernel = Kernel {
+        swaps: fs::read_to_string("/proc/swaps").unwrap_or_default(),
+        table: MountTable::parse(&fs::read(MOUNT_TABLE).unwrap_or_default()),
     };
-    if swap_areas(&swaps).any(|area| is_it(&area)) {
-        return Some("swap space".to_owned());
-    }
-    let loops = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    loops
-        .filter_map(|entry| {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            is_it(Path::new(backing.trim_end_matches('\n'))).then(|| format!("the loop device /dev/{name}"))
+    kernel.user_of(&metadata, ByteExtent::ALL, None).or_else(|| {
+        let layers = beneath::layers(path);
+        // A member of a mapped device is in use: by that one.
+        layers.iter().filter(|layer| layer.is_exact).find_map(|layer| {
+            let by = kernel.user_of_layer(layer)?;
+            Some(format!("{}, which lies beneath it: {by}", layer.path.display()))
         })
-        .next()
+    })
+}
+
+/// What the kernel says of who uses what.
+struct Kernel {
+    swaps: String,
+    table: MountTable,
+}
+
+impl Kernel {
+    /// What uses these bytes of a file, or all of a block device, besides the loop device `except`.
+    fn user_of(&self, metadata: &Metadata, extent: ByteExtent, except: Option<&str>) -> Option<String> {
+        let of_device = metadata.file_type().is_block_device().then(|| {
+            let number = (major(metadata.rdev()), minor(metadata.rdev()));
+            with_partitions(number).into_iter().find_map(|number| user_of_device(number, &self.table, &self.swaps))
+        });
+        if let Some(user) = of_device.flatten() {
+            return Some(user);
+        }
+        let is_it = |other: &Path| {
+            fs::metadata(other).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
+        };
+        if metadata.is_file() && swap_areas(&self.swaps).any(|area| is_it(&area)) {
+            return Some("swap space".to_owned());
+        }
+        loop_on(metadata, extent, except, &self.table).map(|name| format!("the loop device /dev/{name}"))
+    }
+
+    /// The same of a layer beneath a block device. A partition's disk has other partitions, which may be in use.
+    fn user_of_layer(&self, layer: &Layer) -> Option<String> {
+        let metadata = fs::metadata(&layer.path).ok()?;
+        if metadata.file_type().is_block_device() && !layer.above.starts_with("loop") {
+            return None;
+        }
+        self.user_of(&metadata, layer.extent, Some(&layer.above))
+    }
+}
+
+/// Locks that hold as long as the files are open.
+pub(crate) type Locks = Vec<File>;
+
+/// Locks the open file of what is at `path`, and whatever lies beneath that; shared with other readers, or for a writer alone. What lies
+/// beneath stays locked as long as the answer lives. `Err(WOULDBLOCK)`: another program has a lock.
+pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, Errno> {
+    let whole = match is_shared {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    patiently(|| flock(file, whole))?;
+    patiently(|| lock_if_known(file, ByteExtent::ALL, is_shared))?;
+    let mut locks = Vec::new();
+    for layer in beneath::layers(path) {
+        // A partition's disk is the kernel's to keep: by O_EXCL.
+        if layer.path.is_file() || layer.above.starts_with("loop") {
+            locks.extend(lock_layer(&layer, is_shared)?);
+        }
+    }
+    Ok(locks)
+}
+
+/// A file that is not there any more, or that this user may not open, cannot be locked.
+fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
+    let is_shared = is_shared || !layer.is_exact;
+    let opened = OpenOptions::new().read(true).write(!is_shared).open(&layer.path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) => {
+            let (path, above) = (layer.path.display(), &layer.above);
+            tracing::warn!(%path, above, %error, "what lies beneath a block device cannot be locked");
+            return Ok(None);
+        }
+    };
+    patiently(|| flock(&file, FlockOperation::NonBlockingLockShared))?;
+    patiently(|| lock_if_known(&file, layer.extent, is_shared))?;
+    Ok(Some(file))
+}
+
+/// A file system without locks on ranges has those on files.
+fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(), Errno> {
+    match lock_range(file, extent, is_shared) {
+        Err(Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+        locked => locked,
+    }
+}
+
+/// Tries to lock, and waits a moment for a daemon that was killed: the kernel does what its ring had under way, and keeps the lock until
+/// that is done. So a daemon that has the lock knows that no write of a predecessor comes any more.
+fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    for _ in 0..TRIES {
+        match lock() {
+            Err(Errno::WOULDBLOCK | Errno::ACCESS) => pause(),
+            locked => return locked,
+        }
+    }
+    lock().map_err(|errno| if errno == Errno::ACCESS { Errno::WOULDBLOCK } else { errno })
+}
+
+fn pause() {
+    // One that is interrupted is shorter.
+    let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 0, tv_nsec: PAUSE_NS });
+}
+
+/// Whether nothing may be written to the block device at `path`: its own flag, or its disk's.
+pub(crate) fn is_read_only_device(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    if !metadata.file_type().is_block_device() {
+        return false;
+    }
+    let Ok(directory) = sys_of((major(metadata.rdev()), minor(metadata.rdev()))).canonicalize() else { return false };
+    let disk = directory.parent().filter(|_| directory.join("partition").exists());
+    let is_set = |of: &Path| fs::read_to_string(of.join("ro")).is_ok_and(|text| text.trim() == "1");
+    is_set(&directory) || disk.is_some_and(is_set)
 }
 
 /// Which process has locked `file`, in words: `served by the plimsoll daemon, process 812`, as far as the kernel tells.
@@ -128,8 +242,7 @@ pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -
         if !is_busy(&opened) {
             return opened;
         }
-        // One that is interrupted is shorter.
-        let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 0, tv_nsec: PAUSE_NS });
+        pause();
     }
     open()
 }

@@ -1,10 +1,9 @@
 //! What a volume holds, told by the magic numbers of its superblocks: an ext family file system, XFS, btrfs, nothing,
 //! or something else. Only a volume that holds nothing is ever formatted.
 //!
-//! "Nothing" is not the absence of a magic that we know but zeroes: in the first and the last MiB, where every file
-//! system, partition table, volume manager, RAID or swap header keeps its own (ZFS: 512 KiB at both ends; GPT: the last
-//! sectors). A volume whose first and last MiB are zero and that has data only in between passes for empty; nobody but
-//! a user of the bare device can make one, and such a user does not ask for a file system.
+//! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here: there every file system,
+//! partition table, volume manager, RAID or swap header keeps its own (ZFS: 512 KiB at both ends; GPT: the last sectors). Before a volume is
+//! formatted, all that is in between is looked at, too (`data`).
 
 use std::fmt;
 use std::fs::File;

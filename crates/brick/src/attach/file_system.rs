@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::error::AttachError;
-use rustix::mount::MountFlags;
+use rustix::mount::{FsOpenFlags, MountFlags, fsconfig_set_flag, fsconfig_set_string, fsopen};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fmt;
@@ -156,6 +156,36 @@ impl FileSystemPlan {
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().chars().take(SAID_BYTES_MAX).collect();
         Err(AttachError::ProgramFailed { program, outcome: output.status.to_string(), said })
+    }
+
+    /// Why the options would be refused, as far as the kernel says so without a device; `None` where it takes them or cannot say.
+    ///
+    /// It takes root.
+    pub fn refused_options(&self) -> Option<String> {
+        let (_, options) = split_options(&format!("{},{}", self.kind.own_options(), self.options));
+        // A quoted comma parts nothing: the security module reads such options.
+        if options.contains('"') {
+            return None;
+        }
+        let context = fsopen(self.kind.name(), FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+        options.split(',').filter(|option| !option.is_empty()).find_map(|option| {
+            let set = match option.split_once('=') {
+                Some((key, value)) => fsconfig_set_string(&context, key, value),
+                None => fsconfig_set_flag(&context, option),
+            };
+            set.err().map(|errno| format!("{option:?}, which {} refuses ({errno})", self.kind))
+        })
+    }
+
+    /// Why nothing can be mounted on the target, if so: nothing is made.
+    pub fn refused_target(&self) -> Option<String> {
+        let path = self.target.display();
+        let there = self.target.ancestors().find(|above| above.symlink_metadata().is_ok())?;
+        match std::fs::metadata(there) {
+            Ok(metadata) if metadata.is_dir() => None,
+            Ok(_) => Some(format!("{path}, and {} is no directory", there.display())),
+            Err(error) => Some(format!("{path}, and {}: {error}", there.display())),
+        }
     }
 
     /// Mounts `device` on the target, which exists.

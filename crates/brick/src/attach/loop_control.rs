@@ -68,6 +68,10 @@ pub struct LoopStatus {
     pub name: String,
     /// Whether it goes around the page cache.
     pub is_direct: bool,
+    /// The number of the file system that its file is on.
+    pub device: u64,
+    /// Its file's inode.
+    pub inode: u64,
 }
 
 /// The number of a free loop device, made if there was none; somebody else may be faster than we.
@@ -98,7 +102,8 @@ pub fn status(device: &File) -> io::Result<LoopStatus> {
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut information) })?;
     let name = information.file_name.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_direct = information.flags & FLAG_DIRECT_IO != 0;
-    Ok(LoopStatus { name: String::from_utf8_lossy(name).into_owned(), is_direct })
+    let LoopInformation { device, inode, .. } = information;
+    Ok(LoopStatus { name: String::from_utf8_lossy(name).into_owned(), is_direct, device, inode })
 }
 
 /// Takes the backing file away; where somebody still has the device open, when the last one closes it.

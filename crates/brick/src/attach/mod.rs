@@ -15,16 +15,18 @@
 //! It takes root: mount(2), the loop driver.
 
 pub mod content;
+mod data;
 mod error;
 pub mod file_system;
 mod isolation;
-mod loop_control;
+pub(crate) mod loop_control;
 mod loop_device;
 pub mod state;
 mod teardown;
 pub mod thread_setup;
 
 pub use content::Content;
+pub use data::DataPlaces;
 pub use error::AttachError;
 pub use file_system::{FileSystemKind, FileSystemPlan, Format};
 pub use isolation::isolated;
@@ -91,6 +93,7 @@ pub struct Attachment {
     plan: AttachPlan,
     loop_number: Option<u32>,
     is_attached: bool,
+    data_places: DataPlaces,
 }
 
 impl Attachment {
@@ -102,7 +105,9 @@ impl Attachment {
     pub fn mount_disk(state: &Arc<StateDirectory>, plan: AttachPlan) -> Result<(Attachment, OwnedFd), AttachError> {
         state.begin(&plan.volume)?;
         // From here on a drop undoes whatever was done.
-        let attachment = Attachment { state: Arc::clone(state), plan, loop_number: None, is_attached: true };
+        let data_places = DataPlaces::default();
+        let attachment =
+            Attachment { state: Arc::clone(state), plan, loop_number: None, is_attached: true, data_places };
         let volume = &attachment.plan.volume;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = rustix::fs::open(FUSE_DEVICE, flags, Mode::empty());
@@ -127,6 +132,11 @@ impl Attachment {
         let id = mount_id(&disk);
         state.note(volume, |notes| notes.fuse.iter_mut().for_each(|note| note.id = id))?;
         Ok((attachment, connection))
+    }
+
+    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that.
+    pub fn has_data_in(&mut self, places: DataPlaces) {
+        self.data_places = places;
     }
 
     /// Makes a block device of the FUSE file and mounts its file system, if the plan has one. Blocks until the engine
@@ -172,7 +182,18 @@ impl Attachment {
         }
         let content = Content::of(&file, got).map_err(AttachError::file("read", &disk))?;
         let needs_format = match &self.plan.file_system {
-            Some(file_system) => file_system.needs_format(volume, content, self.plan.is_read_only)?,
+            Some(file_system) => {
+                let is_read_only = self.plan.is_read_only;
+                // What its ends lack may be in between.
+                if file_system.needs_format(volume, content, is_read_only)? {
+                    let first = self.data_places.first_byte(volume, &file, got);
+                    let first = first.map_err(AttachError::file("read", &disk))?;
+                    let content = first.map_or(content, |first_byte_at| Content::Unknown { first_byte_at });
+                    file_system.needs_format(volume, content, is_read_only)?
+                } else {
+                    false
+                }
+            }
             None => false,
         };
         let number = self.attach_loop_device(&file, content)?;

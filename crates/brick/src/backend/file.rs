@@ -14,10 +14,10 @@
 //! else, so nobody sees where they are.
 
 use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
-use crate::occupied;
+use crate::occupied::{self, Locks};
 use io_uring::{opcode, squeue, types};
 use plimsoll_core::{Operation, Span, Time};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -29,9 +29,6 @@ use std::sync::Arc;
 const ZEROES_BYTES: usize = 64 * 1024;
 /// At most one line in the log for each volume in this time, however many requests fail.
 const LOG_INTERVAL: Span = Span::from_secs(1);
-/// How often, and with which pauses, a lock is tried that another process has: for two seconds.
-const LOCK_TRIES: u32 = 100;
-const LOCK_PAUSE: Span = Span::from_millis(20);
 
 #[repr(C, align(4096))]
 struct Zeroes([u8; ZEROES_BYTES]);
@@ -92,6 +89,8 @@ pub(crate) struct FileBackend {
     /// By which what it holds is encrypted.
     pub(crate) cipher: Option<Arc<SectorCipher>>,
     failed_logged: Option<Time>,
+    /// Locks on what lies beneath it.
+    _beneath: Locks,
 }
 
 impl FileBackend {
@@ -217,13 +216,16 @@ pub(super) fn open(
         (false, _, _) => return Err(VolumeError::Missing { volume: volume(), path: path.to_owned() }),
     };
     make_bytes.map_or(Ok(()), |size_bytes| check_size(config, size_bytes, BLOCK_BYTES_MIN))?;
+    if !config.is_read_only && occupied::is_read_only_device(path) {
+        return Err(VolumeError::ReadOnlyDevice { volume: volume(), path: path.to_owned() });
+    }
     let in_use = |by| VolumeError::InUse { volume: volume(), path: path.to_owned(), by };
     let opened = open_direct(config, path, !exists);
     let (mut file, is_direct) = opened.map_err(|error| match occupied::user_behind(path, &error) {
         Some(by) => in_use(by),
         None => system("open")(error),
     })?;
-    lock(config, &file).map_err(|errno| match errno {
+    let beneath = occupied::lock(path, &file, config.is_read_only).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
             VolumeError::Locked { volume: volume(), path: path.to_owned(), by: occupied::locked_by(&file) }
         }
@@ -250,7 +252,14 @@ pub(super) fn open(
             block_bytes = BLOCK_BYTES_MIN;
         }
     }
-    let backend = FileBackend { file, volume: volume(), can_zero_range: true, cipher: None, failed_logged: None };
+    let backend = FileBackend {
+        file,
+        volume: volume(),
+        can_zero_range: true,
+        cipher: None,
+        failed_logged: None,
+        _beneath: beneath,
+    };
     Ok(Opened { backend, size_bytes: size, block_bytes })
 }
 
@@ -273,30 +282,6 @@ fn open_direct(config: &VolumeConfig, path: &Path, creates: bool) -> io::Result<
         }
         opened => Ok((opened?, true)),
     }
-}
-
-/// Locks the open file, shared with other readers if it is read-only; the kernel unlocks it when it is closed.
-fn lock(config: &VolumeConfig, file: &File) -> Result<(), Errno> {
-    let lock = match config.is_read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
-    };
-    lock_patiently(file, lock)
-}
-
-/// Locks a file, and waits a moment for a daemon that was killed: the kernel does what its ring had under way, and keeps the lock
-/// until that is done. So who has the lock knows that no write of a predecessor comes any more.
-pub(crate) fn lock_patiently(file: &File, lock: FlockOperation) -> Result<(), Errno> {
-    for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(file, lock) {
-            Err(Errno::WOULDBLOCK) => {}
-            locked => return locked,
-        }
-        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOCK_PAUSE.as_nanos() as i64 };
-        // One that is interrupted is shorter.
-        let _ = rustix::thread::nanosleep(&pause);
-    }
-    rustix::fs::flock(file, lock)
 }
 
 /// The alignment that O_DIRECT asks of this file.
@@ -327,6 +312,7 @@ mod tests {
             can_zero_range: true,
             cipher: None,
             failed_logged: None,
+            _beneath: Locks::new(),
         }
     }
 

@@ -11,7 +11,7 @@ mod memory;
 pub use compressed::COMPRESSION_LEVELS;
 pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, NotCompressed, PAGE_BYTES};
 pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher};
-pub(crate) use file::{FileBackend, FileStep, Progress, lock_patiently};
+pub(crate) use file::{FileBackend, FileStep, Progress};
 pub(crate) use memory::MemoryBackend;
 
 use plimsoll_core::ByteCount;
@@ -138,6 +138,14 @@ pub enum VolumeError {
         path: PathBuf,
         /// What uses it.
         by: String,
+    },
+    /// A block device that takes no writes, and a volume that is to take them.
+    #[error("volume {volume}: {} is a read-only block device, allowed one that takes writes, or read_only = true", path.display())]
+    ReadOnlyDevice {
+        /// The volume.
+        volume: String,
+        /// The block device.
+        path: PathBuf,
     },
     /// Smaller than it should be.
     #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]

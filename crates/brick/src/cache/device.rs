@@ -2,12 +2,11 @@
 
 use super::{CacheError, CacheSettings};
 use crate::attach::Content;
-use crate::backend::lock_patiently;
-use crate::occupied;
+use crate::occupied::{self, Locks};
 use io_uring::{opcode, squeue, types};
 use plimsoll_cache::store::superblock::Found;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Blocks, Operation, Superblock};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -26,6 +25,8 @@ pub(crate) struct CacheDevice {
     bytes: u64,
     cache: String,
     path: PathBuf,
+    /// On what lies beneath it.
+    _locks: Arc<Locks>,
 }
 
 impl CacheDevice {
@@ -46,6 +47,9 @@ impl CacheDevice {
             move |source| CacheError::System { cache: name.to_owned(), action, path: path.to_owned(), source }
         };
         let in_use = |by| CacheError::InUse { cache: name.to_owned(), path: path.to_owned(), by };
+        if occupied::is_read_only_device(path) {
+            return Err(in_use("read-only for the kernel".to_owned()));
+        }
         let is_made = size_bytes.is_some() && !path.exists();
         let exclusive = occupied::exclusive(path);
         let open = |flags: OFlags| {
@@ -64,7 +68,7 @@ impl CacheDevice {
             Some(by) => in_use(by),
             None => system("open")(error),
         })?;
-        lock_patiently(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        let locks = occupied::lock(path, &file, false).map_err(|errno| match errno {
             rustix::io::Errno::WOULDBLOCK => {
                 let by = occupied::locked_by(&file);
                 CacheError::Locked { cache: name.to_owned(), path: path.to_owned(), by }
@@ -74,7 +78,8 @@ impl CacheDevice {
         if let Some(by) = occupied::user_of(path) {
             return Err(in_use(by));
         }
-        let mut device = CacheDevice { file: Arc::new(file), bytes: 0, cache: name.to_owned(), path: path.to_owned() };
+        let (cache, path_of) = (name.to_owned(), path.to_owned());
+        let mut device = CacheDevice { file: Arc::new(file), bytes: 0, cache, path: path_of, _locks: Arc::new(locks) };
         match size_bytes.filter(|_| is_made) {
             // What was reserved of it is of no use to anybody. Its place is where the path leads: it may be a link.
             Some(size_bytes) => {

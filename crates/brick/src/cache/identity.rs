@@ -50,6 +50,12 @@ pub(crate) fn store_of(path: &Path) -> io::Result<[u8; 16]> {
     Ok(Md5::digest(words_of(path)?).into())
 }
 
+/// What a loop device on all of the file at `path`, which has no links, is known by.
+pub(crate) fn store_of_loop(path: &Path) -> [u8; 16] {
+    let words = words_for(Some(path.display().to_string()), "", None, path).words;
+    Md5::digest(words).into()
+}
+
 /// What a block device says of itself in its directory in `/sys`. Devices without a serial number have an empty one, which names none.
 fn name_of(disk: &Path) -> Option<String> {
     let said = |name: &str| {

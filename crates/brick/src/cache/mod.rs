@@ -19,7 +19,7 @@ mod rescue;
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
 pub use evidence::{Forgotten, adopt, forget};
-pub(crate) use identity::{random, store_of};
+pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::CacheNote;
 pub(crate) use pools::numbered;
 pub use rescue::rescue;

@@ -267,7 +267,9 @@ impl Daemon {
         let wrong =
             |error: AttachError, daemon: &Daemon| failed(plan::at(&daemon.configuration, section, "mount", error));
         let plan = plan::attachment(info, file_system.cloned());
-        let (attachment, connection) = Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
+        let (mut attachment, connection) =
+            Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
+        attachment.has_data_in(plan::data_places(section));
         // From here on a stop detaches it.
         self.attachments.push(attachment);
         let session =

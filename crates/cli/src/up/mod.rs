@@ -121,6 +121,9 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
+    if let Some(wrong) = preflight::wrong_mounts(&configuration) {
+        return Err(Failure::BadInput(wrong));
+    }
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();
     let (hurry, reload) = (Hurry::default(), Reload::default());

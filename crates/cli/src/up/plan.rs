@@ -1,7 +1,7 @@
 //! From what the configuration says to what the brick is asked for.
 
 use crate::config::{Backing, Configuration, Device, Volume};
-use plimsoll_brick::attach::{AttachPlan, FileSystemPlan};
+use plimsoll_brick::attach::{AttachPlan, DataPlaces, FileSystemPlan};
 use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
 use plimsoll_brick::engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
 use plimsoll_brick::notes::Notes;
@@ -50,6 +50,15 @@ pub(super) fn volume(configuration: &Configuration, volume: &Volume) -> VolumeCo
 pub(super) fn attachment(info: &VolumeInfo, file_system: Option<FileSystemPlan>) -> AttachPlan {
     let VolumeInfo { name, size_bytes, block_bytes, is_read_only } = info.clone();
     AttachPlan { volume: name, size_bytes, block_bytes, is_read_only, file_system }
+}
+
+/// Where a volume may have data before it is mounted. What a cache has is in no file of the volume's.
+pub(super) fn data_places(section: &Volume) -> DataPlaces {
+    match &section.backing {
+        _ if section.cache.is_some() => DataPlaces::Anywhere,
+        Backing::File { path, .. } => DataPlaces::InFile(path.clone()),
+        Backing::Memory | Backing::CompressedMemory { .. } => DataPlaces::Nowhere,
+    }
 }
 
 /// A place in the configuration and what went wrong there.

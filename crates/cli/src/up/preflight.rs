@@ -35,6 +35,26 @@ pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
     })
 }
 
+/// Mount points and mount options that would be refused later, when a volume may have been formatted already.
+pub(super) fn wrong_mounts(configuration: &Configuration) -> Option<String> {
+    let mounts = configuration.volumes.iter().filter_map(|volume| volume.mount.as_ref());
+    let lines: Vec<String> = mounts
+        .filter_map(|mount| Some((&mount.place, mount.file_system.as_ref()?)))
+        .flat_map(|(place, file_system)| {
+            let wrong = |key: &str, got: String, allowed: &str| {
+                let (file, line) = (configuration.file.display(), place.line_of(key));
+                format!("{file}:{line}: {}: got {got}, allowed {allowed}", place.dotted(key))
+            };
+            let path = file_system.refused_target();
+            let path = path.map(|got| wrong("path", got, "a directory, or a path at which one can be made"));
+            let options = file_system.refused_options();
+            let allowed = format!("mount options of {}", file_system.kind);
+            path.into_iter().chain(options.map(|got| wrong("options", got, &allowed))).collect::<Vec<_>>()
+        })
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// A volume is told by its blocks who caused them, or takes no tenants.
 fn why_no_tenants() -> Option<String> {
     match plimsoll_tags::check_machine() {

@@ -152,6 +152,134 @@ fn a_file_below_a_loop_device_is_not_taken() {
     assert_eq!(make(), "");
 }
 
+fn plain(file: &Path) -> Site {
+    Site::new(&configuration(file, Path::new("fast.img")).replace("cache = \"fast\"\n", ""))
+}
+
+/// Outcome: a file that a daemon serves is served by no other one by way of a loop device, and no cache is made there; nor is the file served
+/// beside a daemon that serves a loop device on it, nor a second loop device on it. Two loop devices on two parts of it are.
+///
+/// Planted breaks, seen red: nothing beneath a block device is locked.
+#[test]
+fn a_loop_device_is_no_second_way_to_a_file() {
+    if cannot() {
+        return;
+    }
+    let images = tempfile::tempdir().unwrap();
+    let [slow, other] = ["slow.img", "other.img"].map(|name| file(images.path(), name, 32));
+    let site = plain(&slow);
+    let daemon = site.up();
+    let device = Loop::over(&slow);
+    let beside = plain(&device.0);
+    let log = text(&beside.up_fails().stderr);
+    assert!(log.contains(&format!("volume db: {} is locked by another process", device.0.display())), "{log}");
+    let caches = Site::new(&configuration(&other, &device.0));
+    let made = caches.command(&["cache", "make", "plimsoll.toml", "fast", "--replace"]).output().unwrap();
+    assert!(!made.status.success() && text(&made.stderr).contains("locked by another process"), "{made:?}");
+    daemon.stop();
+
+    let daemon = beside.up();
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains(&format!("volume db: {} is locked by another process", slow.display())), "{log}");
+    let second = Loop::over(&slow);
+    let log = text(&plain(&second.0).up_fails().stderr);
+    assert!(log.contains(&format!("volume db: {} is locked by another process", second.0.display())), "{log}");
+    drop(second);
+    daemon.stop();
+    drop(device);
+
+    let part = |offset: &str| {
+        let said = runs(
+            "losetup",
+            &["--find", "--show", "--offset", offset, "--sizelimit", "16777216", slow.to_str().unwrap()],
+        );
+        Loop(said.into())
+    };
+    let parts = [part("0"), part("16777216")];
+    let sites = [plain(&parts[0].0), plain(&parts[1].0)];
+    let daemons = [sites[0].up(), sites[1].up()];
+    for daemon in daemons {
+        daemon.stop();
+    }
+}
+
+/// Outcome: a loop device beneath which another one is mounted is not served for writing.
+///
+/// Planted break, seen red: what lies beneath a block device is not looked at.
+#[test]
+fn a_loop_device_on_a_file_that_is_mounted_by_another_one_is_not_served() {
+    if cannot() {
+        return;
+    }
+    let images = tempfile::tempdir().unwrap();
+    let slow = file(images.path(), "slow.img", 16);
+    let devices = [Loop::over(&slow), Loop::over(&slow)];
+    runs("mkfs.ext4", &["-q", devices[0].0.to_str().unwrap()]);
+    let target = images.path().join("mount");
+    std::fs::create_dir(&target).unwrap();
+    runs("mount", &[devices[0].0.to_str().unwrap(), target.to_str().unwrap()]);
+    let _mounted = Mounted(&target);
+    let log = text(&plain(&devices[1].0).up_fails().stderr);
+    let why = format!("{}, which lies beneath it: the loop device {}", slow.display(), devices[0].0.display());
+    assert!(log.contains(&why), "{log}");
+}
+
+/// Outcome: a volume whose file has a cache is not served without it by way of a loop device, and the other way round.
+///
+/// Planted break, seen red: notes of others with the same bytes do not count.
+#[test]
+fn a_cache_of_a_file_is_that_of_its_loop_device_too() {
+    if cannot() {
+        return;
+    }
+    let images = tempfile::tempdir().unwrap();
+    let [slow, fast] = ["slow.img", "fast.img"].map(|name| file(images.path(), name, 16));
+    for by_loop_first in [false, true] {
+        let device = by_loop_first.then(|| Loop::over(&slow));
+        let site = Site::new(&configuration(device.as_ref().map_or(&slow, |device| &device.0), &fast));
+        done_offline(&site, &["cache", "make", "plimsoll.toml", "fast", "--replace"]);
+        site.up().stop();
+        drop(device);
+        let device = (!by_loop_first).then(|| Loop::over(&slow));
+        let way = device.as_ref().map_or(&slow, |device| &device.0);
+        for notes in [None, Some(site.path("notes"))] {
+            let without = plain(way);
+            if let Some(notes) = notes {
+                std::os::unix::fs::symlink(notes, without.path("notes")).unwrap();
+            }
+            let log = text(&without.up_fails().stderr);
+            assert!(log.contains("volume.db: cache: got none, allowed \"fast\" on"), "{by_loop_first}: {log}");
+        }
+        let without = plain(way);
+        done_offline(&without, &["cache", "forget", "plimsoll.toml", "db"]);
+        without.up().stop();
+    }
+}
+
+/// Outcome: a block device that takes no writes is refused in one line, and served where the volume takes none.
+///
+/// Planted break, seen red: a block device's flag is not looked at.
+#[test]
+fn a_read_only_device_is_served_to_readers_only() {
+    if cannot() {
+        return;
+    }
+    let images = tempfile::tempdir().unwrap();
+    let slow = file(images.path(), "slow.img", 16);
+    let device = Loop(runs("losetup", &["--find", "--show", "--read-only", slow.to_str().unwrap()]).into());
+    let site = plain(&device.0);
+    let log = text(&site.up_fails().stderr);
+    let why = format!(
+        "volume db: {} is a read-only block device, allowed one that takes writes, or read_only = true",
+        device.0.display()
+    );
+    assert!(log.contains(&why), "{log}");
+    let path = site.path("plimsoll.toml");
+    let changed = std::fs::read_to_string(&path).unwrap().replace("nbd = {}", "read_only = true\nnbd = {}");
+    std::fs::write(&path, changed).unwrap();
+    site.up().stop();
+}
+
 /// Two slow devices change their names. Outcome: the cache is not put before the other one.
 #[test]
 fn devices_that_change_their_names_do_not_change_their_caches() {

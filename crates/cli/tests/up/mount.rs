@@ -134,3 +134,48 @@ fn a_failure_half_way_undoes_what_was_done() {
     assert!(!site.path("state/control.sock").exists());
     assert!(std::fs::read(site.path("other.img")).unwrap().iter().all(|byte| *byte == b'?'), "nothing was written");
 }
+
+/// Outcome: data in the middle of a file, far from both ends, keeps the volume from being formatted.
+///
+/// Planted break, seen red: what the file has in between is not read.
+#[test]
+fn data_in_the_middle_is_not_formatted_over() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let site = with_mounts(EXT4);
+    let at = (32 << 20) + 5;
+    let file = std::fs::OpenOptions::new().write(true).open(site.path("db.img")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"precious", at).unwrap();
+    drop(file);
+    let before = std::fs::read(site.path("db.img")).unwrap();
+    let log = text(&site.up_fails().stderr);
+    let why = format!(
+        "volume db holds data of an unknown kind (at byte {at}), expected ext4 or nothing; nothing was changed"
+    );
+    assert!(log.contains(&why), "{log}");
+    assert!(std::fs::read(site.path("db.img")).unwrap() == before, "not a byte changed");
+}
+
+/// Outcome: options that the file system refuses, and a mount point that is none, are refused with their lines before anything is done.
+///
+/// Planted break, seen red: options and mount points are not looked at before.
+#[test]
+fn a_mount_that_would_be_refused_is_refused_before_a_volume_is_formatted() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let second =
+        EXT4.replace("volume.db", "volume.other").replace("db.img", "other.img").replace("/mnt", "/plimsoll.toml/x");
+    let site = with_mounts(&format!("{}{second}", EXT4.replace("noatime", "noatime,no-such-option")));
+    File::create(site.path("other.img")).unwrap().set_len(64 << 20).unwrap();
+    let output = site.up_fails();
+    let log = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{log}");
+    assert!(log.contains("volume.db.mount.options: got \"no-such-option\", which ext4 refuses ("), "{log}");
+    assert!(log.contains("volume.other.mount.path: got ") && log.contains("plimsoll.toml is no directory"), "{log}");
+    for name in ["db.img", "other.img"] {
+        assert!(std::fs::read(site.path(name)).unwrap().iter().all(|byte| *byte == 0), "{name} holds nothing");
+    }
+    assert!(!site.path("mnt").exists());
+}

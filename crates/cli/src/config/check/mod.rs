@@ -2,6 +2,7 @@
 
 mod admission;
 mod observed;
+mod paths;
 mod placement;
 mod promises;
 mod references;
@@ -17,6 +18,7 @@ use std::path::Path;
 pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Problem>) -> Configuration {
     let pools = references::resolve(&mut sections, problems);
     uniqueness::check(&sections, problems);
+    paths::check(&sections, problems);
     observed::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());

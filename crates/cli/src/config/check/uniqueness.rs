@@ -17,7 +17,6 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     front_ends(&sections.volumes, problems);
     tenants(&sections.volumes, problems);
     gates(sections, problems);
-    sockets(sections, problems);
 }
 
 fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
@@ -188,16 +187,6 @@ fn front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
                 problems.push(export.place.problem("", got, allowed));
             }
             _ => {}
-        }
-    }
-}
-
-fn sockets(sections: &Sections, problems: &mut Vec<Problem>) {
-    let control = &sections.daemon.control_socket;
-    for Listen { address, line } in sections.listen.iter().flatten() {
-        if matches!(address, Address::Unix(path) if path == control) {
-            let got = format!("the control socket, {}", quoted(&control.to_string_lossy()));
-            problems.push(Problem { line: *line, key: "nbd.listen".into(), got, allowed: "another path".into() });
         }
     }
 }

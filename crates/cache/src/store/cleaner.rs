@@ -351,7 +351,6 @@ impl CacheStore {
         }
         self.cleaner.has_damaged = true;
         self.end_clean(at);
-        self.look_again();
     }
 
     /// What was to be copied is damaged: that is the loss of one block, and nobody else's affair.
@@ -366,7 +365,6 @@ impl CacheStore {
         self.cleaner.has_damaged = true;
         self.cleaner.unreadable += u32::from(slot.job().is_none());
         self.end_clean(at);
-        self.look_again();
     }
 
     /// What was to be copied stays dirty.
@@ -474,7 +472,6 @@ impl CacheStore {
     /// a block that is in the cache there is one as long as others of that kind are under way.
     fn pause(&mut self) {
         (self.cleaner.is_paused, self.cleaner.next) = (true, None);
-        self.look_again();
         for at in 0..self.slots.slots.len() {
             let slot = &self.slots.slots[at];
             if slot.step == Step::Unit && slot.is_relocated && self.cache.unused_units() == 0 {

@@ -14,7 +14,7 @@ use super::cleaner::ready_units;
 use super::layout::BLOCK_BYTES;
 use super::machine::{Action, CacheStore, Request, RequestKind, Semantics};
 use super::pace::Pace;
-use super::slots::{Slot, Step};
+use super::slots::Step;
 use crate::cache::{Access, Cache, Outcome};
 use crate::units::Pool;
 use plimsoll_core::Class;
@@ -234,7 +234,9 @@ impl CacheStore {
             return;
         }
         let has_empty = self.cache.empty_units() > 0;
-        let may_come = self.is_closing || (has_empty && self.cache.unused_units() > self.pace.kept());
+        let has_own = has_empty && self.cache.unused_units() > self.pace.kept();
+        // Where no unit is about to leave, as the others are bad or the store takes nothing, the write goes past the cache.
+        let may_come = self.is_closing || has_own || self.turn() == Turn::Never;
         let is_out = self.is_out_of_units();
         self.is_unit_wanted = false;
         for (at, slot) in self.slots.slots.iter().enumerate().filter(|(_, slot)| slot.step == Step::Unit) {
@@ -242,15 +244,6 @@ impl CacheStore {
                 true => self.runnable.push_back(at as u32),
                 false => self.is_unit_wanted = true,
             }
-        }
-    }
-
-    /// A unit does not leave after all. If nothing else is about to, who waits for a unit for a new block goes past the cache.
-    pub(super) fn look_again(&mut self) {
-        if self.is_unit_wanted && self.turn() == Turn::Never {
-            let waits = |slot: &Slot| slot.step == Step::Unit && !slot.is_relocated;
-            let waiting = self.slots.slots.iter().enumerate().filter(|(_, slot)| waits(slot));
-            self.runnable.extend(waiting.map(|(at, _)| at as u32));
         }
     }
 

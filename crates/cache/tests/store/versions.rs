@@ -124,6 +124,13 @@ impl Versions {
         self.doubted = self.acknowledged.clone();
     }
 
+    /// The same of one block: no later flush promises what it holds now.
+    pub fn doubt_block(&mut self, block: u64) {
+        for sector in Versions::range(block, u8::MAX) {
+            self.doubted[sector] = self.acknowledged[sector];
+        }
+    }
+
     /// This write must survive. What a kill has left of others may be volatile still.
     pub fn durable(&mut self, block: u64, sectors: u8, number: u64) {
         for sector in Versions::range(block, sectors) {

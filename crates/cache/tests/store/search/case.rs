@@ -1,8 +1,8 @@
 //! A case of the search: a setup and a list of steps, all of it made from one number. A step means something whatever the steps before
 //! it are, so that a case stays one when some are left out.
 
-use super::FOUND_ONCE;
 use super::faults::{Bad, Rate};
+use super::{FOUND_BEFORE_RANGES, FOUND_ONCE};
 use crate::rig::{Random, Setup};
 use plimsoll_cache::store::{Action, Depth, RequestKind, Semantics, Target};
 use std::fmt;
@@ -153,7 +153,7 @@ impl Case {
         };
         let count = 80 + random.below(if is_wide { 700 } else { 400 });
         let mut steps: Vec<Step> = (0..count).map(|at| mix.step(at, &setup, &mut random)).collect();
-        if !FOUND_ONCE.contains(&seed) {
+        if !FOUND_ONCE[..FOUND_BEFORE_RANGES].contains(&seed) {
             make_ranges(&mut steps, &mut random);
         }
         Case { seed, setup, steps }

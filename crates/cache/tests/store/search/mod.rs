@@ -36,7 +36,17 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 ///
 /// The first: a job that had ended copied a block again (C1 of November 2026). The second: a power failure in a start after a kill tore both
 /// superblocks (D3). The third: a write whose unit was bad waited for another one, and the only place to copy waited for that write.
-const FOUND_ONCE: &[u64] = &[17_759_649_602_287_658_121, 8_830_998_875_740_193_630, 11_392_552_194_936_201_039];
+/// The fourth: a write waited for a unit of its own when the last units that could have come were bad. The fifth: a store lost what it had been
+/// told before a kill, and the flush of the next daemon was held to promise that.
+const FOUND_ONCE: &[u64] = &[
+    17_759_649_602_287_658_121,
+    8_830_998_875_740_193_630,
+    11_392_552_194_936_201_039,
+    2_945_016_987_504_538_954,
+    8_530_084_417_911_634_994,
+];
+/// So many of them were cases without ranges of trims, and stay so.
+const FOUND_BEFORE_RANGES: usize = 3;
 
 thread_local! {
     /// Panics of this thread are findings, and printed as such.

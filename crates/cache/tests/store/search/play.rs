@@ -160,6 +160,13 @@ fn restart(rig: &mut Rig, way: Way, starts: u64, random: &mut Random, tally: &mu
             false => rig.versions.settle(block, content),
         }
     }
+    if is_killed {
+        // A flush that failed told the daemon that was killed. What the store has lost is read until the power fails, and a flush that the next
+        // daemon asks for succeeds.
+        let kept = power(&rig.store, Keep::All, random);
+        let is_lost = |block: &u64| kept.get(*block) != rig.store.get(*block);
+        (0..rig.setup.store_blocks).filter(is_lost).for_each(|block| rig.versions.doubt_block(block));
+    }
     Ok(())
 }
 

@@ -44,7 +44,7 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: only control characters are escaped.
+    /// Planted break that was seen red: only control characters are escaped.
     #[test]
     fn what_a_terminal_obeys_is_escaped_and_the_rest_is_not() {
         assert_eq!(shown("/srv/d\u{e4}ten \u{6587}"), "/srv/d\u{e4}ten \u{6587}");

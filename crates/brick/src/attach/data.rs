@@ -94,7 +94,7 @@ mod tests {
             .map(|places| places.first_byte("v", file.as_file(), SIZE_BYTES).unwrap())
     }
 
-    /// A break to plant, not tried yet: the look ends behind the first range of data.
+    /// Planted break that was seen red: the look ends behind the first range of data.
     #[test]
     fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
         assert_eq!(looked(&[]), [None; 2]);

@@ -103,7 +103,7 @@ pub(crate) fn file_beneath(path: &Path) -> Option<(PathBuf, ByteExtent)> {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: a limit counts from the file's beginning.
+    /// Planted break that was seen red: a limit counts from the file's beginning.
     #[test]
     fn bytes_of_a_part_are_bytes_of_the_whole() {
         let extent = |begin, end| ByteExtent { begin, end };

@@ -30,7 +30,7 @@ pub(super) fn lock_range(file: &File, extent: ByteExtent, is_shared: bool) -> Re
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: a range is locked up to the end of the file.
+    /// Planted break that was seen red: a range is locked up to the end of the file.
     #[test]
     fn ranges_that_meet_have_one_writer_or_readers() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -145,7 +145,7 @@ fn accounts(device: &EngineStatus) -> Table {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: 0, as it was.
+    /// Planted break that was seen red: 0, as it was.
     #[test]
     fn json_has_null_for_latencies_of_no_requests() {
         let json = serde_json::to_value(LatencyStatus::default()).unwrap();

@@ -208,7 +208,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
-    /// A break to plant, not tried yet: the mount point as it is.
+    /// Planted break that was seen red: the mount point as it is.
     #[test]
     fn a_mount_point_forges_no_line_and_steers_no_terminal() {
         let disk = MountedDisk {

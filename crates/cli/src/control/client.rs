@@ -143,7 +143,7 @@ fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: whatever the reason, no daemon answers.
+    /// Planted break that was seen red: an invalid path, too, reads as a daemon that does not answer.
     #[test]
     fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
         let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());

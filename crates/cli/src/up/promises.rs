@@ -136,7 +136,7 @@ mod tests {
         outcome.map_or_else(|refusal| refusal.to_string(), |_| "promised".to_owned())
     }
 
-    /// A break to plant, not tried yet: a daemon promises what its file could not.
+    /// Planted break that was seen red: a daemon promises what its file could not.
     #[test]
     fn a_daemon_promises_what_its_scheduler_keeps_and_nothing_else() {
         let configuration = configuration("split_token", "");
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A break to plant, not tried yet: who joins begins with the defaults, whatever the pool says.
+    /// Planted break that was seen red: who joins begins with the defaults, whatever the pool says.
     #[test]
     fn who_joins_has_the_priority_and_the_deadlines_of_the_pool_unless_it_says_its_own() {
         let rules = JoinRules::new(&configuration("afq", "priority = \"idle\""), "data", Target::Observed);

@@ -429,7 +429,7 @@ fn what_a_client_flushes_is_flushed_on_the_devices() {
     below.stop();
 }
 
-/// A break to plant, not tried yet: nothing is said when it is detached, and the start says that what only the cache had is lost.
+/// Planted break that was seen red: `cache detach` does not say that the file still names the cache.
 #[test]
 fn a_file_that_names_a_detached_cache_is_told_at_once_and_at_the_next_start() {
     let site = site("");

@@ -175,7 +175,8 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
 }
 
 /// What a scheduler does not keep is refused, so each promise arrives under one that keeps it; until then one session was promised
-/// all seven under `afq`, which kept one. A break to plant, not tried yet: what is not kept is accepted.
+/// all seven under `afq`, which kept one. Planted break that was seen red: what is not kept is accepted (the
+/// test waits for the command then, until its limit).
 #[test]
 fn a_session_is_promised_what_plimsoll_run_was_told_and_its_scheduler_keeps() {
     let limit = json!({ "limit": "3 MB/s" });

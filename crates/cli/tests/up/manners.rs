@@ -45,8 +45,7 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     daemon.stop();
 }
 
-/// SIGHUP ended the daemon until it had its configuration read again. Breaks to plant, not tried yet: it ends the daemon; a file with a mistake is
-/// applied as far as it goes.
+/// SIGHUP ended the daemon until it had its configuration read again. Planted break that was seen red: it ends the daemon.
 #[test]
 fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     let site = Site::new(MEMORY);
@@ -128,7 +127,7 @@ fn a_hang_up_while_a_daemon_begins_does_not_end_it() {
     assert!(is_hit, "no handler was seen before the file was read");
 }
 
-/// A break to plant, not tried yet: nothing is locked.
+/// Planted break that was seen red: nothing is locked.
 #[test]
 fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes_on() {
     let Some(site) = agent_site() else { return };
@@ -272,7 +271,7 @@ fn what_a_tenant_cannot_be_promised_is_refused_and_its_command_does_not_start() 
     daemon.stop();
 }
 
-/// As `env`, `nohup` and `timeout` end. A break to plant, not tried yet: every failure of its own is 1.
+/// As `env`, `nohup` and `timeout` end. Planted break that was seen red: every failure of its own is 1.
 #[test]
 fn run_ends_as_other_wrappers_do() {
     let code = |site: &Site, command: &[&str]| run(site, &[], command).output().unwrap().status.code();

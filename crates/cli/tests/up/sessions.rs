@@ -310,7 +310,7 @@ export = "db/loader#1"
     }
 }
 
-/// A break to plant, not tried yet: the daemon takes what its scheduler does not keep.
+/// Planted break that was seen red: the daemon takes what its scheduler does not keep.
 #[test]
 fn a_session_is_promised_nothing_that_the_scheduler_does_not_keep() {
     let site = Site::of_normal_user(ONE_VOLUME);

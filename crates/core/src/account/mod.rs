@@ -285,7 +285,7 @@ impl Allocation {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: the excess is rounded like any figure, and `0 too many` is said.
+    /// Planted break that was seen red: the excess is rounded like any figure, and `0 too many` is said.
     #[test]
     fn an_excess_is_never_told_as_nothing() {
         assert_eq!(too_many(0.000_4, " runs/s"), "less than 0.01 runs/s too many");

@@ -147,7 +147,7 @@ impl LoadReport {
 mod tests {
     use super::*;
 
-    /// A break to plant, not tried yet: 0.0, as it was.
+    /// Planted break that was seen red: 0.0, as it was.
     #[test]
     fn json_has_null_for_what_was_not_measured() {
         let row = LoadRow::new(1.0, Span::from_secs(1), &Outcome::default());

@@ -19,6 +19,14 @@ pub enum Told {
 /// Set by a SIGHUP that came before anything [listened](listen).
 static HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// Set by the first SIGTERM or SIGINT that a [listener](listen) hears.
+static IS_TOLD_TO_END: AtomicBool = AtomicBool::new(false);
+
+/// Whether SIGTERM or SIGINT has come: for work that takes long before a daemon serves.
+pub fn is_told_to_end() -> bool {
+    IS_TOLD_TO_END.load(Ordering::Relaxed)
+}
+
 /// Takes note of SIGHUP from now on instead of ending, until [`listen`] is told of it: for daemons, as the first thing that they do. A SIGHUP
 /// that is ignored stays so.
 pub fn hold_hang_ups() {
@@ -47,7 +55,12 @@ pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure
             told(Told::HangUp);
         }
         for signal in signals.forever() {
-            told(if signal == SIGHUP { Told::HangUp } else { Told::ToEnd });
+            if signal == SIGHUP {
+                told(Told::HangUp);
+            } else {
+                IS_TOLD_TO_END.store(true, Ordering::Relaxed);
+                told(Told::ToEnd);
+            }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(hear).map_err(failed)?;

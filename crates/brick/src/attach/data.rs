@@ -31,7 +31,16 @@ pub enum DataPlaces {
 
 impl DataPlaces {
     /// The first byte of `disk`, which is that volume and has so many bytes, that is not zero.
-    pub(super) fn first_byte(&self, volume: &str, disk: &File, size_bytes: u64) -> io::Result<Option<u64>> {
+    ///
+    /// # Errors
+    /// A read fails, or the program was told to end.
+    pub(super) fn first_byte(
+        &self,
+        volume: &str,
+        disk: &File,
+        size_bytes: u64,
+        is_told_to_end: fn() -> bool,
+    ) -> io::Result<Option<u64>> {
         let file = match self {
             DataPlaces::Nowhere => return Ok(None),
             DataPlaces::Anywhere => None,
@@ -50,6 +59,11 @@ impl DataPlaces {
                     return Ok(Some(at + first as u64));
                 }
                 at += part.len() as u64;
+                if is_told_to_end() {
+                    return Err(io::Error::other(
+                        "the daemon was told to end while it looked for data; nothing was formatted",
+                    ));
+                }
                 if told.elapsed() >= PROGRESS_INTERVAL {
                     told = Instant::now();
                     let percent = at as u128 * 100 / u128::from(size_bytes);
@@ -91,7 +105,7 @@ mod tests {
             file.as_file().write_all_at(bytes, *at).unwrap();
         }
         [DataPlaces::Anywhere, DataPlaces::InFile(file.path().to_owned())]
-            .map(|places| places.first_byte("v", file.as_file(), SIZE_BYTES).unwrap())
+            .map(|places| places.first_byte("v", file.as_file(), SIZE_BYTES, || false).unwrap())
     }
 
     /// Planted break that was seen red: the look ends behind the first range of data.
@@ -106,9 +120,18 @@ mod tests {
         }
     }
 
+    /// Planted break that was seen red: the look does not ask whether the program was told to end.
+    #[test]
+    fn a_look_ends_when_the_program_is_told_to() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(SIZE_BYTES).unwrap();
+        let error = DataPlaces::Anywhere.first_byte("v", &file, SIZE_BYTES, || true).unwrap_err();
+        assert!(error.to_string().ends_with("nothing was formatted"), "{error}");
+    }
+
     #[test]
     fn memory_that_is_new_is_not_read() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(DataPlaces::Nowhere.first_byte("v", &file, SIZE_BYTES).unwrap(), None);
+        assert_eq!(DataPlaces::Nowhere.first_byte("v", &file, SIZE_BYTES, || false).unwrap(), None);
     }
 }

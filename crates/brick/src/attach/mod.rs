@@ -94,6 +94,8 @@ pub struct Attachment {
     loop_number: Option<u32>,
     is_attached: bool,
     data_places: DataPlaces,
+    /// Whether the program was told to end, so that a long look ends.
+    is_told_to_end: fn() -> bool,
 }
 
 impl Attachment {
@@ -106,8 +108,14 @@ impl Attachment {
         state.begin(&plan.volume)?;
         // From here on a drop undoes whatever was done.
         let data_places = DataPlaces::default();
-        let attachment =
-            Attachment { state: Arc::clone(state), plan, loop_number: None, is_attached: true, data_places };
+        let attachment = Attachment {
+            state: Arc::clone(state),
+            plan,
+            loop_number: None,
+            is_attached: true,
+            data_places,
+            is_told_to_end: || false,
+        };
         let volume = &attachment.plan.volume;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = rustix::fs::open(FUSE_DEVICE, flags, Mode::empty());
@@ -134,9 +142,10 @@ impl Attachment {
         Ok((attachment, connection))
     }
 
-    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that.
-    pub fn has_data_in(&mut self, places: DataPlaces) {
-        self.data_places = places;
+    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The look ends with an error
+    /// when the program was told to end, which is asked after each MiB.
+    pub fn has_data_in(&mut self, places: DataPlaces, is_told_to_end: fn() -> bool) {
+        (self.data_places, self.is_told_to_end) = (places, is_told_to_end);
     }
 
     /// Makes a block device of the FUSE file and mounts its file system, if the plan has one. Blocks until the engine
@@ -186,7 +195,7 @@ impl Attachment {
                 let is_read_only = self.plan.is_read_only;
                 // What its ends lack may be in between.
                 if file_system.needs_format(volume, content, is_read_only)? {
-                    let first = self.data_places.first_byte(volume, &file, got);
+                    let first = self.data_places.first_byte(volume, &file, got, self.is_told_to_end);
                     let first = first.map_err(AttachError::file("read", &disk))?;
                     let content = first.map_or(content, |first_byte_at| Content::Unknown { first_byte_at });
                     file_system.needs_format(volume, content, is_read_only)?

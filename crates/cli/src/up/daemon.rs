@@ -19,6 +19,7 @@ use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
 use crate::outcome::Failure;
+use crate::signals;
 use plimsoll_agent::ClassServer;
 use plimsoll_agent::mounts;
 use plimsoll_brick::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
@@ -269,7 +270,7 @@ impl Daemon {
         let plan = plan::attachment(info, file_system.cloned());
         let (mut attachment, connection) =
             Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
-        attachment.has_data_in(plan::data_places(section));
+        attachment.has_data_in(plan::data_places(section), signals::is_told_to_end);
         // From here on a stop detaches it.
         self.attachments.push(attachment);
         let session =

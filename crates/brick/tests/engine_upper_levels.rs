@@ -119,7 +119,8 @@ fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
 /// thread ends with the first of them that is done.
 #[test]
 fn a_session_stays_open_while_a_cache_has_requests_of_it() {
-    const WRITES: u32 = 32;
+    /// They take the emulated disk about a second, so the session is asked to close while some are under way.
+    const WRITES: u32 = 128;
     let directory = tempfile::tempdir().unwrap();
     let volume = memory("v", 4 << 20, 0);
     let found = FoundCache::find(cache_settings(directory.path().join("fast")), &volume).unwrap();

@@ -161,11 +161,21 @@ pub(crate) fn is_read_only_device(path: &Path) -> bool {
     is_set(&directory) || disk.is_some_and(is_set)
 }
 
-/// Which process has locked `file`, in words: `served by the plimsoll daemon, process 812`, as far as the kernel tells.
-pub(crate) fn locked_by(file: &File) -> String {
+/// Which process has locked what is at `path`, or a file beneath it, in words: `served by the plimsoll daemon, process 812`, as far as the
+/// kernel tells.
+pub(crate) fn locked_by(path: &Path) -> String {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let process = file.metadata().ok().and_then(|metadata| holder(&locks, metadata.dev(), metadata.ino()));
-    let Some(process) = process else { return "locked by another process".to_owned() };
+    let beneath = beneath::layers(path).into_iter().map(|layer| layer.path);
+    let files = std::iter::once(path.to_owned()).chain(beneath).filter_map(|path| fs::metadata(path).ok());
+    let holders: Vec<u32> = files.flat_map(|file| holders(&locks, file.dev(), file.ino())).collect();
+    // What this process has locked itself on its way down is not in its way.
+    let (own, others): (Vec<u32>, Vec<u32>) = holders.into_iter().partition(|&holder| holder == std::process::id());
+    let Some(process) = others.first() else {
+        return match own.is_empty() {
+            true => "locked by another process".to_owned(),
+            false => "used by another volume or cache of this daemon".to_owned(),
+        };
+    };
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     match name.trim_end() {
         "plimsoll" => format!("served by the plimsoll daemon, process {process}"),
@@ -174,15 +184,16 @@ pub(crate) fn locked_by(file: &File) -> String {
     }
 }
 
-/// The process that has a lock of flock(2) on the file with this number, by the text of /proc/locks. Its processes are those of this PID
-/// namespace only.
-fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
+/// The processes that have a lock of flock(2) on the file with this number, by the text of /proc/locks. They are those of this PID namespace
+/// only.
+fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
-    locks.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+    let holder = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
         // Those that wait have an arrow before the kind.
         [_, "FLOCK", _, _, process, at, ..] if at == file => process.parse().ok().filter(|&process| process > 0),
         _ => None,
-    })
+    };
+    locks.lines().filter_map(holder).collect()
 }
 
 /// The numbers of a block device and of its partitions.
@@ -271,8 +282,8 @@ mod tests {
         let locks = "1: -> FLOCK  ADVISORY  WRITE 7 08:01:42 0 EOF\n2: POSIX  ADVISORY  WRITE 8 08:01:42 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 9 08:01:42 0 EOF\n4: FLOCK  ADVISORY  READ 0 08:01:43 0 EOF\n";
         let device = rustix::fs::makedev(8, 1);
-        assert_eq!(holder(locks, device, 42), Some(9));
-        assert_eq!((holder(locks, device, 43), holder(locks, device, 4)), (None, None));
+        assert_eq!(holders(locks, device, 42), [9]);
+        assert_eq!((holders(locks, device, 43), holders(locks, device, 4)), (Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -227,7 +227,7 @@ pub(super) fn open(
     })?;
     let beneath = occupied::lock(path, &file, config.is_read_only).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
-            VolumeError::Locked { volume: volume(), path: path.to_owned(), by: occupied::locked_by(&file) }
+            VolumeError::Locked { volume: volume(), path: path.to_owned(), by: occupied::locked_by(path) }
         }
         errno => system("lock")(errno.into()),
     })?;

@@ -70,7 +70,7 @@ impl CacheDevice {
         })?;
         let locks = occupied::lock(path, &file, false).map_err(|errno| match errno {
             rustix::io::Errno::WOULDBLOCK => {
-                let by = occupied::locked_by(&file);
+                let by = occupied::locked_by(path);
                 CacheError::Locked { cache: name.to_owned(), path: path.to_owned(), by }
             }
             errno => system("lock")(errno.into()),

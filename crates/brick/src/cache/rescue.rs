@@ -51,7 +51,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
     let mut file = File::open(path).map_err(system("open"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
-            CacheError::Locked { cache: cache.clone(), path: path.clone(), by: occupied::locked_by(&file) }
+            CacheError::Locked { cache: cache.clone(), path: path.clone(), by: occupied::locked_by(path) }
         }
         errno => system("lock")(errno.into()),
     })?;

@@ -95,7 +95,11 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
     let Response::CacheFlushing { passes } = answer else { return Err(unexpected()) };
     loop {
         let caches = list(client)?;
-        let Some(entry) = caches.into_iter().find(|entry| entry.volume == volume) else { return Err(unexpected()) };
+        let entry = caches.into_iter().find(|entry| entry.volume == volume).ok_or_else(|| {
+            Failure::Failed(format!(
+                "volume {volume} has no cache any more: another command has taken it away meanwhile"
+            ))
+        })?;
         let cache = entry.cache;
         if cache.dirty_units == 0 || cache.clean_passes >= passes {
             return Ok(());
@@ -108,7 +112,7 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
 }
 
 fn list(client: &mut Client) -> Result<Vec<CacheEntry>, Failure> {
-    match client.ask(&Request::CacheList)? {
+    match client.ask(&Request::CacheList {})? {
         Response::Caches(caches) => Ok(caches),
         _ => Err(unexpected()),
     }

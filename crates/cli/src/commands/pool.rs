@@ -35,7 +35,7 @@ fn change(daemon: &DaemonArguments, request: &Request) -> Outcome {
 }
 
 fn list(arguments: &DaemonOutputArguments) -> Outcome {
-    let Response::Pools(pools) = connect(&arguments.daemon)?.ask(&Request::PoolList)? else {
+    let Response::Pools(pools) = connect(&arguments.daemon)?.ask(&Request::PoolList {})? else {
         return Err(unexpected());
     };
     if arguments.json {

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     loop {
-        let Response::Status(status) = client.ask(&Request::Status)? else { return Err(unexpected()) };
+        let Response::Status(status) = client.ask(&Request::Status {})? else { return Err(unexpected()) };
         if !arguments.watch {
             return if arguments.json { print_json(&status) } else { print(as_text(&status)) };
         }

@@ -9,7 +9,7 @@ use plimsoll_core::ByteCount;
 
 pub(super) fn run(command: &VolumeCommand) -> Outcome {
     let VolumeCommand::List(arguments) = command;
-    let Response::Volumes(volumes) = connect(&arguments.daemon)?.ask(&Request::VolumeList)? else {
+    let Response::Volumes(volumes) = connect(&arguments.daemon)?.ask(&Request::VolumeList {})? else {
         return Err(unexpected());
     };
     if arguments.json {

@@ -83,7 +83,7 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
 
 /// The sessions of processes that are tenants; nobody's where no daemon answers, since none is needed.
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
-    let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants));
+    let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
     let of = |tenant: TenantEntry| tenant.processes.into_iter().map(move |process| (process, tenant.path.clone()));
     tenants.into_iter().flat_map(of).collect()

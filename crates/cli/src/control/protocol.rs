@@ -17,9 +17,9 @@ use std::str::FromStr;
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Everything about every device; answered with [`Response::Status`].
-    Status,
+    Status {},
     /// The pools; answered with [`Response::Pools`].
-    PoolList,
+    PoolList {},
     /// Opens a pool; answered with [`Response::Done`].
     PoolAdd {
         /// Its path: names joined by `/`, all but the last of pools that are open.
@@ -80,11 +80,11 @@ pub enum Request {
         process: u32,
     },
     /// The tenants that have joined; answered with [`Response::Tenants`].
-    Tenants,
+    Tenants {},
     /// The volumes; answered with [`Response::Volumes`].
-    VolumeList,
+    VolumeList {},
     /// How the volumes' caches are; answered with [`Response::Caches`].
-    CacheList,
+    CacheList {},
     /// Begins to write to the slow device what only a volume's cache has; answered with [`Response::CacheFlushing`].
     CacheFlush {
         /// The volume.
@@ -131,7 +131,7 @@ pub enum Request {
         device: Option<String>,
     },
     /// Ends the daemon as SIGTERM does; answered with [`Response::Done`] before it ends.
-    Shutdown,
+    Shutdown {},
 }
 
 /// What changes of a promise.

@@ -135,7 +135,7 @@ impl Administration {
     pub(super) fn answer(&self, request: Request) -> Answer {
         // These may take long, and have a lock of their own.
         let cached = match &request {
-            Request::CacheList => Some(self.caches.list().map(Response::Caches)),
+            Request::CacheList {} => Some(self.caches.list().map(Response::Caches)),
             Request::CacheFlush { volume } => Some(self.caches.flush(volume)),
             Request::CacheAttach { volume, cache, make } => Some(self.caches.attach(volume, cache, *make)),
             Request::CacheDetach { volume, lost } => Some(self.caches.detach(volume, *lost)),
@@ -152,10 +152,10 @@ impl Administration {
     fn answer_at_once(&self, request: Request) -> Answer {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match request {
-            Request::Status => self.status().map(Response::Status),
-            Request::PoolList => self.pools().map(Response::Pools),
-            Request::Tenants => self.tenants.list().map(Response::Tenants).map_err(Refusal::Failed),
-            Request::VolumeList => self.volumes().map(Response::Volumes),
+            Request::Status {} => self.status().map(Response::Status),
+            Request::PoolList {} => self.pools().map(Response::Pools),
+            Request::Tenants {} => self.tenants.list().map(Response::Tenants).map_err(Refusal::Failed),
+            Request::VolumeList {} => self.volumes().map(Response::Volumes),
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
@@ -172,13 +172,13 @@ impl Administration {
                 let joined = self.tenants.join(volume.as_deref(), pool.as_deref(), &name, &change, process);
                 joined.map(|entrance| Response::Joined(Box::new(entrance)))
             }),
-            Request::CacheList
+            Request::CacheList {}
             | Request::CacheFlush { .. }
             | Request::CacheAttach { .. }
             | Request::CacheDetach { .. }
             | Request::CacheResize { .. }
             | Request::CacheSet { .. } => unreachable!("answered before"),
-            Request::Shutdown => {
+            Request::Shutdown {} => {
                 // The daemon may be ending already.
                 let _ = self.stop.send(());
                 Ok(Response::Done("shutting down".into()))

@@ -3,7 +3,7 @@
 //! Red with the program before it looked at who has a device and what that holds: all but the test of names that change.
 
 use crate::cache::{connect, done};
-use crate::support::{Site, text, why_no_mounts};
+use crate::support::{Daemon, Site, text, why_no_mounts};
 use crate::versions::BLOCK_BYTES;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -169,21 +169,22 @@ fn a_loop_device_is_no_second_way_to_a_file() {
     let [slow, other] = ["slow.img", "other.img"].map(|name| file(images.path(), name, 32));
     let site = plain(&slow);
     let daemon = site.up();
+    let holder = |daemon: &Daemon| format!("served by the plimsoll daemon, process {}", daemon.process());
     let device = Loop::over(&slow);
     let beside = plain(&device.0);
     let log = text(&beside.up_fails().stderr);
-    assert!(log.contains(&format!("volume db: {} is locked by another process", device.0.display())), "{log}");
+    assert!(log.contains(&format!("volume db: {} is {}", device.0.display(), holder(&daemon))), "{log}");
     let caches = Site::new(&configuration(&other, &device.0));
     let made = caches.command(&["cache", "make", "plimsoll.toml", "fast", "--replace"]).output().unwrap();
-    assert!(!made.status.success() && text(&made.stderr).contains("locked by another process"), "{made:?}");
+    assert!(!made.status.success() && text(&made.stderr).contains(&holder(&daemon)), "{made:?}");
     daemon.stop();
 
     let daemon = beside.up();
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains(&format!("volume db: {} is locked by another process", slow.display())), "{log}");
+    assert!(log.contains(&format!("volume db: {} is {}", slow.display(), holder(&daemon))), "{log}");
     let second = Loop::over(&slow);
     let log = text(&plain(&second.0).up_fails().stderr);
-    assert!(log.contains(&format!("volume db: {} is locked by another process", second.0.display())), "{log}");
+    assert!(log.contains(&format!("volume db: {} is {}", second.0.display(), holder(&daemon))), "{log}");
     drop(second);
     daemon.stop();
     drop(device);

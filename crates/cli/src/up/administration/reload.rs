@@ -1,6 +1,7 @@
 //! SIGHUP: the configuration is read again, checked as a whole, and what can change while the daemon runs is changed.
 //!
 //! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and `pool add`.
+//! A rate that a command has set stays until the file says another one than before.
 //! **Complication.** Reserves that grow may need what others give up, so what is refused is tried again after the rest.
 //! Everything else waits for a restart. One line of the log names each key that changed and each that waits; a key waits until a restart or
 //! until the file has its old value again. Nothing here ends the daemon.
@@ -173,15 +174,16 @@ fn name(key: &[String], old: &Configuration, new: &Configuration) -> String {
 
 /// What can change while the daemon runs.
 fn steps(old: &Configuration, new: &Configuration) -> Vec<Step> {
-    let change = |allocation: &Allocation| Change {
-        reserve: Some(allocation.reserve),
-        limit: Some(Limit(allocation.limit)),
-        weight: Some(allocation.weight),
+    // What a command has set meanwhile stays, where the file says the same as before.
+    let change = |before: &Allocation, now: &Allocation| Change {
+        reserve: (before.reserve != now.reserve).then_some(now.reserve),
+        limit: (before.limit != now.limit).then_some(Limit(now.limit)),
+        weight: (before.weight != now.weight).then_some(now.weight),
         ..Change::default()
     };
-    let rates = |allocation: &Allocation| (allocation.reserve, allocation.limit, allocation.weight);
     let step = |path: String, before: &Allocation, now: &Allocation| {
-        (rates(before) != rates(now)).then(|| Step { path, device: None, is_new: false, change: change(now) })
+        let change = change(before, now);
+        (change != Change::default()).then_some(Step { path, device: None, is_new: false, change })
     };
     let pools = new.pools.iter().filter_map(|pool| {
         let path = new.pool_path(&pool.name);
@@ -192,7 +194,8 @@ fn steps(old: &Configuration, new: &Configuration) -> Vec<Step> {
             Some(_) => None,
             None => {
                 let device = pool.parent.is_none().then(|| pool.device.clone());
-                Some(Step { path, device, is_new: true, change: change(&pool.allocation) })
+                let change = change(&Allocation::default(), &pool.allocation);
+                Some(Step { path, device, is_new: true, change })
             }
         }
     });
@@ -317,6 +320,17 @@ mod tests {
         let (old, new) = (configuration(OLD), configuration(&format!("# a comment\n\n{OLD}")));
         let (changed, waiting, _) = named(&old, &new, &[]);
         assert_eq!((paths(&old, &new), changed, waiting), (Vec::new(), Vec::new(), Vec::new()));
+    }
+
+    /// A file changes a pool's reserve. Outcome: the pool's limit and weight stay, as a command may have set them.
+    ///
+    /// Planted break that was seen red: a step sets all three.
+    #[test]
+    fn a_step_sets_only_what_the_file_has_changed() {
+        let old = configuration(OLD);
+        let new = configuration(&OLD.replace("30%", "20%"));
+        let changes: Vec<Change> = steps(&old, &new).into_iter().map(|step| step.change).collect();
+        assert_eq!(changes, [Change { reserve: Some("20%".parse().unwrap()), ..Change::default() }]);
     }
 
     /// Outcome: each key is named, under what changed or under what waits. A key that waits is named at each SIGHUP until a restart.

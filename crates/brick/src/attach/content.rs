@@ -140,7 +140,7 @@ fn first_byte(bytes: &[u8]) -> Option<u64> {
     bytes.iter().position(|byte| *byte != 0).map(|at| at as u64)
 }
 
-/// The file system whose superblock stands in the volume's first bytes. A superblock that contradicts itself is none.
+/// The file system with a superblock in the volume's first bytes. A superblock that contradicts itself is none.
 fn by_magic(bytes: &[u8]) -> Option<Content> {
     let is_at = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
     if is_at(0, XFS_MAGIC) {

@@ -52,8 +52,8 @@ pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, AttachErr
 
 /// Gives this thread a table of descriptors of its own that leads nowhere.
 fn leave_descriptors() -> io::Result<()> {
-    // SAFETY: the thread was just made and owns no descriptor. Those that it replaces below are copies: whoever owns the
-    // originals has them in another table. What it opens from now on, it uses and closes by itself.
+    // SAFETY: the thread was just made and owns no descriptor. Those that it replaces below are copies: the threads
+    // that own the originals have them in another table. What it opens from now on, it uses and closes by itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
     let mut inherited: Vec<RawFd> = Vec::new();
     for entry in std::fs::read_dir(DESCRIPTORS)? {

@@ -75,8 +75,8 @@ pub(super) fn is_ours(note: &LoopNote) -> bool {
     }
 }
 
-/// Takes the file away from the loop device, and waits until it is gone. `Ok(false)`: somebody still has the device
-/// open; it goes when they close it.
+/// Takes the file away from the loop device, and waits until it is gone. `Ok(false)`: another process still has the
+/// device open; the file goes when that process closes it.
 pub(super) fn detach(note: &LoopNote) -> io::Result<bool> {
     let device = open(&device_path(note.number))?;
     match loop_control::clear(&device) {

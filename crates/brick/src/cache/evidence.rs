@@ -11,7 +11,8 @@
 //! | --- | --- | --- |
 //! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
 //! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
-//! | what the slow device holds | in the note of a volume whose slow device is known by its path only | that disks may have changed their names |
+//! | what the slow device holds | in the note of a volume with a slow device that is known by its path only | that
+//! disks may have changed their names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
 use super::identity::{content_of, identity_of};
@@ -75,7 +76,7 @@ impl Names<'_> {
         Ok(true)
     }
 
-    /// Refuses a volume whose slow device is known by its path only, and holds something else than when it was noted.
+    /// Refuses a volume with a slow device that is known by its path only, and holds something else than when it was noted.
     fn check_content(&self) -> Result<(), CacheError> {
         let Names { settings, volume } = *self;
         let Some(was) = noted(settings, volume)?.and_then(|note| note.content) else { return Ok(()) };
@@ -184,7 +185,7 @@ pub enum Forgotten {
 /// device, too. That it is given up is noted first.
 ///
 /// # Errors
-/// The system's, somebody else has the cache's device, or it is noted of a volume of another name.
+/// The system's, another process has the cache's device, or it is noted of a volume of another name.
 pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, Forgotten)>> {
     let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
     if let Some(why) = note.why_not_of(&volume.name) {

@@ -26,10 +26,10 @@ const DEVICE_NAMES: &[&str] =
 /// Where the part of its file begins that a loop device is: of one file there may be several.
 const LOOP_OFFSET: &str = "loop/offset";
 
-/// What any volume in memory is known by: it is empty at each start, so what a cache of one has is nobody's.
+/// What any volume in memory is known by: it is empty at each start, so what a cache of one has belongs to none.
 const IN_MEMORY: &[u8; 16] = b"volume in memory";
 
-/// Sixteen bytes that nobody else has.
+/// Sixteen bytes that no other cache has.
 pub(crate) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

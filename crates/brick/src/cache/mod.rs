@@ -90,7 +90,7 @@ pub struct CacheSettings {
     pub watermark_low: f64,
     /// The part at which it goes to sleep, from `watermark_low` to 1.
     pub watermark_high: f64,
-    /// Pools and sessions, by their accounts' paths, of whose blocks at most such a part of the cache may be, above 0 to 1.
+    /// Pools and sessions, by their accounts' paths, with the largest part of the cache that their blocks may be, above 0 to 1.
     pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,
@@ -104,8 +104,8 @@ pub struct CacheSettings {
     pub accepts_losses: bool,
     /// Where it is noted that a volume has a cache; `None` for nowhere.
     pub notes: Option<Notes>,
-    /// For hashes. `None`: one that nobody knows is drawn when the cache is found, and no client can choose blocks that meet in one
-    /// bucket of the index. Whoever wants two runs to be alike gives one.
+    /// For hashes. `None`: an unknown one is drawn when the cache is found, and no client can choose blocks that meet
+    /// in one bucket of the index. A test that wants two runs to be alike gives one.
     pub seed: Option<u64>,
 }
 
@@ -363,7 +363,7 @@ impl FoundCache {
         let mut opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
         let report = opened.report;
         if report.has_losses() {
-            // It is found once: should this start fail later, nobody else would say so.
+            // It is found once: should this start fail later, no other line would say so.
             let (cache, Report { lost_pages, lost_journal_blocks, .. }) = (&settings.name, report);
             let Report { given_up_units, given_up_dirty_units, .. } = report;
             tracing::error!(

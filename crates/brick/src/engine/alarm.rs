@@ -4,7 +4,7 @@
 //! reserves can be kept; a scheduler lets all fall behind alike and says by how much time ([`Scheduler::overload`]).
 //! **Rule.** Once a second it is looked at what part of the reserves was kept since; a second in which more than a hundredth
 //! was lost raises the alarm, one without ends it. **Complication.** An engine that has nothing to do takes no turns: what
-//! is looked at then is the whole pause, in which nobody missed anything.
+//! is looked at then is the whole pause, in which no reserve was missed.
 //!
 //! [`Scheduler::overload`]: plimsoll_core::Scheduler::overload
 

@@ -4,7 +4,7 @@
 //! so the emulated rate is the model's, and lateness is measured, reported, and never accumulates.
 //!
 //! A virtual machine that its host stops for a moment answers a burst of replies late and is true again afterwards. So
-//! replies are also counted, all and the late ones: who measures takes the difference over each stretch and leaves out
+//! replies are also counted, all and the late ones: a measurement takes the difference over each stretch and leaves out
 //! those in which the emulation was not true ([`EmulationStatus::was_true_since`]).
 
 use super::status::EmulationStatus;

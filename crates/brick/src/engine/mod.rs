@@ -1,4 +1,4 @@
-//! The engine: one thread that owns a device, its scheduler, its volumes and whoever is attached to them.
+//! The engine: one thread that owns a device, its scheduler, its volumes and the front ends attached to them.
 //!
 //! ```text
 //!            other threads                                    the engine's thread
@@ -21,10 +21,10 @@
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
-//! | `doubts` | who has heard that a device could not flush |
-//! | `orphans` | requests that nobody waits for any more |
+//! | `doubts` | which sessions have heard that a device could not flush |
+//! | `orphans` | requests that no front end waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
-//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
+//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and the causes of a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
 //! | `read_ahead` | what sequential streams want next, read before they ask |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |

@@ -1,4 +1,4 @@
-//! Recording what a device is asked to do, for traces: never at the cost of those who ask.
+//! Recording what a device is asked to do, for traces: never at the cost of its clients.
 //!
 //! ```text
 //!   engine's thread: Tap --- a queue of fixed length ---> any other thread: Recording
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-/// Events that wait for the reader at most when nobody says: 32,768 requests, a third of a second of the fastest volumes
+/// Events that wait for the reader at most by default: 32,768 requests, a third of a second of the fastest volumes
 /// (docs/performance.md), in 3 MiB.
 pub const RECORDER_EVENTS_DEFAULT: usize = 65_536;
 /// Events of a request: it arrives, it completes.
@@ -139,7 +139,7 @@ impl EngineHandle {
     /// request has two.
     ///
     /// # Errors
-    /// Somebody else records the device, or the engine has stopped.
+    /// Another recording of the device is under way, or the engine has stopped.
     pub fn record(&self, events_max: usize) -> Result<Recording, EngineError> {
         // The queue is made here, not on the engine's thread.
         let (mut tap, source) = connect(events_max, 0);

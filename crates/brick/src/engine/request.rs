@@ -19,8 +19,8 @@ const TRIM_PIECE_BYTES_MAX: u32 = 16 << 20;
 /// Pieces of one request that are under way at a time: enough for 32 MiB, so that only trims and write-zeroes, which may
 /// be 4 GiB long, are cut as they go.
 const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
-/// The same of a request that has no buffer, so that nobody counts what memory it takes: with its place in the scheduler a piece takes some 300
-/// bytes, and a client may have hundreds of such requests.
+/// The same of a request that has no buffer, so that its memory is counted nowhere: with its place in the scheduler a
+/// piece takes some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
 /// A request of a front end.
@@ -29,7 +29,7 @@ pub(super) struct Request {
     pub(super) token: u64,
     pub(super) volume: u32,
     pub(super) session: AccountId,
-    /// Whose latency it counts as: that of its first piece.
+    /// The account that its latency counts as: that of its first piece.
     pub(super) metered: AccountId,
     pub(super) operation: Operation,
     /// First byte in the volume.
@@ -48,7 +48,7 @@ pub(super) struct Request {
     pub(super) pieces_waiting: u32,
     /// Why the first piece that failed did so.
     pub(super) error: Option<Errno>,
-    /// Nobody waits for it any more.
+    /// No front end waits for it any more.
     pub(super) is_abandoned: bool,
     /// A cache's syncer makes it: maintenance to the request executor.
     pub(super) is_maintenance: bool,
@@ -126,7 +126,7 @@ pub(super) struct Piece {
     /// First byte, from the request's start.
     pub(super) start: u32,
     pub(super) length: u32,
-    /// In whose queue it stands.
+    /// The session in whose queue it stands.
     pub(super) session: AccountId,
     /// What the levels above know of it.
     pub(super) tag: BlockTag,
@@ -142,7 +142,7 @@ pub(super) struct Piece {
     pub(super) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(super) is_early: bool,
-    /// Its number if it writes, nobody waits for it, and the backend is at work on it ([`super::orphans`]).
+    /// Its number if it writes, is abandoned, and the backend is at work on it ([`super::orphans`]).
     pub(super) orphan: Option<u64>,
     /// How long the device took, once it has done it.
     pub(super) service: Option<Span>,
@@ -193,7 +193,7 @@ impl Piece {
         self.length - self.done_bytes
     }
 
-    /// The piece as a scheduler sees it, on a volume whose first byte is at `volume_start` of the device.
+    /// The piece as a scheduler sees it; `volume_start` is the place of the volume's first byte on the device.
     pub(super) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),

@@ -1,6 +1,6 @@
-//! An engine's thread goes before those whom it serves.
+//! An engine's thread goes before the tenants that it serves.
 //!
-//! Who is held must not be able to hold up who holds it. Five hundred threads that write as fast as they can leave a thread
+//! A held tenant must not be able to hold up the engine that holds it. Five hundred threads that write as fast as they can leave a thread
 //! of the same rank its five-hundredth part of the processors, and until its turn comes every gate stays as it is. Nor would
 //! a real device compete for processors with its own users. So an engine that has tenants above or a model below runs in
 //! the kernel's real-time class, at its lowest priority: before all normal threads, after whatever an administrator ranks

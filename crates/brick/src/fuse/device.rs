@@ -29,7 +29,7 @@ pub(super) fn watch(device: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 pub(super) fn read_request(device: BorrowedFd<'_>, landing: &mut Buffer) -> Result<usize, Errno> {
     assert!(landing.capacity() >= PAYLOAD_BYTES_MAX as usize, "a landing buffer takes the largest request");
     // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the largest
-    // payload after it; nobody else has a handle to it.
+    // payload after it; no other code has a handle to it.
     let count = unsafe {
         let start = landing.as_mut_ptr().sub(WRITE_PREFIX_BYTES);
         libc::read(device.as_raw_fd(), start.cast(), REQUEST_BYTES_MAX)

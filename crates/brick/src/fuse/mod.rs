@@ -1,4 +1,4 @@
-//! A volume as one file: a FUSE mount whose root is the regular file itself.
+//! A volume as one file: a FUSE mount with the regular file itself as its root.
 //!
 //! A file system needs a block device, and a loop device makes one out of a file. So the brick serves one big file and
 //! the kernel does the rest:

@@ -1,12 +1,12 @@
-//! A volume in memory whose pages are compressed: more fits, and what is read was checked.
+//! A volume in memory with compressed pages: more fits, and what is read was checked.
 //!
 //! **Rule.** A page of 4 KiB is kept as zstd makes it, as it is where that is not smaller, and not at all if it is zero; with the CRC-32C of
 //! what it was before. A read that finds another checksum is an error and never wrong data. **Complication.** It takes time of a
 //! processor, some ten times what a copy takes, so service threads do it ([`work`](crate::engine)), several at a time. A page is taken
-//! and put under a lock of its own, and compressed outside of it; blocks of the volume are pages, so nobody changes part of one.
+//! and put under a lock of its own, and compressed outside of it; blocks of the volume are pages, so no write changes part of one.
 //!
-//! A write may leave it to somebody else ([`backlog`]): then the page is kept as it is, and what that one makes of it is put in its place
-//! if it is there still.
+//! A write may leave it to a service thread ([`backlog`]): then the page is kept as it is, and what that thread makes
+//! of it is put in its place if it is there still.
 
 mod backlog;
 mod codec;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a page, and of a block of the volume.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Pages whose places are made together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
+/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
 const CHUNK_PAGES: usize = 512;
 
 /// What is kept of a page.
@@ -37,7 +37,7 @@ struct Page {
     is_in_backlog: bool,
 }
 
-/// Pages whose places were made together.
+/// Pages that got their places together.
 type Chunk = Box<[Mutex<Page>]>;
 
 /// Pages, compressed. Threads may read and write at the same time; of two writes to a page, one is there afterwards.
@@ -53,7 +53,7 @@ pub(crate) struct CompressedMemory {
     has_failed: AtomicBool,
 }
 
-/// What somebody found who compresses what is in the backlog.
+/// What the work that compresses the backlog found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -62,7 +62,7 @@ enum Found {
     Failure,
 }
 
-/// A page whose content is not what was written.
+/// A page with other content than what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 

@@ -28,7 +28,7 @@ impl VolumeCache {
         EngineError::CacheFailed { cache: self.settings.name.clone(), what: what.into() }
     }
 
-    /// Answers those who wait until everything in the cache of `volume` is clean.
+    /// Answers the flushes that wait until everything in the cache of `volume` is clean.
     fn answer_flushes(&mut self, volume: &str) {
         let (passes, is_clean) = (self.machine.clean_passes(), self.machine.dirty_units() == 0);
         let has_stopped = !self.machine.is_cleaning_all();
@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// The same once more of one that is closed and never found again: its device need not know of what is copied. `has_failed` says that it
-    /// could not be given up there. One whose device works has been copied, and its device is not written to any more.
+    /// could not be given up there. A cache with a working device has been copied, and its device is not written to any more.
     fn empty_given_up_cache(
         &mut self,
         volume: &str,
@@ -230,7 +230,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has every cache stay before its volume: whoever has one emptied or flushed hears that the engine is to end.
+    /// Has every cache stay before its volume: a command that empties or flushes one hears that the engine is to end.
     fn keep_caches(&mut self) {
         for volume in 0..self.volumes.places() as u32 {
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Closes every cache, now that nobody asks for anything any more. Says whether that is done.
+    /// Closes every cache, when no front end is left to ask for anything. Says whether that is done.
     pub(in super::super) fn caches_are_closed(&mut self) -> bool {
         let mut is_closed = true;
         for volume in 0..self.volumes.places() as u32 {
@@ -255,7 +255,8 @@ impl Core {
             }
             is_closed = false;
             if cache.phase != Phase::Closing {
-                // Whoever empties it gives it up when he hears that it is closed: it is, but it may not be empty.
+                // A command that empties the cache gives it up when it hears that it is closed: it is, but it may not
+                // be empty.
                 cache.answer_phase(Err(EngineError::Stopped));
                 cache.phase = Phase::Closing;
                 cache.machine.clean_no_more();
@@ -309,8 +310,8 @@ impl EngineHandle {
         answered.recv().unwrap_or(Err(EngineError::Stopped))
     }
 
-    /// Has every cache stay before its volume, for the engine is to end. Whoever waits until one is flushed or detached, which takes as long
-    /// as its volume is slow, hears so at once; requests go on.
+    /// Has every cache stay before its volume, for the engine is to end. A command that waits until a cache is
+    /// flushed or detached, which takes as long as its volume is slow, hears so at once; requests go on.
     ///
     /// # Errors
     /// The engine has stopped.

@@ -84,7 +84,7 @@ fn line_of(session: AccountId, operation: Operation) -> u32 {
     session.index() as u32 * 2 + u32::from(operation.is_write())
 }
 
-/// Whose line that is.
+/// The session of that line.
 pub(super) fn session_of_line(line: u32) -> AccountId {
     AccountId(line / 2)
 }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lets `turns` in, one for each look at a line, and says who.
+    /// Lets `turns` in, one for each look at a line, and names the requests.
     fn let_in(waiting: &mut Waiting, turns: usize, cost_of: impl Fn(AccountId) -> u64) -> Vec<u32> {
         let mut let_in = Vec::new();
         let round = waiting.round();
@@ -226,7 +226,8 @@ mod tests {
         assert_eq!(waiting.len(), 0);
     }
 
-    /// Planted breaks that were seen red: who comes begins where he was; who comes begins at the front.
+    /// Planted breaks that were seen red: a session that comes back begins where it was; a newcomer begins at the
+    /// front.
     #[test]
     fn turns_go_by_cost_and_who_comes_later_has_saved_up_nothing() {
         let mut waiting = Waiting::default();

@@ -231,7 +231,7 @@ fn who_reads_past_its_gates_leaves_the_book_to_others() {
     world.issued_of(now, 1, other, Operation::Read);
     world.issued_of(now, 2, world.session, Operation::Write);
     assert_eq!((world.slow.queued.len() as u32, world.observed.of(other)), (READS_OWED_MAX + 2, 1));
-    // Who has paid one is charged for the next.
+    // A session that has paid one is charged for the next.
     world.slow.may_go = 1;
     world.pump(now);
     world.issued(now, 3);

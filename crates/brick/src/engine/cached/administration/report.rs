@@ -85,11 +85,11 @@ pub struct CacheStatus {
     /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
     /// as the slow device takes.
     pub paced_percent: u32,
-    /// Requests that wait to be taken by the cache, or whose last blocks do.
+    /// Requests that wait to be taken by the cache, or have last blocks that wait for it.
     pub waiting_requests: usize,
     /// The syncer makes room.
     pub is_syncer_awake: bool,
-    /// Everything dirty is being copied to the store, because somebody asked for it.
+    /// Everything dirty is being copied to the store, because a command asked for it.
     pub is_cleaning: bool,
     /// How often that was done so far.
     pub clean_passes: u64,

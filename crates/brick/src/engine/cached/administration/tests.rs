@@ -1,4 +1,4 @@
-//! What administrators are told of a cache whose engine ends meanwhile, or whose device fails when it is given up.
+//! What administrators are told of a cache when its engine ends meanwhile, or its device fails when it is given up.
 
 use super::*;
 use crate::backend::{Backing, Volume};
@@ -36,10 +36,10 @@ fn profile() -> DeviceProfile {
     }
 }
 
-/// An engine's end closes a cache as it is, dirty or not. Outcome: who empties it in order to give it up hears that the engine has
-/// stopped, and not that it is empty.
+/// An engine's end closes a cache as it is, dirty or not. Outcome: a command that empties it in order to give it up
+/// hears that the engine has stopped, and not that it is empty.
 ///
-/// Planted break: a cache that is closed answers whoever waits for its phase to be over.
+/// Planted break: a cache that is closed answers the command that waits for its phase to be over.
 #[test]
 fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -68,7 +68,8 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
 
 /// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is slow.
 ///
-/// Planted breaks that were seen red: who waits goes on waiting; the next one waits, too; requests are held.
+/// Planted breaks that were seen red: a command that waits goes on waiting; the next one waits, too; requests are
+/// held.
 #[test]
 fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,7 +84,7 @@ fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests
     asked.unwrap();
     assert!(matches!(is_emptied.recv().unwrap(), Err(EngineError::Stopped)));
     assert!(is_flushed.recv().is_err());
-    // Who begins to, and who has flushed it first, too.
+    // A command that begins to, and one that has flushed it first, too.
     assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
     let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", false, channel().0)).unwrap();
     assert!(matches!(emptied, Err(EngineError::Stopped)));

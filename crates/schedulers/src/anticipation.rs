@@ -1,11 +1,11 @@
-//! Whether somebody who has nothing under way will want the disk again at once (anticipatory scheduling: Iyer and Druschel,
-//! SOSP 2001).
+//! Whether an account with nothing under way will want the disk again at once (anticipatory scheduling: Iyer and
+//! Druschel, SOSP 2001).
 //!
-//! **Intuition.** Who reads a file, or syncs one, asks for the next block right after he has the last one. In between he
-//! wants nothing, and a disk that turns to others then goes there and back for each of his blocks. **Rule.** Who was served
-//! contends for a moment more: he *lingers*. Who is waiting contends in any case, and who is in a call that writes as
-//! long as he makes clean pages dirty. **Complication.** Who did not come back in time is not waited for until he has
-//! been back soon once more.
+//! **Intuition.** An account that reads or syncs a file asks for the next block right after it has the last one. In
+//! between it wants nothing. A disk that turns to others then goes there and back for each of its blocks. **Rule.** A
+//! served account contends for a moment more: it *lingers*. A waiting account contends in any case, and one in a call
+//! that writes as long as it makes clean pages dirty. **Complication.** An account that did not come back in time is
+//! not waited for until it has been back soon once more.
 //!
 //! All is O(1).
 
@@ -15,7 +15,7 @@ use plimsoll_core::{Span, Time};
 /// (`MAX_PAUSE`, 200 ms).
 pub const STALE: Span = Span::from_millis(500);
 
-/// What is known of somebody; he does nothing at first.
+/// What is known of an account; it does nothing at first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anticipation {
     contends_until: Time,
@@ -69,8 +69,8 @@ impl Anticipation {
 
 #[cfg(test)]
 mod tests {
-    //! Breaks that were planted, and that turned the test red: nobody is forgotten who did not come back; who waits
-    //! contends for as long as who lingers.
+    //! Breaks that were planted, and that turned the test red: an account that did not come back is not forgotten; a
+    //! waiting account contends only as long as a lingering one.
 
     use super::*;
 

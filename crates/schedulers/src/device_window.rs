@@ -48,7 +48,7 @@ impl DeviceWindow {
         DeviceWindow { requests: 0, runs: 0, requests_max, held: device.is_rotational.then(Vec::new) }
     }
 
-    /// Whether the device holds as many requests as it should, whoever they are of.
+    /// Whether the device holds as many requests as it should, whichever accounts they are of.
     pub fn is_full(&self) -> bool {
         self.requests >= self.requests_max
     }

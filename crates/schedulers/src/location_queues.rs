@@ -90,7 +90,7 @@ impl LocationQueues {
 
     /// Takes the request whose deadline has passed, the earliest first, or else the next by place.
     pub fn pop(&mut self, now: Time, queue: &mut LocationQueue) -> Option<BlockRequest> {
-        // A sweep that is over ends here, whoever goes next.
+        // A sweep that is over ends here, whichever request goes next.
         let first = loop {
             let first = queue.first()?;
             if self.slots[first as usize].is_some() {

@@ -21,9 +21,9 @@ pub enum IoClass {
 /// What kind of waiting a queue deserves (`enum wl_type_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Nobody waits for it.
+    /// No process waits for it.
     Async,
-    /// Somebody waits, but the disk is not kept idle for one such queue, only for the last of them.
+    /// A process waits, but the disk is not kept idle for one such queue, only for the last of them.
     SyncNoIdle,
     /// The disk is kept idle until the next request comes.
     Sync,

@@ -1,4 +1,4 @@
-//! The service trees: which queue is whose turn.
+//! The service trees: which queue's turn it is.
 //!
 //! Seven trees: three kinds of workload in real time, three at best effort, one for the idle class. In each, queues stand
 //! by the time at which they should be served; the tree with the earliest head is served for a while, then the choice

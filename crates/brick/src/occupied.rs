@@ -5,8 +5,8 @@
 //! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
 //! swap, or what a loop device lies on, is looked up.
 //!
-//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked, too ([`lock`]): who
-//! opens the file and who opens a loop device on it keep each other away, in either order.
+//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked, too ([`lock`]): a
+//! process that opens the file and one that opens a loop device on it keep each other away, in either order.
 
 pub(crate) mod beneath;
 mod loops;
@@ -24,7 +24,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Flags with which what is at `path` is opened for writing, so that nobody else has it. None for a regular file, or for what is not there:
+/// Flags with which what is at `path` is opened for writing, so that no other process has it. None for a regular file,
+/// or for what is not there:
 /// with O_CREAT the flag means something else.
 pub(crate) fn exclusive(path: &Path) -> OFlags {
     match fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
@@ -50,7 +51,7 @@ pub(crate) fn user_of(path: &Path) -> Option<String> {
     })
 }
 
-/// What the kernel says of who uses what.
+/// What the kernel says of what is in use: swap and mounts.
 struct Kernel {
     swaps: String,
     table: MountTable,
@@ -232,7 +233,7 @@ fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
 const TRIES: u32 = 100;
 const PAUSE_NS: i64 = 20_000_000;
 
-/// Opens what is at `path` by `open`. Where it is busy and nobody is known to use it, it is tried again for a moment.
+/// Opens what is at `path` by `open`. Where it is busy and no user of it is known, it is tried again for a moment.
 pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_busy = |opened: &io::Result<File>| {
         opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && user_of(path).is_none()

@@ -1,4 +1,4 @@
-//! A client that does not read its replies, or stops in the middle, stops itself and nobody else.
+//! A client that does not read its replies, or stops in the middle, stops itself and no other client.
 
 mod engine_support;
 
@@ -218,7 +218,8 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
     served.wait_until_all_have_gone();
 }
 
-/// Broken on purpose and seen red: buffers are not counted; who finds no memory does not try again; what others do not use is not given
+/// Broken on purpose and seen red: buffers are not counted; a connection that finds no memory does not try again; what
+/// others do not use is not given
 /// back; a connection has nothing of its own.
 #[test]
 fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_all() {
@@ -265,7 +266,7 @@ fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_al
         late.read(offset, &mut bytes[..READ_BYTES as usize]).unwrap();
     }
     late.disconnect().unwrap();
-    // Who waits goes on when others have read, although those stay.
+    // A client that waits goes on when others have read, although those stay.
     let mut reply = vec![0; 16 + READ_BYTES as usize];
     for connection in &mut connections {
         (0..REQUESTS_MAX).for_each(|_| connection.read_exact(&mut reply).unwrap());

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are encrypted like anything
-//! else, so nobody sees where they are.
+//! else, so no reader of the file sees where they are.
 
 use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
 use crate::occupied::{self, Locks};
@@ -107,7 +107,7 @@ impl FileBackend {
         }
     }
 
-    /// The ring operation for `step` on `length` bytes from `offset` of the file, whose bytes are at `data`.
+    /// The ring operation for `step` on `length` bytes from `offset` of the file; their bytes are at `data`.
     pub(crate) fn entry(&self, step: FileStep, offset: u64, length: u32, data: *mut u8) -> squeue::Entry {
         let file = types::Fd(self.file.as_raw_fd());
         let fallocate = |mode: FallocateFlags| {
@@ -150,7 +150,7 @@ impl FileBackend {
             }
             (_, Err(Errno::INTR | Errno::AGAIN)) => Progress::Next(step, 0),
             (_, Err(errno)) => Progress::Failed(errno),
-            // The file ends before the volume does: somebody truncated it.
+            // The file ends before the volume does: another program truncated it.
             (_, Ok(0)) => Progress::Failed(Errno::IO),
             (FileStep::Write { .. }, Ok(bytes)) if bytes < left && self.cipher.is_some() => {
                 Progress::Next(FileStep::Encrypt, bytes)

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn read(memory: &MemoryBackend, offset: u64, length: u32) -> Vec<u8> {
-        // SAFETY: nobody writes meanwhile, and `bytes` checks the range.
+        // SAFETY: no thread writes meanwhile, and `bytes` checks the range.
         unsafe { std::slice::from_raw_parts(memory.bytes(offset, length).0, length as usize) }.to_vec()
     }
 

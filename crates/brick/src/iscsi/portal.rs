@@ -80,7 +80,7 @@ fn portal(socket: &OwnedFd) -> io::Result<String> {
     Ok(address.to_string())
 }
 
-/// A socket with PDUs on it, for as long as nobody else reads from it.
+/// A socket with PDUs on it, for as long as no other thread reads from it.
 struct Wire<'connection> {
     socket: &'connection OwnedFd,
     patience: Patience<'connection>,

@@ -34,7 +34,7 @@ const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 const INBOX_BYTES: usize = 256 * 1024;
 /// What is kept at the most while a send waits, bytes: two reads of the largest size.
 const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a client waits when nobody says.
+/// How long a client waits by default.
 const TIMEOUT_DEFAULT: Span = Span::from_secs(30);
 
 /// What went wrong.
@@ -133,7 +133,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Over a stream socket at whose other end `export` is served already: by this process, without a handshake.
+    /// Over a stream socket; `export` is served at its other end already: by this process, without a handshake.
     pub fn agreed(socket: OwnedFd, export: ExportInfo, options: &ClientOptions) -> Client {
         let depth_max = options.depth_max.max(1);
         Client {
@@ -328,7 +328,7 @@ impl Client {
             match progress {
                 Progress::Completed(completed) => return Ok(completed),
                 Progress::NeedsBytes(_) => {
-                    // If nothing comes, that is said by who receives.
+                    // If nothing comes, the receiver says so.
                     self.wait_for_input(&self.patience())?;
                     self.fill_inbox()?;
                 }
@@ -438,7 +438,7 @@ impl Client {
                 OptionReplyKind::Acknowledged => return Ok(()),
                 OptionReplyKind::Info => apply_info(&mut self.export, &data),
                 kind if kind.is_error() => {
-                    // Somebody else's text, which ends in a message of ours.
+                    // The server's text, which ends in a message of ours.
                     let text = String::from_utf8_lossy(&data).chars().flat_map(char::escape_debug).collect();
                     return Err(ClientError::Refused { option: number, kind, text });
                 }

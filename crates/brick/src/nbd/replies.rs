@@ -127,7 +127,7 @@ impl Replies {
         loop {
             let finished = match self.awaited {
                 Awaited::Header => {
-                    // 16 bytes are enough to know whether it is a chunk, whose header is longer.
+                    // 16 bytes are enough to know whether it is a chunk, which has a longer header.
                     let is_chunk = self.head_bytes >= SIMPLE_REPLY_BYTES;
                     let wanted = if is_chunk { CHUNK_BYTES } else { SIMPLE_REPLY_BYTES };
                     if let Err(missing) = self.collect(input, wanted) {

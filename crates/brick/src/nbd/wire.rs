@@ -10,8 +10,8 @@
 //!   chunk    magic 4 | flags 2 | kind 2 | cookie 8 | payload bytes 4 |  payload
 //! ```
 //!
-//! Two kinds of failure are kept apart. A [`ProtocolError`] means that nobody knows any more where the next message
-//! starts: the connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
+//! Two kinds of failure are kept apart. A [`ProtocolError`] means that it is unknown where the next message starts: the
+//! connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
 //! skipped, and the connection goes on.
 //!
 //! Nothing here allocates; everything is O(1).

@@ -10,7 +10,7 @@ use super::ReadAhead;
 use super::streams::{Belongs, STREAMS_MAX, Stream, Streams};
 use plimsoll_core::Time;
 
-/// Fetches of a session that nobody waits for yet, under way at a time: enough for a device to go on without a pause, few enough
+/// Fetches of a session that no read waits for yet, under way at a time: enough for a device to go on without a pause, few enough
 /// to leave it to others.
 const AHEAD_UNDER_WAY_MAX: u32 = 4;
 
@@ -35,7 +35,7 @@ struct Slot {
     to: u64,
     /// Bytes that were handed out.
     used: u32,
-    /// Somebody waited for it from the first.
+    /// A read waited for it from the first.
     is_awaited: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Figures {
     pub(crate) fetched_bytes: u64,
     /// Bytes that were handed out.
     pub(crate) used_bytes: u64,
-    /// Bytes that were fetched and dropped before anybody asked for them.
+    /// Bytes that were fetched and dropped before any read asked for them.
     pub(crate) wasted_bytes: u64,
 }
 
@@ -175,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// What should be fetched next that nobody waits for yet, for the stream that has least ahead of it.
+    /// What should be fetched next that no read waits for yet, for the stream that has least ahead of it.
     pub(crate) fn next_ahead(&mut self, now: Time) -> Option<Fetch> {
         if self.ahead_under_way >= AHEAD_UNDER_WAY_MAX {
             return None;
@@ -288,8 +288,8 @@ impl Reader {
         Some(Fetch { slot: number as u32, offset: from, length })
     }
 
-    /// Gives up slots that their streams have gone past, by a chunk, or whose streams are read no more; and those whose streams
-    /// have failed, if none is free.
+    /// Gives up slots that their streams have gone past, by a chunk, or that belong to streams that are read no more;
+    /// and those of streams that have failed, if none is free.
     fn retire_passed(&mut self, now: Time) {
         let is_full = self.slots.iter().all(|slot| slot.state != State::Free);
         for number in 0..self.slots.len() {
@@ -343,7 +343,7 @@ impl Reader {
         }
     }
 
-    /// Frees what is ready of a stream that has ended; what is under way is nobody's. Says whether some was of no use.
+    /// Frees what is ready of a stream that has ended; what is under way belongs to no stream. Says whether some was of no use.
     fn release(&mut self, stream: usize) -> bool {
         let mut was_in_vain = false;
         for number in 0..self.slots.len() {
@@ -360,7 +360,7 @@ impl Reader {
         was_in_vain
     }
 
-    /// Empties a slot whose fetch has ended.
+    /// Empties a slot after its fetch has ended.
     fn free(&mut self, number: usize) {
         let Slot { length, used, .. } = std::mem::replace(&mut self.slots[number], Slot::FREE);
         self.figures.wasted_bytes += u64::from(length.saturating_sub(used));

@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub const NAMES: [&str; 2] = ["slow", "fast"];
 pub const SECTOR: usize = 512;
 const FIRST_INODE: u64 = 2;
-/// How long the kernel may remember what it was told of the files, whose attributes never change.
+/// How long the kernel may remember what it was told of the files, which have attributes that never change.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// One disk.

@@ -106,7 +106,7 @@ impl CompressedMemory {
         &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
     }
 
-    /// Holds up whoever comes to a page, until what is given is dropped.
+    /// Holds up each thread that comes to a page, until what is given is dropped.
     #[cfg(test)]
     pub(crate) fn hold(&self, page: u64) -> impl Sized + '_ {
         lock(self.made_place(page))
@@ -143,7 +143,7 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which whoever calls this has to begin afterwards; if too much
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards; if too much
     /// is left to it already, like [`write`](Self::write). O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
@@ -195,7 +195,7 @@ impl CompressedMemory {
         }
     }
 
-    /// What is kept of a page now; whoever writes it from now on puts it into the backlog again.
+    /// What is kept of a page now; a write of it from now on puts it into the backlog again.
     fn leave_backlog(&self, page: u64) -> Option<Arc<[u8]>> {
         let mut place = lock(self.place(page)?);
         place.is_in_backlog = false;
@@ -227,7 +227,7 @@ impl CompressedMemory {
         self.stored_bytes.load(Relaxed)
     }
 
-    /// Bytes of the volume whose pages are in the backlog. O(1).
+    /// Bytes of the volume's pages that are in the backlog. O(1).
     pub(crate) fn backlog_bytes(&self) -> u64 {
         (self.backlog.pages() * PAGE_BYTES) as u64
     }

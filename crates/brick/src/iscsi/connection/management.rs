@@ -114,7 +114,7 @@ impl IscsiConnection {
         port.abandon_called(&at_volume);
     }
 
-    /// Aborts everything: nobody waits for answers any more.
+    /// Aborts everything: no initiator waits for answers any more.
     pub(super) fn abort_all(&mut self, port: &mut Port<'_>) {
         self.waiting = Waiting::default();
         let places: Vec<usize> = self.tasks.iter().map(|(place, _)| place).collect();

@@ -79,7 +79,7 @@ impl Outbox {
         batch.bytes.extend(digest.into_iter().flatten());
     }
 
-    /// Adds a PDU whose data are copied.
+    /// Adds a PDU with data that are copied.
     pub(super) fn push(&mut self, mut header: Header, data: &[u8]) {
         header.set_data_bytes(data.len() as u32);
         self.push_header(&header);
@@ -102,7 +102,7 @@ impl Outbox {
         // SAFETY: the caller's promise.
         let start = unsafe { start.add(at) };
         let trailer = match self.digests.data {
-            // SAFETY: the caller's promise: a buffer that nobody else has.
+            // SAFETY: the caller's promise: a buffer that no other code has.
             true => trailer(unsafe { std::slice::from_raw_parts(start, length) }, self.digests),
             false => vec![0; length.next_multiple_of(4) - length],
         };

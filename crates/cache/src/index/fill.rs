@@ -35,9 +35,9 @@ struct Filler<'a> {
     prefers: &'a Prefers<'a>,
     /// Units that were put aside: another one may have their block.
     suspects: Vec<Due>,
-    /// Units whose block another one has.
+    /// Units with a block that another unit has.
     losers: Vec<UnitId>,
-    /// Units for whose blocks there was no place.
+    /// Units with blocks for which there was no place.
     beyond: Vec<UnitId>,
 }
 

@@ -30,7 +30,7 @@ pub struct Entry {
     pub block: u64,
     /// What it is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
     /// Whether the store lacks it.
     pub is_dirty: bool,

@@ -9,14 +9,17 @@
 //! its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the last word.
 //!
 //! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
-//! not an end. A page whose valid slot was damaged would be replaced by its older slot: the digest in the superblock says that.
+//! not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the superblock says
+//! that.
 //!
-//! **What may be old is not believed**, also when losses are accepted. Of a page either of whose slots is damaged nobody knows what it
-//! said, unless the digest says that the other slot holds. What a lost block of the journal said may have been of any unit: that
-//! its block has left it, and was written to the store since. So only what is recorded behind the damage is believed then.
+//! **What may be old is not believed**, also when losses are accepted. If either slot of a page is damaged, it is
+//! unknown what the page said, unless the digest says that the other slot holds. A lost block of the journal may have
+//! spoken of any unit: that its block has left it, and was written to the store since. So only what is recorded behind
+//! the damage is believed then.
 //!
-//! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. Whoever was killed there has used some of them,
-//! and the next snapshot might not come to its end: then the map is written as a whole first, and the journal begins anew.
+//! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. A process that was killed
+//! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
+//! first, and the journal begins anew.
 //!
 //! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
 //! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
@@ -134,7 +137,7 @@ pub fn open(
 pub fn probe(device: &mut dyn Blocks) -> Result<Superblock, OpenError> {
     let (found, unreadable) = read_superblocks(device)?;
     let Some((_, superblock)) = newest(&found) else {
-        // Whether there is a cache, nobody knows.
+        // It is unknown whether there is a cache.
         if let Some(error) = unreadable.into_error() {
             return Err(error.into());
         }

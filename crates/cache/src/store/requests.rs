@@ -239,7 +239,7 @@ impl CacheStore {
             return false;
         }
         if self.slots.slots[at].kind == Kind::Read && self.journal.is_crowded() {
-            // Nobody counts how many reads there are: the journal is told by one that comes later.
+            // Reads are not counted: a later read tells the journal.
             return true;
         }
         self.counters.damaged_clean += 1;
@@ -297,7 +297,7 @@ impl CacheStore {
         if !has_succeeded || self.has_failed {
             if !slot.is_relocated {
                 self.cache.remove(slot.block);
-                // Whoever waits to copy the block holds up all others, while it waits for another unit.
+                // A request that waits to copy the block holds up all others, while it waits for another unit.
                 self.copy_no_more(slot.block, false);
             }
             if !self.has_failed {

@@ -194,8 +194,8 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and registrations), and
-    /// the levels are only asked who has left, and to take a few registrations out in a turn.
+    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and registrations), and the
+    /// levels are only asked which accounts have left, and to take a few registrations out in a turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.

@@ -65,7 +65,7 @@ pub struct Cluster {
 /// What a client tells of a packet that all nodes of its pipeline have: when it was sent, and its bytes.
 pub type Acknowledged = Rc<dyn Fn(Time, u64)>;
 
-/// Who writes a file, from a machine of its own.
+/// The client that writes a file, from a machine of its own.
 pub struct Client {
     cluster: Rc<Cluster>,
     card: usize,

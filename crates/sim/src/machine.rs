@@ -44,7 +44,7 @@ pub struct Rooms {
     pub(crate) names: RefCell<Names>,
     /// Calls between entry and return.
     pub(crate) gate: Gate,
-    /// Dirty inodes and the throttling of those who dirty.
+    /// Dirty inodes and the throttling of processes that dirty.
     pub(crate) writeback: Writeback,
     /// Cores.
     pub(crate) cpu: Cpu,

@@ -36,7 +36,7 @@ const METADATA_BLOCKS_MAX: u32 = 1 << 17;
 const CHECKPOINTS_MAX: u32 = 1 << 10;
 /// Registrations of cgroups.
 const CGROUPS_MAX: u32 = 1 << 10;
-/// Bytes of the ring when nobody asked for events; the kernel allows no less.
+/// Bytes of the ring when no caller asked for events; the kernel allows no less.
 const EVENT_BYTES_MIN: u32 = 4096;
 
 /// Programs that are loaded and attached.

@@ -7,8 +7,8 @@
 //!                                             +-- evicted when memory is short
 //! ```
 //!
-//! [`Cache`] is the state, without tasks or time. Who reads, writes and throttles are [`crate::calls`] and
-//! [`crate::writeback`]. A page may be dirty and being written at once: it was dirtied again after its writing began.
+//! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A page may be dirty
+//! and being written at once: it was dirtied again after its writing began.
 //!
 //! Flow is conserved: every page that became dirty was cleaned (its writing began), freed, or is dirty still.
 
@@ -74,7 +74,7 @@ pub struct PageSpan {
     pub inode: InodeNumber,
     /// The pages.
     pub pages: PageRange,
-    /// Who dirtied them; empty for reads.
+    /// The causes that dirtied them; empty for reads.
     pub causes: CauseSet,
 }
 
@@ -83,7 +83,7 @@ pub struct PageSpan {
 pub struct Change {
     /// The pages.
     pub pages: PageRange,
-    /// Who had dirtied them before; none if they were clean.
+    /// The causes that had dirtied them before; none if they were clean.
     pub previous: CauseId,
 }
 
@@ -191,7 +191,7 @@ impl Cache {
         self.frame_id(inode, page).map(|frame| self.frames.get(frame).flags)
     }
 
-    /// Who dirtied a page; none if it is clean or absent.
+    /// The causes that dirtied a page; none if it is clean or absent.
     pub fn causes_of(&self, inode: InodeNumber, page: u64) -> CauseId {
         self.frame_id(inode, page).map_or(CauseId::NONE, |frame| self.frames.get(frame).causes)
     }
@@ -323,7 +323,7 @@ impl Cache {
         self.causes.set(union).clone()
     }
 
-    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with who had dirtied it; none
+    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with the causes that had dirtied it; none
     /// if it was clean or absent.
     pub fn withdraw(&mut self, inode: InodeNumber, page: u64) -> CauseId {
         let Some(id) = self.frame_id(inode, page) else { return CauseId::NONE };

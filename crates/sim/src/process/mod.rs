@@ -82,7 +82,7 @@ impl Machine {
         });
     }
 
-    /// A process of `session` for a task that makes calls without end: nobody waits for it.
+    /// A process of `session` for a task that makes calls without end: no process waits for it.
     pub(crate) fn thread(&self, name: &str, session: AccountId) -> Process {
         let (thread, twins, statistics) = self.statistics.add_thread(name);
         Process(Rc::new(Inner {

@@ -1,4 +1,4 @@
-//! Slowing down who dirties faster than the device writes (Linux `balance_dirty_pages`).
+//! Slowing down processes that dirty faster than the device writes (Linux `balance_dirty_pages`).
 //!
 //! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows with
 //! the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the position ratio:
@@ -148,7 +148,7 @@ impl Rates {
     }
 }
 
-/// Pages between two looks when nobody is held back: the square root of the room (`dirty_poll_interval`).
+/// Pages between two looks when no process is held back: the square root of the room (`dirty_poll_interval`).
 fn poll_pages(dirty: u64, limit: u64) -> u64 {
     if limit > dirty { 1 << ((limit - dirty).ilog2() / 2) } else { 1 }
 }

@@ -1,6 +1,6 @@
 //! All of a hash table of the kernel's.
 //!
-//! A tenant may have tens of thousands of processes, which begin and end while somebody looks. From key to key that takes two system
+//! A tenant may have tens of thousands of processes, which begin and end while a thread looks. From key to key that takes two system
 //! calls for each, and begins anew whenever the key is gone that it has come to: under a storm of forks it need not end. So a
 //! table is read bucket by bucket, many at a time.
 //!
@@ -72,7 +72,7 @@ mod tests {
         map.update(&key.to_ne_bytes(), &u64::from(key).to_ne_bytes(), MapFlags::ANY).unwrap();
     }
 
-    /// Who stays is found once, however many come and go meanwhile. Planted break that was seen red: from key to key.
+    /// A process that stays is found once, however many come and go meanwhile. Planted break that was seen red: from key to key.
     #[test]
     fn who_stays_is_found_once_while_others_come_and_go() {
         let Some(map) = map() else { return };

@@ -3,7 +3,7 @@
 //! ```text
 //!   create, unlink, ...   write: before_write    writeback: allocate      end of I/O: conversion
 //!          \                     |                      |                     /
-//!           +----- handles of the running transaction: which metadata blocks, for whom ----+
+//!           +----- handles of the running transaction: which metadata blocks, and causes --+
 //!                                        | commit
 //!          ordered data of every file in it -> log -> barrier -> commit block -> flusher writes blocks in place
 //! ```
@@ -16,7 +16,7 @@
 //! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
 //! to wait for. Both are here: [`Options::dioread_nolock`].
 //!
-//! [`layout`] says where things are, [`allocator`] who gets what, [`node`] what changes with it, [`journal`] how it becomes
+//! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how it becomes
 //! durable; `operations` and `writing` are what the machine calls. What is simplified stands in `docs/simulator.md`.
 
 pub mod allocator;
@@ -111,7 +111,7 @@ impl Ext4 {
         self.state.borrow().nodes.values().flat_map(Node::all_blocks).collect()
     }
 
-    /// Whether nobody has `block`.
+    /// Whether `block` is free.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.state.borrow().allocator.is_free(block)

@@ -1,4 +1,5 @@
-//! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
+//! What each file system does and the others do not: what a commit waits for, which processes share it, what is written
+//! for which cause.
 
 use super::oracle::{Disk, assert_order};
 use super::{Bench, KINDS, Kind, Setup, Under, at, is_data};

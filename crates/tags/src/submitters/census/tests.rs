@@ -35,7 +35,7 @@ struct Running {
     groups: Vec<Group>,
 }
 
-/// A machine: process 1 is nobody's, the second is registered.
+/// A machine: process 1 has no account, the second is registered.
 #[derive(Debug, Default)]
 struct Machine {
     running: Vec<Running>,

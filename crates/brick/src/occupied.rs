@@ -5,8 +5,9 @@
 //! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
 //! swap, or what a loop device lies on, is looked up.
 //!
-//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked, too ([`lock`]): a
-//! process that opens the file and one that opens a loop device on it keep each other away, in either order.
+//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked,
+//! too ([`lock`]): a process that opens the file and one that opens a loop device on it keep each other away, in either
+//! order.
 
 pub(crate) mod beneath;
 mod loops;
@@ -25,8 +26,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Flags with which what is at `path` is opened for writing, so that no other process has it. None for a regular file,
-/// or for what is not there:
-/// with O_CREAT the flag means something else.
+/// or for what is not there: with O_CREAT the flag means something else.
 pub(crate) fn exclusive(path: &Path) -> OFlags {
     match fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
         true => OFlags::EXCL,

@@ -1,4 +1,5 @@
-//! Which session waits behind which before a cache: sessions that write more than the slow device takes, beside one that has hits.
+//! Which session waits behind which before a cache: sessions that write more than the slow device takes, beside one
+//! that has hits.
 
 mod engine_support;
 

@@ -176,7 +176,8 @@ fn zeroes_of_several_buffers_are_resumed_after_each() {
     site.served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// More pieces than there are buffers, of a connection that stays and of one that goes. Planted break: no piece is called from the line.
+/// More pieces than there are buffers, of a connection that stays and of one that goes. Planted break: no piece is
+/// called from the line.
 #[test]
 fn whoever_finds_no_buffer_waits_for_one_and_who_goes_away_disturbs_nobody() {
     let site = Site::ruled(Policy::COMBO);

@@ -1,7 +1,8 @@
 //! Reads that the scheduler keeps back: no tenant fills the places of a mounted volume with them, and all are paid for.
 //!
-//! Planted breaks that turned a test red: no bound on what waits; the newest goes early instead of one of the account with most; an early
-//! read that completes twice, or never; one that is still paid for under another scheduler; the levels above not told of what waits.
+//! Planted breaks that turned a test red: no bound on what waits; the newest goes early instead of one of the account
+//! with most; an early read that completes twice, or never; one that is still paid for under another scheduler; the
+//! levels above not told of what waits.
 
 mod engine_support;
 

@@ -219,8 +219,7 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
 }
 
 /// Broken on purpose and seen red: buffers are not counted; a connection that finds no memory does not try again; what
-/// others do not use is not given
-/// back; a connection has nothing of its own.
+/// others do not use is not given back; a connection has nothing of its own.
 #[test]
 fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_all() {
     const BUFFERS_BYTES: u64 = BUFFER_BYTES_MIN;

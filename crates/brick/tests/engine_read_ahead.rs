@@ -211,7 +211,8 @@ fn a_limit_holds_for_what_is_read_ahead_and_nobody_waits_for_a_session_that_ends
     served.engine.shutdown(Span::from_millis(100)).unwrap();
 }
 
-/// The first client of a volume that is read ahead reads on, until a limit holds back what comes next, and nothing that he waits for.
+/// The first client of a volume that is read ahead reads on, until a limit holds back what comes next, and nothing that
+/// it waits for.
 fn read_until_held(served: &Served, client: &mut Client) {
     read_on(client, 0..400);
     served.wait_until("the end of all fetches", |status| status.requests_under_way == 0);
@@ -236,7 +237,7 @@ fn what_waits_in_the_scheduler_for_a_session_that_has_ended_never_reaches_the_de
     read_until_held(&served, &mut client);
     let before = ahead_of(&served.engine.status().unwrap());
     served.engine.stop_pool("pool", Span::ZERO).unwrap();
-    // A turn later he is cut off.
+    // A turn later it is cut off.
     drop(served.engine.status().unwrap());
     served.engine.switch_scheduler("noop").unwrap();
     let after = ahead_of(&served.wait_until_all_have_gone());

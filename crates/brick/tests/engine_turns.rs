@@ -1,4 +1,4 @@
-//! A turn of the engine is short, whatever one tenant asks for: everybody else is heard in the next.
+//! A turn of the engine is short, whatever one tenant asks for: all others are heard in the next.
 
 mod engine_support;
 

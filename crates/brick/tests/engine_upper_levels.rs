@@ -1,8 +1,8 @@
 //! What the levels above tell an engine: which accounts the blocks belong to, and which system calls wait.
 //!
-//! Planted breaks that turned a test red: pieces that never end where causes change; the whole piece charged to its first
-//! cause; a cause that has closed kept; a flush without a cause, or the same ones twice; the time that a turn asks for
-//! ignored; the descriptor not watched; the levels not told of a switched scheduler.
+//! Planted breaks that turned a test red: pieces that never end where causes change; the whole piece charged to its
+//! first cause; a cause that has closed kept; a flush without a cause, or the same ones twice; the time that a turn
+//! asks for ignored; the descriptor not watched; the levels not told of a switched scheduler.
 
 mod engine_support;
 

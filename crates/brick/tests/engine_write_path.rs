@@ -1,6 +1,6 @@
-//! A cached volume that is asked for more than its slow device does: which request waits for what, what is stuck, and how many
-//! may come. The rule itself is tested in a time of its own (`crates/cache/tests/store/overload.rs`); here it is the
-//! engine that has to keep it.
+//! A cached volume that is asked for more than its slow device does: which request waits for what, what is stuck, and
+//! how many may come. The rule itself is tested in a time of its own (`crates/cache/tests/store/overload.rs`); here it
+//! is the engine that has to keep it.
 
 mod engine_support;
 
@@ -138,7 +138,8 @@ fn what_no_cache_has_or_wants_is_read_past_it_without_a_place() {
 /// Writes wait for their turn while the cache gets another policy, is flushed, and is taken away. Outcome: each of them is
 /// answered once, and what was written is there.
 ///
-/// Planted breaks that were seen red: a request that waits is forgotten when the cache goes; new ones are let in while it is emptied.
+/// Planted breaks that were seen red: a request that waits is forgotten when the cache goes; new ones are let in while
+/// it is emptied.
 #[test]
 fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
     let (served, _, _directory) = slow_and_cached(None, Semantics::WriteCache);
@@ -173,8 +174,8 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
     served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// A copy that the slow device never ends. Outcome: its block is held up, and each request for that block; all others go on,
-/// though it is one of those that would make room.
+/// A copy that the slow device never ends. Outcome: its block is held up, and each request for that block; all others
+/// go on, though it is one of those that would make room.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 #[test]
@@ -307,8 +308,8 @@ impl FrontEnd for Crowd {
 /// A hundred thousand changes at once, most of them for the slow device. Outcome: no more than the cache has places
 /// for are under way at a time; all are answered, and another client is meanwhile.
 ///
-/// Planted break that was seen red: a line is forgotten in which a request stands. (That each event looks at all that wait makes
-/// it four times as long, and not red.)
+/// Planted break that was seen red: a line is forgotten in which a request stands. (That each event looks at all that
+/// wait makes it four times as long, and not red.)
 #[test]
 fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
     /// Requests and copies that the cache has at once, and its flush.
@@ -339,7 +340,7 @@ fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
 
 /// Two sessions write more than the slow device takes. Outcome: new blocks come in as the sessions' weights say.
 ///
-/// Planted break that was seen red: a block costs everybody the same.
+/// Planted break that was seen red: a block costs all sessions the same.
 #[test]
 fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
     const WRITES: u64 = 3000;

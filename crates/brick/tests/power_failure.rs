@@ -220,7 +220,8 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> bool {
         // An engine that a failed run has left stands in the way of no other run.
         disks.power_off();
         if let Err(panic) = outcome {
-            // Ends the connection, too: else a process that looks at all mounts waits for this process, and it for itself.
+            // Ends the connection, too: else a process that looks at all mounts waits for this process, and it for
+            // itself.
             let _ = rustix::mount::unmount(directory.path(), UnmountFlags::FORCE | UnmountFlags::DETACH);
             println!(
                 "seed {seed}; again: POWER_SEED={seed} cargo test -p plimsoll-brick --test power_failure -- --ignored what_was_promised_survives_power_failures"

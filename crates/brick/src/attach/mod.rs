@@ -158,8 +158,8 @@ impl Attachment {
         self.mount()
     }
 
-    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between the
-    /// two halves is the time for a watcher that must see a file system from its first block on.
+    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between
+    /// the two halves is the time for a watcher that must see a file system from its first block on.
     ///
     /// # Errors
     /// As [`build`](Self::build).

@@ -10,8 +10,8 @@
 //!   read, encrypted:                 Read -> Decrypt
 //! ```
 //!
-//! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are encrypted like anything
-//! else, so no reader of the file sees where they are.
+//! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are
+//! encrypted like anything else, so no reader of the file sees where they are.
 
 use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
 use crate::occupied::{self, Locks};

@@ -4,8 +4,9 @@
 //! old. So nothing on that device may be the only witness: what was given up, and which cache a volume has, is noted on the volume's side
 //! ([`Notes`]), before the deed.
 //!
-//! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that was given up is refused for
-//! ever. Where no note stands, only an empty cache is used; for another one an administrator has to give his word ([`adopt`]).
+//! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that
+//! was given up is refused for ever. Where no note stands, only an empty cache is used; for another one an
+//! administrator has to confirm it ([`adopt`]).
 //!
 //! | evidence | where | tells |
 //! | --- | --- | --- |
@@ -76,7 +77,8 @@ impl Names<'_> {
         Ok(true)
     }
 
-    /// Refuses a volume with a slow device that is known by its path only, and holds something else than when it was noted.
+    /// Refuses a volume with a slow device that is known by its path only, and holds something else than when it was
+    /// noted.
     fn check_content(&self) -> Result<(), CacheError> {
         let Names { settings, volume } = *self;
         let Some(was) = noted(settings, volume)?.and_then(|note| note.content) else { return Ok(()) };

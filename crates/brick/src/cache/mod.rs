@@ -90,7 +90,8 @@ pub struct CacheSettings {
     pub watermark_low: f64,
     /// The part at which it goes to sleep, from `watermark_low` to 1.
     pub watermark_high: f64,
-    /// Pools and sessions, by their accounts' paths, with the largest part of the cache that their blocks may be, above 0 to 1.
+    /// Pools and sessions, by their accounts' paths, with the largest part of the cache that their blocks may be, above
+    /// 0 to 1.
     pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,

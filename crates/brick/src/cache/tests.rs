@@ -190,8 +190,8 @@ fn what_a_start_gives_up_is_told_though_it_fails_later() {
     assert!(!again.report.has_losses());
 }
 
-/// Two slow devices may be known by the same, and then the note of the one is found for the other. Outcome: the cache of the one is not given
-/// up for the other, and the line names the volume it belongs to.
+/// Two slow devices may be known by the same, and then the note of the one is found for the other. Outcome: the cache
+/// of the one is not given up for the other, and the line names the volume it belongs to.
 ///
 /// Planted break that was seen red: whatever is noted is forgotten.
 #[test]

@@ -1,10 +1,11 @@
 //! The handshakes that are under way, and which must go when there are too many.
 //!
-//! **Intuition.** A client that connects and says nothing keeps a place until its deadline. So no place is kept for good: when all are
-//! taken, the newcomer gets one, and another handshake goes. **Rule.** The oldest handshake of the peer with most of them goes: a user on
-//! this machine, or an address elsewhere. So a peer that holds many places loses its own, never those of others, and a client that takes
-//! the usual millisecond is never the oldest. **Complication.** A handshake that was told to go needs a
-//! moment to end its thread, so for that moment there are more than so many; never more than twice as many.
+//! **Intuition.** A client that connects and says nothing keeps a place until its deadline. So no place is kept for
+//! good: when all are taken, the newcomer gets one, and another handshake goes. **Rule.** The oldest handshake of the
+//! peer with most of them goes: a user on this machine, or an address elsewhere. So a peer that holds many places loses
+//! its own, never those of others, and a client that takes the usual millisecond is never the oldest. **Complication.**
+//! A handshake that was told to go needs a moment to end its thread, so for that moment there are more than so many;
+//! never more than twice as many.
 
 use super::listener::Peer;
 use rustix::event::{EventfdFlags, eventfd};
@@ -60,7 +61,8 @@ impl Handshakes {
         Handshakes { max: max.max(1) as usize, places: Mutex::default() }
     }
 
-    /// A place for a newcomer; `None` if the handshakes that were told to go have not ended yet. Errors: no descriptor is left.
+    /// A place for a newcomer; `None` if the handshakes that were told to go have not ended yet. Errors: no descriptor
+    /// is left.
     pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
         let mut places = self.lock();
         if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {

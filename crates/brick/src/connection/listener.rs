@@ -41,8 +41,8 @@ pub struct ListenerOptions {
     pub handshakes_max: u32,
     /// How long one may take.
     pub handshake_time_max: Span,
-    /// Whether TCP addresses other than loopback are accepted. There is no TLS and no login: a client that can connect can
-    /// read and write.
+    /// Whether TCP addresses other than loopback are accepted. There is no TLS and no login: a client that can connect
+    /// can read and write.
     pub allow_remote: bool,
 }
 

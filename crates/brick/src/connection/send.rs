@@ -67,8 +67,9 @@ impl GatheredSend {
     /// Sends `bytes` and, between them, `parts`, which are in the order of their places.
     ///
     /// # Safety
-    /// No send is under way. This value, the bytes and what the parts point to stay where they are, and no code changes them, until
-    /// [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called `tag`.
+    /// No send is under way. This value, the bytes and what the parts point to stay where they are, and no code changes
+    /// them, until [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called
+    /// `tag`.
     pub(crate) unsafe fn begin(
         &mut self,
         port: &mut Port<'_>,

@@ -1,15 +1,18 @@
 //! What many threads hand to one that waits for none of them.
 //!
-//! **Intuition.** A basket: a thread that has something puts it in, and the receiver takes all that is in it. **Rule.** A list with one
-//! head (Treiber 1986). A sender lets its note point at the head and makes the note the head, in one exchange. The receiver swaps the head
-//! for nothing, and turns round what it has, so that it is in order. No thread sees a note before it is whole, so there is nothing to wait
-//! for. The sender that puts the first note into an empty basket wakes the receiver.
+//! **Intuition.** A basket: a thread that has something puts it in, and the receiver takes all that is in it. **Rule.**
+//! A list with one head (Treiber 1986). A sender lets its note point at the head and makes the note the head, in one
+//! exchange. The receiver swaps the head for nothing, and turns round what it has, so that it is in order. No thread
+//! sees a note before it is whole, so there is nothing to wait for. The sender that puts the first note into an empty
+//! basket wakes the receiver.
 //!
-//! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then, and the receiver that takes it
-//! out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)) and have preempted, on its own processor, the very
-//! thread that it would spin for: both would stand still until the kernel throttles it, for up to a second.
+//! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then, and the receiver
+//! that takes it out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)) and have
+//! preempted, on its own processor, the very thread that it would spin for: both would stand still until the kernel
+//! throttles it, for up to a second.
 //!
-//! **Complication.** A note is memory of its own. The receiver uses it again, so nothing is allocated once as many were under way as ever.
+//! **Complication.** A note is memory of its own. The receiver uses it again, so nothing is allocated once as many were
+//! under way as ever.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -90,8 +93,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
-    /// Four put in what they number, and one takes whenever he is told. Broken on purpose and seen red: what is taken is not turned round; the
-    /// head is written and not exchanged (a crash).
+    /// Four put in what they number, and one takes whenever it is told. Broken on purpose and seen red: what is taken
+    /// is not turned round; the head is written and not exchanged (a crash).
     #[test]
     fn what_several_put_in_is_taken_once_and_in_the_order_of_each() {
         const PUTTERS: usize = 4;

@@ -1,9 +1,10 @@
 //! What other threads want an engine to do between two turns.
 //!
-//! **Rule.** A list under a lock that the engine only tries: a control thread that has it puts a command in and wakes the engine
-//! afterwards, so what the engine does not get now it is told of once more. Why it may not wait for them: [`basket`](super::basket).
-//! Control threads may wait for each other. **Complication.** An engine that has ended takes nothing any more: what is in the list then is
-//! dropped, and a later command is refused, so that no thread waits for an answer that does not come.
+//! **Rule.** A list under a lock that the engine only tries: a control thread that has it puts a command in and wakes
+//! the engine afterwards, so what the engine does not get now it is told of once more. Why it may not wait for them:
+//! [`basket`](super::basket). Control threads may wait for each other. **Complication.** An engine that has ended takes
+//! nothing any more: what is in the list then is dropped, and a later command is refused, so that no thread waits for
+//! an answer that does not come.
 
 use super::turn::Engine;
 use rustix::event::{EventfdFlags, eventfd};
@@ -104,7 +105,8 @@ mod tests {
         Box::new(|_| {})
     }
 
-    /// A thread is putting one in, and stays there. Broken on purpose and seen red: the engine waits for the lock (a test that hangs).
+    /// A thread is putting one in, and stays there. Broken on purpose and seen red: the engine waits for the lock (a
+    /// test that hangs).
     #[test]
     fn whoever_takes_waits_for_nobody_and_is_told_once_more() {
         let (sender, receiver) = commands().unwrap();

@@ -1,9 +1,9 @@
 //! Which sessions have been told that a device may have lost something.
 //!
-//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed; what was written and acknowledged before is
-//! perhaps gone by then. The session that flushed hears it, and the others on that volume have written, too. So the
-//! next flush of each session that
-//! has not been told fails, once, as the kernel does it for each open file (`errseq_t`). A flush that fails anyway has told it, too.
+//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed; what was written
+//! and acknowledged before is perhaps gone by then. The session that flushed hears it, and the others on that volume
+//! have written, too. So the next flush of each session that has not been told fails, once, as the kernel does it for
+//! each open file (`errseq_t`). A flush that fails anyway has told it, too.
 //!
 //! **Before a volume with a cache** the same is asked of what went past the cache ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)):
 //! what is in it is copied again.
@@ -63,7 +63,8 @@ impl Doubts {
 mod tests {
     use super::*;
 
-    /// Planted breaks that were seen red: a session that was told is told again; a later session is told of everything, or of nothing.
+    /// Planted breaks that were seen red: a session that was told is told again; a later session is told of everything,
+    /// or of nothing.
     #[test]
     fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
         let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));

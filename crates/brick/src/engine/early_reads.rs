@@ -3,12 +3,14 @@
 //! **Intuition.** Held reads should wait at their gates ([`super::held_reads`]), but a tenant that has no gate, or
 //! passes by it, can still fill the places of a loop device and stall all others.
 //!
-//! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes **early**.
+//! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes
+//! **early**.
 //!
-//! **The complication.** An early read is answered when the device has done it, but the scheduler has not heard the last of
-//! it: it completes when the scheduler lets it go. So each request is still added, dispatched and completed once and in
-//! this order, every charge is made, and an account that had something early pays before it gets more. An account that owes
-//! [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it waits anyway.
+//! **The complication.** An early read is answered when the device has done it, but the scheduler has not heard the
+//! last of it: it completes when the scheduler lets it go. So each request is still added, dispatched and completed
+//! once and in this order, every charge is made, and an account that had something early pays before it gets more. An
+//! account that owes [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it
+//! waits anyway.
 //!
 //! Nothing but a comparison while few wait; finding what goes early is O(accounts + requests + pieces under way).
 
@@ -16,8 +18,8 @@ use super::core::Core;
 use super::port::Seat;
 use plimsoll_core::Operation;
 
-/// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is left to
-/// the accounts that are not held.
+/// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is
+/// left to the accounts that are not held.
 pub const REQUESTS_HELD_MAX: u32 = 96;
 /// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets
 /// it go.
@@ -64,8 +66,8 @@ impl Core {
         }
     }
 
-    /// Leaves places to accounts that are not held. Only on a mounted volume with tenants: every other front end may have as
-    /// many requests as it likes.
+    /// Leaves places to accounts that are not held. Only on a mounted volume with tenants: every other front end may
+    /// have as many requests as it likes.
     pub(super) fn let_some_go_early(&mut self) {
         while let Some(index) = self.early.uncharged.pop() {
             self.send(index);

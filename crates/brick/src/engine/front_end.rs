@@ -125,7 +125,8 @@ pub trait FrontEnd: Send {
     /// The buffers that it needs, sizes ascending. The largest must hold the largest read or write that it submits.
     fn buffer_classes(&self) -> &[BufferClass];
 
-    /// Whether its buffers are its own, and not of what all connections have together: a front end that depends on it cannot wait.
+    /// Whether its buffers are its own, and not of what all connections have together: a front end that depends on it
+    /// cannot wait.
     fn has_own_memory(&self) -> bool {
         false
     }

@@ -205,8 +205,8 @@ impl EngineHandle {
         self.call(move |engine| engine.core.remove_volume(&name))?
     }
 
-    /// Has a volume that no front end uses yet read ahead for each session of it; `None`: no more. Where the volume is in memory and
-    /// the device not emulated there is nothing to read ahead.
+    /// Has a volume that no front end uses yet read ahead for each session of it; `None`: no more. Where the volume is
+    /// in memory and the device not emulated there is nothing to read ahead.
     ///
     /// # Errors
     /// There is no such volume, or a front end is attached to it.
@@ -215,7 +215,8 @@ impl EngineHandle {
         self.call(move |engine| engine.core.set_read_ahead(&volume, read_ahead))?
     }
 
-    /// Asks all front ends that are attached to a volume to finish, and cuts them off after `grace`. Does not wait for it.
+    /// Asks all front ends that are attached to a volume to finish, and cuts them off after `grace`. Does not wait for
+    /// it.
     ///
     /// # Errors
     /// There is no such volume.
@@ -224,8 +225,8 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_volume(&name, grace))?
     }
 
-    /// Asks all front ends that are attached with a session in the pool at `path` to finish, and cuts them off after `grace`. Does
-    /// not wait for it, nor for sessions in pools of that pool. O(accounts).
+    /// Asks all front ends that are attached with a session in the pool at `path` to finish, and cuts them off after
+    /// `grace`. Does not wait for it, nor for sessions in pools of that pool. O(accounts).
     ///
     /// # Errors
     /// There is no such pool.
@@ -315,8 +316,8 @@ impl EngineHandle {
         self.call(move |engine| engine.core.tree.path(account))
     }
 
-    /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its own; a
-    /// number makes its name unique. It is open until [`close_session`](Self::close_session).
+    /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its
+    /// own; a number makes its name unique. It is open until [`close_session`](Self::close_session).
     ///
     /// # Errors
     /// There is no such pool, or admission refuses the session.
@@ -378,8 +379,8 @@ impl EngineHandle {
         self.call(|engine| engine.core.status())
     }
 
-    /// Stops the engine: no front end is heard any more, what is under way is finished and answered, at most for `grace`; then
-    /// volumes are made durable and closed. Waits for all of it.
+    /// Stops the engine: no front end is heard any more, what is under way is finished and answered, at most for
+    /// `grace`; then volumes are made durable and closed. Waits for all of it.
     ///
     /// # Errors
     /// A volume could not be made durable, or the engine has stopped before.

@@ -3,23 +3,22 @@
 //! **Intuition.** A client that has lost its connection connects again, and writes what was not answered once more, or something newer.
 //! What it had asked for before must not come after that. The same holds for an initiator that has aborted its commands.
 //!
-//! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend is at work on cannot be
-//! taken back: it is an **orphan**, and a request for some of its bytes waits until it is done. A front end that wants
-//! to know that nothing comes any more waits for all orphans of the volume.
+//! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend
+//! is at work on cannot be taken back: it is an **orphan**, and a request for some of its bytes waits until it is done.
+//! A front end that wants to know that nothing comes any more waits for all orphans of the volume.
 //!
 //! **A request waits for what was there when it came.** Orphans, requests that wait for them and front ends that want
 //! to know of their end have numbers, in the order of their coming, and none waits for a higher one: clients that go on
-//! writing and vanishing keep no other waiting. A write
-//! that becomes an orphan later was under way together with the request that waits, and neither has to come first.
+//! writing and vanishing keep no other client waiting. A write that becomes an orphan later was under way together with
+//! the request that waits, and neither has to come first.
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
 //! there; but what it has begun it ends, and a front end that wants to know that waits for it, too. What it asked the
-//! volume for, and no backend has, it is told to have
-//! failed ([`cached`](super::cached)).
+//! volume for, and no backend has, it is told to have failed ([`cached`](super::cached)).
 //!
-//! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all requests and pieces under
-//! way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log n + requests that it is in the way of), where n
-//! is orphans and what waits for them ([`stretches`]).
+//! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
+//! requests and pieces under way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log
+//! n + requests that it is in the way of), where n is orphans and what waits for them ([`stretches`]).
 
 pub(super) mod stretches;
 
@@ -167,8 +166,8 @@ impl Core {
         self.tell_waiters(volume);
     }
 
-    /// Makes a piece that a backend has done no orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants to know when all
-    /// else about it is done.
+    /// Makes a piece that a backend has done no orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants
+    /// to know when all else about it is done.
     pub(super) fn take_orphan(&mut self, piece: u32) -> Option<OrphanedPiece> {
         let piece = &mut self.pieces[piece];
         let number = piece.orphan.take()?;

@@ -151,8 +151,8 @@ impl Port<'_> {
         self.core.give_up_fetches_for(own);
     }
 
-    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of everybody), however many they are;
-    /// nothing if there are none.
+    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of all front
+    /// ends), however many they are; nothing if there are none.
     pub fn abandon_called(&mut self, tokens: &[u64]) {
         let own = self.seat.index;
         if !tokens.is_empty() {

@@ -11,9 +11,9 @@
 //!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
-//! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it; but not
-//! before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a request of each
-//! page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
+//! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it;
+//! but not before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a
+//! request of each page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
 //!
 //! **A flush** has no blocks. The accounts that caused what was written since the one before, and so is made durable,
 //! have caused it; it stands in its sender's queue all the same, for a flush that is held holds a whole file system.
@@ -51,7 +51,7 @@ pub struct BlockTag {
 }
 
 impl BlockTag {
-    /// That of a flush, which makes durable what was written: the accounts that caused that caused it.
+    /// That of a flush, which makes durable what was written: the accounts that caused those writes caused it.
     pub(super) fn of_flush(unflushed: &mut CauseSet) -> BlockTag {
         BlockTag { causes: std::mem::take(unflushed), ..BlockTag::default() }
     }
@@ -106,14 +106,13 @@ pub trait UpperLevels: Send {
     /// Becomes readable when something happened that shall not wait for the next turn.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// A turn of the engine: tell the scheduler what happened, let go on the calls that it releases, and do what it wishes. Must
-    /// not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers with the time at
-    /// which to come again even if nothing happens.
+    /// A turn of the engine: tell the scheduler what happened, let go on the calls that it releases, and do what it
+    /// wishes. Must not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers
+    /// with the time at which to come again even if nothing happens.
     fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
 
     /// The scheduler has let go in this turn what it will: the accounts with reads that it keeps back, and with reads
-    /// that went before it let them go.
-    /// Must not wait.
+    /// that went before it let them go. Must not wait.
     fn reads_held(&mut self, now: Time, reads: &HeldReads);
 
     /// Another scheduler is in charge, which knows of no call and no page yet: a call that is held goes on.

@@ -18,10 +18,11 @@
 //! **Complication.** The engine hears of a burst once: the first thread that tells it writes to the eventfd, the others
 //! find that said. It waits for none of them ([`basket`](super::basket)). What a cache's syncer copies is the
 //! maintenance queue's already, and is compressed at once; it gives way after each page, so that no client waits for
-//! more than one. A piece whose work panics, or that the executor drops, ends with an
-//! error and is not waited for. What the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which serves
-//! others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses at once, too. What is written
-//! encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is decrypted where it was read to.
+//! more than one. A piece whose work panics, or that the executor drops, ends with an error and is not waited for. What
+//! the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which
+//! serves others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses
+//! at once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
+//! decrypted where it was read to.
 
 #[cfg(test)]
 #[path = "work_tests.rs"]
@@ -151,8 +152,8 @@ impl PieceWork {
     fn one_page(&mut self) -> Result<(), Errno> {
         let length = self.bytes_left.min(PAGE_BYTES);
         let (page, sector) = (self.offset / PAGE_BYTES as u64, self.offset / SECTOR_BYTES as u64);
-        // SAFETY: `bytes_left` bytes from here on are this piece's part of a payload, and of its scratch buffer, that no other code uses;
-        // those of compressed memory are whole pages.
+        // SAFETY: `bytes_left` bytes from here on are this piece's part of a payload, and of its scratch buffer, that
+        // no other code uses; those of compressed memory are whole pages.
         unsafe {
             match (&mut self.step, &mut self.bytes) {
                 (PageStep::Unpack(memory), Some(bytes)) => {

@@ -129,8 +129,7 @@ const STEPS: [MakeStep; 3] = [
 
 /// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin: it stops after each
 /// page, and a piece that waits meanwhile is served before. In a slice that is never spent it goes on to its end.
-/// Planted breaks: there is no checkpoint; there is one after the
-/// last page, too.
+/// Planted breaks: there is no checkpoint; there is one after the last page, too.
 #[test]
 fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
     for make in STEPS {
@@ -167,8 +166,9 @@ fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
     assert_eq!(page, [0; PAGE_BYTES]);
 }
 
-/// There is room for one piece, which is stuck. The others are not begun by the thread that brings them, and come in their order. Planted
-/// breaks: a piece that finds no room is done at once; a later piece is handed over before one that stands in the line.
+/// There is room for one piece, which is stuck. The others are not begun by the thread that brings them, and come in
+/// their order. Planted breaks: a piece that finds no room is done at once; a later piece is handed over before one
+/// that stands in the line.
 #[test]
 fn whoever_finds_no_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
     let mut pieces = Pieces::new(sliced(NEVER_OVER), 1);
@@ -222,8 +222,7 @@ impl Site {
 }
 
 /// A service thread is at a page for it, and comes back when the engine has gone. A caller that asks anything of the
-/// engine is told that it has. Broken on
-/// purpose and seen red: what the engine has is dropped with its thread.
+/// engine is told that it has. Broken on purpose and seen red: what the engine has is dropped with its thread.
 #[test]
 fn an_engine_whose_thread_panics_frees_nothing_that_others_may_write_to() {
     let site = Site::new(16);
@@ -282,9 +281,9 @@ fn has_no_answer(client: &mut UnixStream) -> bool {
 }
 
 /// The one service thread is stuck in a step that does not end, with room for others, and without any. Outcome: a piece
-/// that needs a service thread
-/// waits, on all volumes; all else goes on, what is told of the thread is how long it has been at it, and when the step
-/// ends all are answered. Planted breaks: what finds no room is done by the engine's thread; it is never tried again.
+/// that needs a service thread waits, on all volumes; all else goes on, what is told of the thread is how long it has
+/// been at it, and when the step ends all are answered. Planted breaks: what finds no room is done by the engine's
+/// thread; it is never tried again.
 #[test]
 fn a_stuck_step_of_the_only_service_thread_stops_what_needs_one_and_nothing_else() {
     for requests_max in [16_384, 1] {

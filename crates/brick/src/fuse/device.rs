@@ -28,8 +28,8 @@ pub(super) fn watch(device: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// Reads one request so that a write's payload comes to lie at the start of the buffer's data, page-aligned.
 pub(super) fn read_request(device: BorrowedFd<'_>, landing: &mut Buffer) -> Result<usize, Errno> {
     assert!(landing.capacity() >= PAYLOAD_BYTES_MAX as usize, "a landing buffer takes the largest request");
-    // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the largest
-    // payload after it; no other code has a handle to it.
+    // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the
+    // largest payload after it; no other code has a handle to it.
     let count = unsafe {
         let start = landing.as_mut_ptr().sub(WRITE_PREFIX_BYTES);
         libc::read(device.as_raw_fd(), start.cast(), REQUEST_BYTES_MAX)

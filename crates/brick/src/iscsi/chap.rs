@@ -1,7 +1,7 @@
 //! CHAP: an initiator proves that it knows a secret without saying it (RFC 1994; RFC 7143, 12.1.3).
 //!
-//! MD5 is what the protocol asks every target to have, and all that is offered. It keeps a secret from an eavesdropper only
-//! if the secret is long and random; it encrypts nothing.
+//! MD5 is what the protocol asks every target to have, and all that is offered. It keeps a secret from an eavesdropper
+//! only if the secret is long and random; it encrypts nothing.
 
 use super::text::{binary, hexadecimal};
 use md5::{Digest, Md5};

@@ -5,9 +5,9 @@
 //!   socket <--send----- outbox <--answers-----------------------------------------------+
 //! ```
 //!
-//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever else is
-//! answered counts against [`OUTBOX_BYTES_MAX`]: when so much waits for an initiator that does not read, no more is
-//! received, the socket fills, and the initiator waits. No other session notices.
+//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever
+//! else is answered counts against [`OUTBOX_BYTES_MAX`]: when so much waits for an initiator that does not read, no
+//! more is received, the socket fills, and the initiator waits. No other session notices.
 //!
 //! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream, bytes
 //! that are not the protocol or arrived damaged, a socket that fails, a new session in this one's place: it closes at once, and the

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The initiator leads: each of its requests says in which stage it is and whether it wants to go on (T). A target that
-//! asks for CHAP lets no initiator out of the first stage without it; a discovery session sees names only and needs none.
+//! asks for CHAP lets no initiator out of the first stage without it; a discovery session sees names only and needs
+//! none.
 
 use super::chap::{self, Challenge, Chap};
 use super::error::{LoginError, ProtocolError};

@@ -11,8 +11,8 @@
 //! of the buffer that the disk read into, or out of a volume in memory.
 //!
 //! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers; when either is used up, or
-//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and the
-//! client waits. No other connection notices.
+//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and
+//! the client waits. No other connection notices.
 //!
 //! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up without a
 //! disconnect, bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk does not
@@ -44,9 +44,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
-/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol allows; 81 MiB
-/// in all. A client with fewer outstanding than its share of the device holds does not get its share, so each size has enough
-/// to keep a drive busy.
+/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol
+/// allows; 81 MiB in all. A client with fewer outstanding than its share of the device holds does not get its share, so
+/// each size has enough to keep a drive busy.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
     BufferClass { bytes: 64 << 10, count: REQUESTS_MAX as u16 },

@@ -10,8 +10,8 @@ use super::ReadAhead;
 use super::streams::{Belongs, STREAMS_MAX, Stream, Streams};
 use plimsoll_core::Time;
 
-/// Fetches of a session that no read waits for yet, under way at a time: enough for a device to go on without a pause, few enough
-/// to leave it to others.
+/// Fetches of a session that no read waits for yet, under way at a time: enough for a device to go on without a pause,
+/// few enough to leave it to others.
 const AHEAD_UNDER_WAY_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Reader {
         if !succeeded {
             self.slots[number] = Slot::FREE;
             if let Some(stream) = stream {
-                // The client is going to see for himself; what is there already stays for him.
+                // The client's own read is going to tell; what is there already stays for it.
                 self.streams.end(stream);
                 self.streams.distrust();
                 self.slots.iter_mut().filter(|slot| slot.stream == Some(stream)).for_each(|slot| slot.stream = None);
@@ -343,7 +343,8 @@ impl Reader {
         }
     }
 
-    /// Frees what is ready of a stream that has ended; what is under way belongs to no stream. Says whether some was of no use.
+    /// Frees what is ready of a stream that has ended; what is under way belongs to no stream. Says whether some was of
+    /// no use.
     fn release(&mut self, stream: usize) -> bool {
         let mut was_in_vain = false;
         for number in 0..self.slots.len() {

@@ -50,7 +50,8 @@ impl LogicalUnit {
                 self.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Answer::GOOD.into())
             }
-            // A command that does not want to wait (IMMED) waits all the same: an answer that says too little would be worse.
+            // A command that does not want to wait (IMMED) waits all the same: an answer that says too little would be
+            // worse.
             Command::SynchronizeCache(transfer) => {
                 let extent = self.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Outcome::Job(job_of(transfer, Work::Flush, extent, 0)))

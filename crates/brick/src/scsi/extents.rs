@@ -41,8 +41,8 @@ pub(super) enum Change {
 /// COMPARE AND WRITE promises that no command writes between its comparison and its write. So a command that changes
 /// blocks says so first, and is told to come again if another one is comparing there.
 ///
-/// Of a block that is written and given back at the same time it is unknown which the store did last. So what a write touches
-/// that begins before the release has ended, or that had not ended when it began, does not count as given back.
+/// Of a block that is written and given back at the same time it is unknown which the store did last. So what a write
+/// touches that begins before the release has ended, or that had not ended when it began, does not count as given back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork {
     list: Vec<(u64, Extent, Change)>,

@@ -1,8 +1,8 @@
 //! A logical unit: a volume as SCSI initiators see it, and what they have agreed on among themselves.
 //!
-//! All sessions of a unit share it: reservations, mode pages, which blocks a command is comparing, and what happened that
-//! the others have not heard of yet (unit attentions). A command is decoded, held against all of that, and becomes an
-//! [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
+//! All sessions of a unit share it: reservations, mode pages, which blocks a command is comparing, and what happened
+//! that the others have not heard of yet (unit attentions). A command is decoded, held against all of that, and becomes
+//! an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
 
 use super::command::{CDB_BYTES, Command};
 use super::extents::{AtWork, Change, Extent, Released};
@@ -137,7 +137,7 @@ impl LogicalUnit {
         self.nexuses.iter().find(|other| other.id == nexus).is_none_or(|nexus| epoch < nexus.aborted_before)
     }
 
-    /// Forgets what sessions have agreed on, as a reset does; aborts every command and tells everybody. Persistent
+    /// Forgets what sessions have agreed on, as a reset does; aborts every command and tells all sessions. Persistent
     /// reservations stay (SAM-5, 6.3.3).
     pub fn reset(&mut self) {
         self.epoch += 1;

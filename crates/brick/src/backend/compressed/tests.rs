@@ -151,8 +151,8 @@ fn is_empty(memory: &CompressedMemory, turn: u32) -> bool {
     is_empty
 }
 
-/// The same with threads, as engine and service threads do it: one writes the same pages again and again and begins what is needed,
-/// another one compresses. Planted breaks: as above; a thread that goes is still counted.
+/// The same with threads, as engine and service threads do it: one writes the same pages again and again and begins
+/// what is needed, another one compresses. Planted breaks: as above; a thread that goes is still counted.
 #[test]
 fn writers_and_compressors_at_the_same_pages() {
     let memory = Arc::new(memory(1));
@@ -203,10 +203,11 @@ fn nobody_compresses_a_volume_that_is_gone() {
 }
 
 /// Nothing can be compressed for a while: a thread that tries stops after a page, which stays in the backlog, what is
-/// kept as it is stays within the bound
-/// whatever is written, and what is acknowledged is there. Afterwards all of it is compressed.
+/// kept as it is stays within the bound whatever is written, and what is acknowledged is there. Afterwards all of it is
+/// compressed.
 ///
-/// Broken on purpose and seen red: a page that could not be compressed does not come back; a write of it meanwhile finds no place taken.
+/// Broken on purpose and seen red: a page that could not be compressed does not come back; a write of it meanwhile
+/// finds no place taken.
 #[test]
 fn pages_that_could_not_be_compressed_stay_in_the_backlog() {
     let (memory, mut read) = (Arc::new(memory(1)), [0; PAGE_BYTES]);

@@ -1,11 +1,11 @@
 //! Volumes with bytes that are encrypted in their file or on their block device.
 //!
 //! **Intuition.** A thief of the disk, or of a copy of it, has noise. **Rule.** Each sector of 512 bytes is encrypted
-//! by itself (AES-256-XTS,
-//! [`xts`]), with a key that is read from a file at the start ([`key`]). There is no header: `cryptsetup` opens the file as a plain
-//! volume. Service threads do the work ([`work`](crate::engine)). **Complication.** Without a header nothing in the file says which key is
-//! the right one, and to write with a wrong one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the
-//! key, from the first time that the volume is opened, and a volume that has one is opened with that key or not at all.
+//! by itself (AES-256-XTS, [`xts`]), with a key that is read from a file at the start ([`key`]). There is no header:
+//! `cryptsetup` opens the file as a plain volume. Service threads do the work ([`work`](crate::engine)).
+//! **Complication.** Without a header nothing in the file says which key is the right one, and to write with a wrong
+//! one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the key, from the first time that
+//! the volume is opened, and a volume that has one is opened with that key or not at all.
 //!
 //! A file in which nothing was ever written is right for any key: its note is replaced.
 

@@ -174,8 +174,9 @@ impl Core {
         Ok(())
     }
 
-    /// The same once more of one that is closed and never found again: its device need not know of what is copied. `has_failed` says that it
-    /// could not be given up there. A cache with a working device has been copied, and its device is not written to any more.
+    /// The same once more of one that is closed and never found again: its device need not know of what is copied.
+    /// `has_failed` says that it could not be given up there. A cache with a working device has been copied, and its
+    /// device is not written to any more.
     fn empty_given_up_cache(
         &mut self,
         volume: &str,

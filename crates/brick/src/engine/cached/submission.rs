@@ -89,11 +89,10 @@ impl VolumeCache {
         }
     }
 
-    /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one request of the store, so
-    /// blocks are not submitted one by one, as places become free. It waits for as many places one behind the other as it has blocks left, or as
-    /// [`BATCH_BLOCKS`], or as will come back without another session's doing: its own, and those that had their
-    /// answer taken. So it never waits
-    /// for another session.
+    /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one
+    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many places
+    /// one behind the other as it has blocks left, or as [`BATCH_BLOCKS`], or as will come back without another
+    /// session's doing: its own, and those with an answer that was taken. So it never waits for another session.
     fn batch(&self, index: u32) -> u32 {
         let request = &self.requests[index];
         let wanted = request.blocks_left().min(BATCH_BLOCKS);

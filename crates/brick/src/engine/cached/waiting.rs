@@ -175,7 +175,7 @@ impl Waiting {
         }
     }
 
-    /// Everybody leaves.
+    /// Takes all requests out of all lines.
     pub fn take_all(&mut self) -> impl Iterator<Item = u32> + use<> {
         std::mem::take(self).lines.into_iter().flat_map(|line| line.requests)
     }

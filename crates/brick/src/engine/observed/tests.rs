@@ -1,7 +1,7 @@
 //! Planted breaks that turned a test red: a request completed before the scheduler let it go; a name given again that
 //! completes the request before; a lost completion that is waited for without end; a reader that stays early for good;
-//! a book that one session fills for all (no bound of its own); a bound that counts everybody's reads; a log that hears of a full
-//! book once, or each time.
+//! a book that one session fills for all (no bound of its own); a bound that counts all sessions' reads; a log that
+//! hears of a full book once, or each time.
 
 use super::*;
 use plimsoll_core::account::AccountKind;

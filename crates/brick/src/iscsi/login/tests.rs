@@ -122,7 +122,7 @@ fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
         let pairs = [&[("CHAP_N", name), ("CHAP_R", response)][..], &question].concat();
         assert_eq!(Dialogue::challenged(Some(TARGET_SECRET)).say(&pairs), Err(LoginError::Authentication), "{name}");
     }
-    // Without a word of himself: he is neither answered nor let go on.
+    // An initiator that does not prove itself is neither answered nor let go on.
     let mut silent = Dialogue::challenged(Some(TARGET_SECRET));
     assert_eq!(silent.say(&question), Ok(vec![]));
     assert_eq!(silent.login.stage, SECURITY);

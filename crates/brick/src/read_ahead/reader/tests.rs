@@ -11,7 +11,7 @@ const CHUNK: u64 = 128 << 10;
 struct Client {
     reader: Reader,
     now: Time,
-    /// Reads that the device had from the client himself.
+    /// Reads that the device had from the client itself.
     alone: u32,
     fetches: Vec<Fetch>,
     /// Most bytes ahead of the only stream.

@@ -4,9 +4,9 @@
 //! given up on its device, and they go on without it.
 //!
 //! **The complication.** The device may fail while the cache is given up. Then it is unknown whether the next start
-//! would find the cache. So it stays before its volume and refuses writes: a cache that is found then has nothing
-//! older than the store, and one that is not found
-//! had nothing that the store lacks. Everything can be read, and the cache can be detached once more.
+//! would find the cache. So it stays before its volume and refuses writes: a cache that is found then has nothing older
+//! than the store, and one that is not found had nothing that the store lacks. Everything can be read, and the cache
+//! can be detached once more.
 //!
 //! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before its volume for ever. So
 //! an administrator may say that what cannot be read is lost. Everything else is copied first. What the journal may not know of is copied

@@ -69,8 +69,7 @@ fn freed(waiting: &mut Vec<Waiting>, number: u64) -> Vec<u32> {
 
 proptest! {
     /// Planted breaks that were seen red: a request counts the end of orphans that came after it; a front end that
-    /// wants to know of the end waits for all
-    /// that there are.
+    /// wants to know of the end waits for all that there are.
     #[test]
     fn everybody_waits_for_the_orphans_that_there_were_when_he_came(events in prop::collection::vec(event(), 0..60)) {
         let mut orphans = Orphans::default();

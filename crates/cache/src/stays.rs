@@ -7,10 +7,9 @@
 //! any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than one use: so what
 //! is given up by leaving it out is less than a hundredth of its accesses.
 //!
-//! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the file system is
-//! checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has left of a
-//! class, nothing is known of it. What is
-//! older than two turnovers of the class counts for half at the most.
+//! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the
+//! file system is checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has
+//! left of a class, nothing is known of it. What is older than two turnovers of the class counts for half at the most.
 
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;

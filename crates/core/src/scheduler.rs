@@ -73,9 +73,9 @@ pub struct PageEvent {
     pub offset: u64,
     /// Bytes, a whole number of pages.
     pub length: u64,
-    /// Who dirtied the pages now (dirtied), or whose the pages were (freed).
+    /// The accounts that dirtied the pages now (dirtied), or that the pages belonged to (freed).
     pub causes: CauseSet,
-    /// Who had dirtied them before and is not yet written; empty if they were clean.
+    /// The accounts that had dirtied them before, not yet written; empty if they were clean.
     pub previous: CauseSet,
 }
 

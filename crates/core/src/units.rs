@@ -173,10 +173,10 @@ impl Rate {
     /// Nothing per second: no reserve.
     pub const ZERO: Rate = Rate::RunsPerSecond(0.0);
 
-    /// Runs per second that this rate asks of a device whose worst case is `device_runs_per_second`.
+    /// Runs per second that this rate asks of a device with `device_runs_per_second` in its worst case.
     ///
-    /// Bytes count as full runs of [`RUN_BYTES_MAX`]: that is the most that the rate can be worth to a session whose
-    /// I/O is random, so that a sum of reserves says what the device must be able to do.
+    /// Bytes count as full runs of [`RUN_BYTES_MAX`]: that is the most that the rate can be worth to a session with
+    /// random I/O. So a sum of reserves says what the device must be able to do.
     pub fn runs_per_second(self, device_runs_per_second: f64) -> f64 {
         match self {
             Rate::RunsPerSecond(runs) => runs,

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 impl CacheStore {
     /// Looks at everything: the half that decides, which request has and which wait for each block, what is copied,
-    /// what is in limbo and what is dirty.
-    /// Between two calls of the host's. O(units + requests).
+    /// what is in limbo and what is dirty. Between two calls of the host's. O(units + requests).
     ///
     /// # Errors
     /// The first thing that is not so.

@@ -25,9 +25,8 @@
 //! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
 //! So many wait for that at once as there is room; whatever else reads brought in is recorded when the cache is closed (`control`).
 //!
-//! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed, so a client's
-//! flush has
-//! what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
+//! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed. So a client's
+//! flush has what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
 
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};

@@ -1,4 +1,5 @@
-//! Classes by place (`static_classes`), for volumes whose file system runs elsewhere: in a guest, behind NBD or iSCSI.
+//! Classes by place (`static_classes`), for volumes with a file system that runs elsewhere: in a guest, behind NBD or
+//! iSCSI.
 //!
 //! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, so that what only the
 //! cache has is seen too, in a session `layout` of the volume. It is read again when the block with the superblock was written
@@ -45,7 +46,7 @@ impl BlockTags for LayoutTags {
     }
 }
 
-/// A volume whose layout is looked at.
+/// A volume with a layout that is looked at.
 struct Watched {
     name: String,
     engine: EngineHandle,

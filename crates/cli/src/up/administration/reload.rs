@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 const RATES: [&str; 3] = ["reserve", "limit", "weight"];
 const PLACES: [&str; 2] = ["device", "parent"];
 
-/// A pool or volume whose rates or weight are others now.
+/// A pool or volume with changed rates or weight.
 struct Step {
     path: String,
     /// Of a pool that is new, directly on it.
@@ -94,8 +94,8 @@ fn listed(keys: &[String]) -> String {
     if keys.is_empty() { "nothing".to_owned() } else { plimsoll_core::shown(&keys.join(", ")).to_string() }
 }
 
-/// Compares what holds, `old`, with a new file, whose steps at the paths `taken` were done and at `refused` were not. `running` is what
-/// the daemon began with.
+/// Compares what holds, `old`, with a new file, of which the steps at the paths `taken` were done and at `refused` were
+/// not. `running` is what the daemon began with.
 fn difference(
     old: &Configuration,
     running: &Configuration,
@@ -302,7 +302,8 @@ mod tests {
         steps(old, new).into_iter().map(|step| (step.path, step.is_new)).collect()
     }
 
-    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths whose steps fail.
+    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths with
+    /// steps that fail.
     fn named(old: &Configuration, new: &Configuration, refused: &[&str]) -> (Vec<String>, Vec<String>, Configuration) {
         let refused: Vec<String> = refused.iter().map(|path| (*path).to_owned()).collect();
         let taken: Vec<String> = steps(old, new).into_iter().map(|step| step.path).collect();

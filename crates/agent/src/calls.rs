@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 /// Bytes of the write that is asked about on an account's behalf: a page, the least that a write dirties.
 const ASKED_BYTES: u64 = 4096;
-/// Writers who are let in first when a word's call is released: programs with fewer find it open at once.
+/// Writers that are let in first when a word's call is released: programs with fewer find it open at once.
 const ADMITTED_FIRST: u32 = 4;
 /// How long the agent waits for writers that were let in and were not seen to write: some turns of a busy machine's run queue. A writer to
 /// memory that is dirty already is never seen.

@@ -46,7 +46,7 @@ impl Members {
         (0..BITS).find(|&bit| self.account(bit) == Some(account))
     }
 
-    /// Everybody. O([`BITS`]).
+    /// All accounts. O([`BITS`]).
     pub fn accounts(&self) -> impl Iterator<Item = AccountId> + '_ {
         (0..BITS).filter_map(|bit| self.account(bit))
     }

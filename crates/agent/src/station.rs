@@ -56,7 +56,7 @@ pub struct StationConfig {
     pub device: PathBuf,
     /// Where words and sockets are: a directory on a tmpfs that only we may write to.
     pub run_directory: PathBuf,
-    /// Where shim and keeper are: one that everybody may enter, not mounted `noexec`.
+    /// Where shim and keeper are: one that every user may enter, not mounted `noexec`.
     pub program_directory: PathBuf,
     /// Which calls of launched programs are notified.
     pub filter: Filter,
@@ -143,7 +143,7 @@ pub struct Station {
     classes: Arc<FileClasses>,
     /// Tenants that leave when no process of them is left.
     watched: Arc<Mutex<Vec<Tenant>>>,
-    /// The session of everybody else, on a disk that is not ours.
+    /// The session of all other processes, on a disk that is not ours.
     others: Option<AccountId>,
     is_over: Arc<AtomicBool>,
     doorman: Option<JoinHandle<()>>,

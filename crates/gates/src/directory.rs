@@ -2,7 +2,7 @@
 //!
 //! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says which account's calls wait (words,
 //! sockets). Their names are known beforehand, and lie where every user may make files, below `/dev/shm` for example. So another user may
-//! have made a directory or a link there, first, to change what lies in it later.
+//! have made a directory or a link there first, to change what lies in it later.
 
 use crate::error::GateError;
 use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Everybody may enter, the agent alone may write.
+/// Every user may enter, only the agent may write.
 const MODE: u32 = 0o755;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
@@ -34,7 +34,7 @@ pub fn make_own(path: &Path) -> Result<(), GateError> {
 /// find their gates below it.
 ///
 /// # Errors
-/// As of [`make_own`]; only a directory that every user may write to is refused.
+/// As of [`make_own`]; of modes, only one that lets every user write is refused.
 pub fn make_state(path: &Path) -> Result<(), GateError> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(GateError::file("make", parent))?;

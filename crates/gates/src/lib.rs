@@ -1,5 +1,5 @@
 //! Gates: the place where a scheduler delays a process's system calls, at their entry, before the file system's journal
-//! entangles them with everybody else's (split-level paper, section 3.1), on a stock kernel and from user space.
+//! entangles them with all others' (split-level paper, section 3.1), on a stock kernel and from user space.
 //!
 //! ```text
 //!   tenant                                            agent

@@ -14,7 +14,7 @@
 //! another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the levels below hold.
 //! Waiting is worse: the kernel wakes the longest waiters and does not name their account, so strangers take the places of the intended
 //! ones, and wait again at once. So a caller that [admits](GateWords::admit) must not take for granted that a process of the account went
-//! on, nor wait for ever until none is left: it lets in more where nothing comes of it, or opens the word, which reaches all who wait at it
+//! on, nor wait for ever until none is left: it lets in more where nothing comes of it, or opens the word, which reaches all waiters
 //! (how the agent does is in `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps
 //! until the lease that it saw runs out: half a second at most, and then it looks at the word again.
 //!
@@ -72,7 +72,7 @@ const GENERATION_OFFSET: usize = 4;
 
 const OPEN: u32 = 0;
 const FIRST_GENERATION: u32 = 1;
-/// Everybody may read; only the owner writes.
+/// Every user may read; only the owner writes.
 const MODE: u32 = 0o644;
 /// What is locked as long as an agent has the words. A process that may read a file may lock it, too, so it is one that no other user can
 /// open.
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(words.generation(AccountId(0)), FIRST_GENERATION);
     }
 
-    /// Everybody may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.
+    /// Every user may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.
     #[test]
     fn whoever_locks_the_words_keeps_no_agent_from_them() {
         let directory = directory();

@@ -4,7 +4,7 @@
 //! to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call leaves a
 //! deposit; what it causes is taken out of that first, and what is left comes back when it returns. An account that
 //! makes clean pages dirty is charged by the [`DirtyModel`]; when its pages are written or freed, it gets back the same
-//! part of that as he has fewer dirty bytes. **Complication.** A request does not say which advance was paid for its
+//! part of that as it has fewer dirty bytes. **Complication.** A request does not say which advance was paid for its
 //! pages, so what comes back is the average of the account's: in all exactly what was charged.
 //!
 //! Metadata blocks are paid when they are written only: a call that dirties one dirties many, over and over.

@@ -4,7 +4,7 @@
 //! of others. So reads are put in order at the block level, and calls that write at their entry; and the account that
 //! caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
 //!
-//! **Rule.** Everybody walks along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
+//! **Rule.** All accounts walk along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
 //! dispatched, the slower the higher their priority. A read, or a call that writes, goes on while its account is not
 //! ahead of the others by more than [`SLACK`]. Block writes go out at once: the journal may need any of them.
 //!

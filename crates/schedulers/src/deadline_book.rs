@@ -16,7 +16,7 @@ pub enum DeadlineHolder {
     Account(AccountId),
     /// Every account that syncs this file.
     File(FileId),
-    /// Everybody.
+    /// Every account.
     Default,
 }
 

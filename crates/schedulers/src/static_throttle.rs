@@ -1,7 +1,7 @@
 //! `static_throttle`: fixed caps by weight, for reads and for writes apart (*ST* of the WDT paper, section 2). To
 //! compare with.
 //!
-//! **Intuition.** If everybody may use its part of the device and no more, everybody has its part. **Rule.** Each
+//! **Intuition.** If each container may use its part of the device and no more, each has its part. **Rule.** Each
 //! container (an account directly below the device) may read its weight's part of what the device does at its worst,
 //! and write as much again, whether or not the others are there. **Complication.** That is all that is wrong with it:
 //! what one does not use is lost, and a tenant that reads more than it writes, or writes more, has caps that do not fit

@@ -1,7 +1,7 @@
 //! Stride scheduling over many accounts: each moves ahead by what it was given, the slower the more it weighs, and the
 //! account furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
 //!
-//! **Intuition.** Everybody walks along the same line. A unit of service is one *stride*, and strides are inversely
+//! **Intuition.** All accounts walk along the same line. A unit of service is one *stride*, and strides are inversely
 //! proportional to shares. If the last one always goes first, all stay together, and each was given its share.
 //!
 //! **Rule.** An account's *pass* is where it stands. The [line](Stride::first) of contending accounts says which is
@@ -257,7 +257,7 @@ mod tests {
         ]
     }
 
-    /// The same by looking at everybody: class, stride, lines, pass.
+    /// The same by looking at every account: class, stride, lines, pass.
     #[derive(Default)]
     struct Scan {
         walkers: Vec<(usize, u64, u8, u64)>,

@@ -5,7 +5,7 @@
 //! answers with a deadline (served by then, the account has its reserve), the *limit* bucket with a release time.
 //!
 //! The complication is what happens when an account does not ask. A limit bucket that filled up meanwhile would allow a
-//! burst, and a reserve bucket would let a tenant that slept for an hour push everybody aside. So an empty queue earns
+//! burst, and a reserve bucket would let a tenant that slept for an hour push all others aside. So an empty queue earns
 //! nothing: see [`ReserveBucket::wake`].
 
 use plimsoll_core::units::RUN_BYTES_MAX;

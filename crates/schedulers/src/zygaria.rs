@@ -133,7 +133,7 @@ impl Zygaria {
         now.saturating_sub(self.set_back)
     }
 
-    /// Writes the keys of `id`, and of everyone above it, into the trees.
+    /// Writes the keys of `id`, and of every account above it, into the trees.
     fn refresh(&mut self, now: Time, mut id: AccountId) {
         while id != AccountId::ROOT {
             let parent = self.node(id).parent;
@@ -149,7 +149,7 @@ impl Zygaria {
         self.node_mut(member).present = self.members_mut(pool).write(slot, present, keys);
     }
 
-    /// Lets everyone in `pool` take part again whose waiting is over.
+    /// Lets every account in `pool` take part again whose waiting is over.
     fn release_due(&mut self, now: Time, pool: AccountId) {
         loop {
             let first = self.members_mut(pool).keys.first(WAITING);
@@ -243,7 +243,7 @@ impl Zygaria {
         request
     }
 
-    /// Takes the cost out of the buckets of `session` and of everyone above it.
+    /// Takes the cost out of the buckets of `session` and of every account above it.
     fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64, is_due: bool) {
         self.tide.advance(now);
         let earliest = Time::from_nanos(self.members_mut(AccountId::ROOT).keys.first(DEADLINE).key);

@@ -24,8 +24,8 @@ struct actor {
 };
 
 /*
- * A block of metadata. Who looks it up within a handle of jbd2 may or may not change it; only if it is among the buffers
- * of the transaction, when that commits, they did. Two transactions are alive at once: the one that commits and the next.
+ * A block of metadata. A task that looks it up within a handle of jbd2 may or may not change it; only if it is among the buffers
+ * of the transaction, when that commits, the tasks did. Two transactions are alive at once: the one that commits and the next.
  */
 struct block {
 	__u64 causes;
@@ -95,8 +95,8 @@ static __always_inline void count(volatile __u64 *counter, __u64 amount)
 }
 
 /*
- * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, who then
- * looks by itself as long as there is something.
+ * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, which then looks by itself
+ * as long as there is something.
  */
 static __always_inline void submit(void *event)
 {
@@ -123,7 +123,7 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 		__sync_fetch_and_or(set, causes);
 }
 
-/* How often whoever joins a set is overtaken by somebody else until he gives up. */
+/* How often another task may overtake a task that joins a set until that gives up. */
 #define JOIN_TRIES 3
 
 /*
@@ -146,7 +146,7 @@ static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 		__u64 found = __sync_fetch_and_or(set, causes);
 		if (!(found & TAKEN))
 			return found;
-		/* Taken between: those whose I/O that was do not stand any more. */
+		/* Taken between: the accounts of that I/O do not stand any more. */
 		before = found | causes;
 	}
 	return 0;

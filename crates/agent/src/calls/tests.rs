@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct World {
     inside: BTreeSet<ThreadId>,
-    /// At the gate: the call, whose, in the order in which they came.
+    /// At the gate: the call, its account, in the order in which they came.
     at_gate: BTreeMap<ThreadId, (CallId, AccountId)>,
     closed: BTreeSet<AccountId>,
     /// Through words that are open or let some in.

@@ -1,7 +1,7 @@
 //! What applications say of their files: which class each has, for the blocks of a volume's engine.
 //!
 //! ```text
-//!   application: fstat, (device, inode, class) --> socket  ->  server: may he?  ->  FileClasses  <-  VolumeTags: inode of a block
+//!   application: fstat, (device, inode, class) --> socket  ->  server: allowed? ->  FileClasses  <-  VolumeTags: inode of a block
 //!                                                                deletions  ->  forgotten
 //! ```
 //!
@@ -67,7 +67,7 @@ impl FileClasses {
         self.len() == 0
     }
 
-    /// `user` says the class of a file, which he may; unclassified takes back what was said.
+    /// `user` says the class of a file, which the user may; unclassified takes back what was said.
     ///
     /// # Errors
     /// `NOSPC` if too many files have a class already; `INVAL` if there are no such inodes.

@@ -36,7 +36,7 @@ const BACKLOG: i32 = 128;
 const PATIENCE: Span = Span::from_secs(1);
 /// How often to look whether it is over.
 const LOOK: Span = Span::from_millis(100);
-/// Everybody may connect.
+/// Every user may connect.
 const MODE: u32 = 0o666;
 
 /// A file system, and what is said of its files.

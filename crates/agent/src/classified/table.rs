@@ -5,7 +5,7 @@
 //! at a time, and no file ever moves, so a reader finds each file that is there all the time.
 //!
 //! ```text
-//!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot is taken by who comes next
+//!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot the next file takes
 //! ```
 //!
 //! Forgotten files are cleared away from the end of a row of taken slots, where no look-up goes behind them.

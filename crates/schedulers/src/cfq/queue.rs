@@ -1,4 +1,4 @@
-//! One queue of CFQ: a process's synchronous requests, or everybody's asynchronous ones of one priority.
+//! One queue of CFQ: a process's synchronous requests, or all processes' asynchronous ones of one priority.
 //!
 //! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an elevator
 //! does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance; otherwise the

@@ -39,7 +39,7 @@ use plimsoll_core::{Span, Time};
 
 /// Caps that no container reaches are none. Bytes a second.
 const CAP_NONE: f64 = 1e12;
-/// Is split anew at once whose part of reads has changed by so much.
+/// A cap is split anew at once if its part of reads has changed by so much.
 const SPLIT_SHIFT: f64 = 1.0 / 4.0;
 /// A container that uses less than this part of its budget does not ask for its share.
 const ASKING_PART: f64 = 0.5;

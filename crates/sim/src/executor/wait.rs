@@ -1,7 +1,7 @@
 //! What tasks wait for: each other ([`WaitQueue`]), a resource ([`Semaphore`]), several things at once ([`Group`]).
 //!
 //! All are first come, first served. A semaphore hands a unit over to the first waiter instead of putting it back, so
-//! that nobody who comes later can take it.
+//! that no later waiter can take it.
 
 use super::{Executor, TaskId};
 use std::cell::{Cell, RefCell};

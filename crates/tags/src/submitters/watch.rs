@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// How often the processes are looked at.
 const LOOK_EVERY: Span = Span::from_millis(20);
-/// How often everybody is asked for the cgroup anew.
+/// How often every process is asked for the cgroup anew.
 const GROUPS_EVERY: Span = Span::from_secs(1);
 /// The longest request that is told.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! ext4: ordered mode, delayed allocation, one journal that everybody's changes go through together.
+//! ext4: ordered mode, delayed allocation, one journal that all changes go through together.
 //!
 //! ```text
 //!   create, unlink, ...   write: before_write    writeback: allocate      end of I/O: conversion

@@ -1,10 +1,11 @@
 //! What other threads want of the levels: tenants come and go.
 //!
-//! Commands wait in a queue; an eventfd wakes the thread that takes the levels' turns. It carries them out between two turns and answers.
-//! So no other thread has the tables that every turn looks at.
+//! Commands wait in a queue; an eventfd wakes the thread that takes the levels' turns. It carries them out between two
+//! turns and answers. So no other thread has the tables that every turn looks at.
 //!
-//! The queue has a lock that the thread with the turns only tries: an engine's real-time thread might wait for a thread that it has
-//! preempted itself. The holder of the lock wakes it afterwards, so what it does not get now it is told of once more.
+//! The queue has a lock that the thread with the turns only tries: an engine's real-time thread might wait for a thread
+//! that it has preempted itself. The holder of the lock wakes it afterwards, so what it does not get now it is told of
+//! once more.
 
 use crate::error::AgentError;
 use crate::members::{BITS, Members};
@@ -194,8 +195,9 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and registrations), and the
-    /// levels are only asked which accounts have left, and to take a few registrations out in a turn.
+    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and
+    /// registrations), and the levels are only asked which accounts have left, and to take a few registrations out in a
+    /// turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.
@@ -240,9 +242,9 @@ impl LevelsHandle {
         self.send(Command::Returned { threads })
     }
 
-    /// An account's processes belong to no account from now on, and its gates are open. Afterwards the session may be closed. O(tasks
-    /// of all accounts), and the levels take a few out in a turn. Processes that live on pass
-    /// the words of their shims, also when the bit is used again.
+    /// An account's processes belong to no account from now on, and its gates are open. Afterwards the session may be
+    /// closed. O(tasks of all accounts), and the levels take a few out in a turn. Processes that live on pass the words
+    /// of their shims, also when the bit is used again.
     ///
     /// # Errors
     /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.

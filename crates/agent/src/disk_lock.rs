@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where locks are, wherever an agent keeps its state: in a directory of root's, where no other user can create a file. Any process could
-/// take the name of a socket.
+/// Where locks are, wherever an agent keeps its state: in a directory of root's, where no other user can create a file.
+/// Any process could take the name of a socket.
 const LOCKS: &str = "/run/plimsoll";
 
 /// What one process a disk may do.

@@ -1,14 +1,16 @@
 //! Files by the number of their inode, which is all that is known of them below the page cache.
 //!
-//! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is busy, or
-//! gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2), `CAP_DAC_READ_SEARCH`): on ext4,
-//! XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was opened is kept, as long as there are no more than [`FILES_MAX`].
+//! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is
+//! busy, or gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2),
+//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was
+//! opened is kept, as long as there are no more than [`FILES_MAX`].
 //!
 //! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
 //!
-//! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been deleted meanwhile ends
-//! it: waits for its pages that are being written, and for the journal. A thread that serves the volume which these files lie on would wait
-//! for itself. So [`Files`] stay on the thread that opened them, which the compiler sees to:
+//! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been
+//! deleted meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the
+//! volume which these files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the
+//! compiler sees to:
 //!
 //! ```compile_fail,E0277
 //! fn can_be_sent<T: Send>() {}

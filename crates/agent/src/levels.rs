@@ -8,16 +8,16 @@
 //!
 //! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first what
 //! others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that came to
-//! the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it is asked
-//! about the next call of the account that dirtied it, unless so much has happened that it takes more than a turn
-//! ([`happened::EVENTS_MAX`]).
+//! the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it
+//! is asked about the next call of the account that dirtied it, unless so much has happened that it takes more than a
+//! turn ([`happened::EVENTS_MAX`]).
 //!
-//! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with too many waiting
-//! there finds the word of its reads closed ([`crate::readers`]).
+//! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
+//! too many waiting there finds the word of its reads closed ([`crate::readers`]).
 //!
 //! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so nothing
-//! can be held back there: writes wait at their calls as always, and an account that has *read* what the scheduler would have kept back
-//! waits at the word until the scheduler lets that go.
+//! can be held back there: writes wait at their calls as always, and an account that has *read* what the scheduler
+//! would have kept back waits at the word until the scheduler lets that go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
 //! there are some ([`pace`]), and only the first one after a silence wakes us.
@@ -45,7 +45,8 @@ use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others' requests wait for no more.
+/// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others'
+/// requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
 /// Looks at calls that are held in one turn, for those whose threads have gone.
 const HELD_LOOKS_MAX: usize = 64;
@@ -66,8 +67,8 @@ pub struct Parts {
     pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
-    /// Of a disk that is not ours: the session that the requests of all processes that have not joined are charged to. `None` where
-    /// the requests are the engine's own.
+    /// Of a disk that is not ours: the session that the requests of all processes that have not joined are charged to.
+    /// `None` where the requests are the engine's own.
     pub others: Option<AccountId>,
 }
 
@@ -287,8 +288,9 @@ impl Levels {
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
     }
 
-    /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
-    /// many: also where the scheduler has released the call since. Says when to look at those that are left, or at all again.
+    /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
+    /// which there are so many: also where the scheduler has released the call since. Says when to look at those that
+    /// are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {
             return now + HOUSEKEEPING;

@@ -10,26 +10,27 @@
 //! ```
 //!
 //! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close again.
-//! An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it never comes, for
-//! [`ADMITTED_LAST`].
+//! An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it never
+//! comes, for [`ADMITTED_LAST`].
 //!
-//! **The complication: strangers.** The file of words is readable by every process, and that is enough to wait at a word. A stranger that
-//! does, and waits again at once when it is woken, takes the places of the account's own readers among the few admitted; and as it never
-//! goes, neither do they. The kernel does not name the waiters at a word. But a stranger's read does not come: so **for each that was
-//! admitted and has not come in time, one more is admitted the next time**. Where there are only strangers that doubles with each time,
-//! whatever they do. Once there seem to be more than [`STRANGERS_MAX`] the word opens whenever it would admit a reader; then there may be a
-//! herd, where there is a stranger. A reader that comes late after all was no stranger, and is taken back; and half of them are forgotten
-//! every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on another disk, or was merged
-//! with another's.
+//! **The complication: strangers.** The file of words is readable by every process, and that is enough to wait at a
+//! word. A stranger that does, and waits again at once when it is woken, takes the places of the account's own readers
+//! among the few admitted; and as it never goes, neither do they. The kernel does not name the waiters at a word. But a
+//! stranger's read does not come: so **for each that was admitted and has not come in time, one more is admitted the
+//! next time**. Where there are only strangers that doubles with each time, whatever they do. Once there seem to be
+//! more than [`STRANGERS_MAX`] the word opens whenever it would admit a reader; then there may be a herd, where there
+//! is a stranger. A reader that comes late after all was no stranger, and is taken back; and half of them are forgotten
+//! every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on another
+//! disk, or was merged with another's.
 //!
-//! So strangers, however many, delay a reader that owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen are admitted,
-//! then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many accounts' words are closed that
-//! each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in [`STRANGERS_HALVED`] from then on. What they
-//! gain is a victim without a gate of reads: what it reads too early is charged, and the device's places are kept for others as from any
-//! reader that passes by.
+//! So strangers, however many, delay a reader that owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen
+//! are admitted, then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many
+//! accounts' words are closed that each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in
+//! [`STRANGERS_HALVED`] from then on. What they gain is a victim without a gate of reads: what it reads too early is
+//! charged, and the device's places are kept for others as from any reader that passes by.
 //!
-//! Strangers that move waiters to another word (`FUTEX_REQUEUE`) leave none to be woken: the word opens, and a moved reader sees it when
-//! the lease that it saw runs out.
+//! Strangers that move waiters to another word (`FUTEX_REQUEUE`) leave none to be woken: the word opens, and a moved
+//! reader sees it when the lease that it saw runs out.
 
 use crate::account_words::AccountWords;
 use crate::members::Members;
@@ -46,7 +47,8 @@ const WAITING_OF_ALL_MAX: u32 = 64;
 const ADMITTED_MAX: u32 = 16;
 /// How long an admitted reader is waited for: longer than a thread waits for a processor on a busy machine.
 const ADMITTED_LAST: Span = Span::from_millis(100);
-/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions after which no read comes.
+/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions after which no read
+/// comes.
 const STRANGERS_MAX: u32 = 256;
 /// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they are no
 /// more than [`STRANGERS_MAX`] for that.

@@ -10,8 +10,8 @@
 //! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
 //! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted in the
-//! same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It is mounted before
-//! the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
+//! same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It is
+//! mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
@@ -66,7 +66,8 @@ pub struct StationConfig {
     pub tasks_max: Option<u32>,
     /// Judges what containers ask for; `None`: admission alone does.
     pub containers: Option<Arc<dyn ContainerRules>>,
-    /// Where launched programs say the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
+    /// Where launched programs say the classes of files, if there is such a place
+    /// ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
 }
 
@@ -308,8 +309,8 @@ impl Station {
         Ok(tenants)
     }
 
-    /// Closes a tenant's session. Its processes, if there are any left, have no account from then on, and pass the words that their shims
-    /// look at.
+    /// Closes a tenant's session. Its processes, if there are any left, have no account from then on, and pass the
+    /// words that their shims look at.
     ///
     /// # Errors
     /// [`AgentError::Busy`] if calls or requests of it are still under way after ten seconds.

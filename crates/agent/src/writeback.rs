@@ -8,8 +8,8 @@
 //! a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell, and ranges of 1.25 MiB count in full.
 //!
 //! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the device, and to open and
-//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and a caller says no more than which file
-//! and how much:
+//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and a caller says no more
+//! than which file and how much:
 //!
 //! ```text
 //!   an engine's thread   Slices::ask       -> never waits    \
@@ -18,8 +18,8 @@
 //! ```
 //!
 //! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing whose end takes
-//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished for them will wish
-//! again.
+//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished
+//! for them will wish again.
 
 mod system;
 
@@ -39,8 +39,8 @@ use system::{PAGE_BYTES, dirty_bytes, start_writeback};
 
 /// Slices that wait for the thread at the most.
 pub const SLICES_WAITING_MAX: usize = 256;
-/// The first range of a slice, and the least where the kernel does not tell what is dirty, bytes: the largest write that the block layer
-/// makes by default (`max_sectors_kb`).
+/// The first range of a slice, and the least where the kernel does not tell what is dirty, bytes: the largest write
+/// that the block layer makes by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
 /// Files whose place is remembered.
 const PLACES_MAX: usize = 4096;
@@ -59,8 +59,8 @@ enum Message {
     Wake,
 }
 
-/// The thread that starts writeback, for the thread that ends it: not the thread that serves the disk. When this is dropped, at most the
-/// slice under way is waited for, and no file is open any more: the file system can be unmounted.
+/// The thread that starts writeback, for the thread that ends it: not the thread that serves the disk. When this is
+/// dropped, at most the slice under way is waited for, and no file is open any more: the file system can be unmounted.
 pub struct Writeback {
     messages: SyncSender<Message>,
     is_over: Arc<AtomicBool>,

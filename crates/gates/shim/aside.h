@@ -15,7 +15,8 @@
 #include <linux/seccomp.h>
 
 #define MILLISECOND 1000000
-/* How long a thread that installs a filter for all threads waits for those in a call of the shim's: one lease, and a tenth. */
+/* How long a thread that installs a filter for all threads waits for those in a call of the shim's: one lease, and a
+ * tenth. */
 #define SETTLES_MS (LEASE_NS / MILLISECOND * 11 / 10)
 #define NAME "/plimsoll-gate.so"
 #define PRELOAD "LD_PRELOAD="
@@ -70,8 +71,8 @@ found:
   return count;
 }
 
-/* Takes the shim out of the list of libraries, in place: a copy of it stays as it is. Libraries stand between spaces and
- * colons. */
+/* Takes the shim out of the list of libraries, in place: a copy of it stays as it is. Libraries stand between spaces
+ * and colons. */
 static void forget_preload(int even_if_there) {
   for (char **entry = &environ ? environ : NULL; entry && *entry; entry++) {
     char *at = *entry;

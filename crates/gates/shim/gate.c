@@ -4,8 +4,8 @@
  *                                        word is our generation: futex wait, until the agent wakes us or its lease runs out
  *                                        word is another number: meant for a process that has the account now; on
  *
- * A closed word counts as long as the agent renews a lease; a thread that finds it run out goes on and remembers it. So no thread waits for
- * an agent that is gone. The words are mapped read-only: this code can wait, and no more.
+ * A closed word counts as long as the agent renews a lease; a thread that finds it run out goes on and remembers it. So
+ * no thread waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
  * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h). A process that installs a seccomp filter has
  * no gates from then on (aside.h): the shim's own calls would not be among those that it allows itself.
@@ -174,7 +174,8 @@ static long number_in(const char *name, long end) {
 }
 
 /* Without a file, an account, or with a file that is not what it should be: no gate. Nor behind filters that the launcher does not know
- * of. That the file is long enough is found out by reading it: a process that touches a page that is not there is killed. */
+ * of. That the file is long enough is found out by reading it: a process that touches a page that is not there is
+ * killed. */
 __attribute__((constructor)) static void load_words(void) {
   char content[WORDS_BYTES] __attribute__((aligned(sizeof(uint32_t))));
   const char *path = getenv("PLIMSOLL_GATE_WORDS");

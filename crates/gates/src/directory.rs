@@ -1,8 +1,9 @@
 //! Directories that are an agent's own.
 //!
-//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says which account's calls wait (words,
-//! sockets). Their names are known beforehand, and lie where every user may make files, below `/dev/shm` for example. So another user may
-//! have made a directory or a link there first, to change what lies in it later.
+//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says which
+//! account's calls wait (words, sockets). Their names are known beforehand, and lie where every user may make files,
+//! below `/dev/shm` for example. So another user may have made a directory or a link there first, to change what lies
+//! in it later.
 
 use crate::error::GateError;
 use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
@@ -18,20 +19,20 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 const ENTERED_BY_OTHERS: u32 = 0o001;
 const PERMISSIONS: u32 = 0o7777;
 
-/// Makes the directory `path`, which every user may enter and only this user may write to, or takes over one that is so: a
-/// predecessor's. What it lies in exists.
+/// Makes the directory `path`, which every user may enter and only this user may write to, or takes over one that is
+/// so: a predecessor's. What it lies in exists.
 ///
 /// # Errors
-/// What is there is no directory, or another user's, or another user may write to it; nothing of it is changed then. The
-/// system refuses.
+/// What is there is no directory, or another user's, or another user may write to it; nothing of it is changed then.
+/// The system refuses.
 pub fn make_own(path: &Path) -> Result<(), GateError> {
     let (directory, _) = open_own(path, WRITABLE_BY_OTHERS)?;
     set_mode(&directory, path)
 }
 
 /// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode that it has:
-/// which users may enter it, and which group may write to it, is this user's to say. Every user may enter a new one, as tenants
-/// find their gates below it.
+/// which users may enter it, and which group may write to it, is this user's to say. Every user may enter a new one, as
+/// tenants find their gates below it.
 ///
 /// # Errors
 /// As of [`make_own`]; of modes, only one that lets every user write is refused.

@@ -87,8 +87,8 @@ fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. A caller that takes that for
-/// an answer forgets a call that waits.
+/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. A caller
+/// that takes that for an answer forgets a call that waits.
 fn undisturbed(mut request: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match request() {

@@ -112,8 +112,8 @@ impl Launch {
 
     /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
     ///
-    /// A caller without CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as the
-    /// user who starts them.
+    /// A caller without CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as
+    /// the user who starts them.
     #[must_use]
     pub fn with_filter(self, filter: Filter, socket: &Path, metadata: &str, name: &str) -> Launch {
         let container = ContainerState {

@@ -10,13 +10,14 @@
 //! A woken process goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
 //! ([`GateWords::admit`]), where all at once would be a herd.
 //!
-//! **What a stranger can do.** To read the file is enough to wake waiters at a word, to wait there, and to move waiters to
-//! another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the levels below hold.
-//! Waiting is worse: the kernel wakes the longest waiters and does not name their account, so strangers take the places of the intended
-//! ones, and wait again at once. So a caller that [admits](GateWords::admit) must not take for granted that a process of the account went
-//! on, nor wait for ever until none is left: it lets in more where nothing comes of it, or opens the word, which reaches all waiters
-//! (how the agent does is in `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps
-//! until the lease that it saw runs out: half a second at most, and then it looks at the word again.
+//! **What a stranger can do.** To read the file is enough to wake waiters at a word, to wait there, and to move waiters
+//! to another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the
+//! levels below hold. Waiting is worse: the kernel wakes the longest waiters and does not name their account, so
+//! strangers take the places of the intended ones, and wait again at once. So a caller that [admits](GateWords::admit)
+//! must not take for granted that a process of the account went on, nor wait for ever until none is left: it lets in
+//! more where nothing comes of it, or opens the word, which reaches all waiters (how the agent does is in
+//! `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps until
+//! the lease that it saw runs out: half a second at most, and then it looks at the word again.
 //!
 //! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
 //! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
@@ -48,8 +49,8 @@ pub const ACCOUNTS_MAX: u32 = 64;
 pub const LEASE: Span = Span::from_millis(500);
 /// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
 pub const RENEWAL: Span = Span::from_millis(100);
-/// How soon a held process goes on after the agent was killed: that is promised, and what is left of it beyond [`LEASE`] is for waking
-/// up.
+/// How soon a held process goes on after the agent was killed: that is promised, and what is left of it beyond
+/// [`LEASE`] is for waking up.
 pub const FAIL_OPEN: Span = Span::from_secs(1);
 // An agent that renews as late as it may and dies then has closed words for so long after it last turned.
 const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos());
@@ -74,8 +75,8 @@ const OPEN: u32 = 0;
 const FIRST_GENERATION: u32 = 1;
 /// Every user may read; only the owner writes.
 const MODE: u32 = 0o644;
-/// What is locked as long as an agent has the words. A process that may read a file may lock it, too, so it is one that no other user can
-/// open.
+/// What is locked as long as an agent has the words. A process that may read a file may lock it, too, so it is one that
+/// no other user can open.
 const LOCK_NAME: &str = "gate-words.lock";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
@@ -141,7 +142,8 @@ impl GateWords {
         let mut file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
         let at = |action| GateError::file(action, &path);
         if is_of_an_earlier_version(&file) {
-            // Shims that look at it could not tell which account a closed word is meant for. Where it is deleted, they do not wait.
+            // Shims that look at it could not tell which account a closed word is meant for. Where it is deleted, they
+            // do not wait.
             std::fs::remove_file(&path).map_err(at("delete"))?;
             file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
         }
@@ -217,8 +219,8 @@ impl GateWords {
         self.generation_word(account).load(Ordering::Relaxed)
     }
 
-    /// The account is another tenant's from now on. Its words are open, and closed ones hold no process any more that was started before.
-    /// Answers with the new generation.
+    /// The account is another tenant's from now on. Its words are open, and closed ones hold no process any more that
+    /// was started before. Answers with the new generation.
     ///
     /// # Panics
     /// If the account has no words: [`ACCOUNTS_MAX`].
@@ -241,8 +243,8 @@ impl GateWords {
         }
     }
 
-    /// Lets at most `count_max` waiters at a closed word go on; it stays closed. Answers with how many did; if they are fewer, none waits
-    /// there any more. They need not be of that account: see [the module's text](self).
+    /// Lets at most `count_max` waiters at a closed word go on; it stays closed. Answers with how many did; if they are
+    /// fewer, none waits there any more. They need not be of that account: see [the module's text](self).
     ///
     /// # Panics
     /// As [`close`](Self::close).
@@ -328,7 +330,8 @@ mod tests {
         assert_eq!(words.collect::<BTreeMap<_, _>>(), BTreeMap::from(expected));
     }
 
-    /// A keeper of an agent that is gone or stuck looks after that time, and lets the processes go on that the agent held.
+    /// A keeper of an agent that is gone or stuck looks after that time, and lets the processes go on that the agent
+    /// held.
     #[test]
     fn a_keeper_looks_early_enough_to_keep_what_is_promised() {
         let source = include_str!("../shim/keeper.c");
@@ -415,7 +418,8 @@ mod tests {
         assert_eq!(words.generation(AccountId(0)), FIRST_GENERATION);
     }
 
-    /// Every user may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.
+    /// Every user may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the
+    /// words that is locked.
     #[test]
     fn whoever_locks_the_words_keeps_no_agent_from_them() {
         let directory = directory();

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The last is the price of spinning: a ticket lock, as Linux had until 4.1, is read by all that wait, so each hand-over calls
-//! the line to each of their nodes. **Complication.** None: first come, first served; a thread that waits for a lock uses its core
-//! meanwhile, and sends nothing else.
+//! the line to each of their nodes. **Complication.** None: first come, first served; a thread that waits for a lock
+//! uses its core meanwhile, and sends nothing else.
 //!
 //! Whether all containers share one lock (Linux 4.0: that of the request queue) or each has its own (WDT, section 3.5) is
 //! all that differs.

@@ -1,6 +1,6 @@
 /*
- * A bio enters the block layer: before it is allocated a request, split or merged. Its kind shows in the function that it calls when it
- * ends; the causes of each of its 4 KiB stand with the page, the block of metadata or the transaction.
+ * A bio enters the block layer: before it is allocated a request, split or merged. Its kind shows in the function that
+ * it calls when it ends; the causes of each of its 4 KiB stand with the page, the block of metadata or the transaction.
  */
 #ifndef PLIMSOLL_BLOCK_H
 #define PLIMSOLL_BLOCK_H
@@ -287,7 +287,8 @@ static __always_inline void is_all(struct bio_walk *walk, __u64 causes, __u32 bl
 	walk->block_class = block_class;
 }
 
-/* What can be said of the whole bio by the function that it calls when it ends. A module's types are there when it is loaded. */
+/* What can be said of the whole bio by the function that it calls when it ends. A module's types are there when it is
+ * loaded. */
 static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 {
 	__u64 end = (__u64)bio->bi_end_io;

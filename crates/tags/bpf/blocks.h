@@ -1,4 +1,5 @@
-/* The accounts that changed each block of metadata: of ext4 by the number of its 4 KiB, of XFS by its first sector (`key_of_buffer`). */
+/* The accounts that changed each block of metadata: of ext4 by the number of its 4 KiB, of XFS by its first sector
+ * (`key_of_buffer`). */
 #ifndef PLIMSOLL_BLOCKS_H
 #define PLIMSOLL_BLOCKS_H
 
@@ -44,7 +45,8 @@ static __always_inline void touch_block(__u64 number, __u64 causes, __u32 transa
 		__sync_fetch_and_or(&block->touched[slot], causes);
 }
 
-/* The block is part of `transaction`: accounts that touched it have changed it; if none did, all of the transaction have. */
+/* The block is part of `transaction`: accounts that touched it have changed it; if none did, all of the transaction
+ * have. */
 static __always_inline void commit_block(__u64 number, __u64 all, __u32 transaction)
 {
 	struct block *block = bpf_map_lookup_elem(&metadata, &number);

@@ -1,8 +1,10 @@
 /*
- * Which account a task is. A thread's registration goes before its process's, that before its cgroup's; a task that has none is "others" or
- * gets an account of its own. What was found is remembered with the task until a registration changes.
+ * Which account a task is. A thread's registration goes before its process's, that before its cgroup's; a task that has
+ * none is "others" or gets an account of its own. What was found is remembered with the task until a registration
+ * changes.
  *
- * A kernel thread has no account: it works on behalf of other accounts, which the programs of the file systems set (`act_for`).
+ * A kernel thread has no account: it works on behalf of other accounts, which the programs of the file systems set
+ * (`act_for`).
  */
 #ifndef PLIMSOLL_IDENTITY_H
 #define PLIMSOLL_IDENTITY_H
@@ -17,8 +19,8 @@
 #define HIERARCHIES_MAX 16
 
 /*
- * The registration of an account that has ended means no account, from that moment on: a task that has it is what else it is registered as,
- * and what it creates does not inherit it. User space takes it out later.
+ * The registration of an account that has ended means no account, from that moment on: a task that has it is what else
+ * it is registered as, and what it creates does not inherit it. User space takes it out later.
  */
 static __always_inline bool has_ended(const struct registration *registration)
 {
@@ -90,8 +92,8 @@ static long search_uppermost(__u32 number, struct group_search *search)
 }
 
 /*
- * Whether the cgroup to look at or one above it is registered. A tenant that may make cgroups may nest them without end, and does not leave
- * its account by that.
+ * Whether the cgroup to look at or one above it is registered. A tenant that may make cgroups may nest them without
+ * end, and does not leave its account by that.
  */
 static __noinline bool search_upwards(struct group_search *search)
 {

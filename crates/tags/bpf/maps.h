@@ -24,8 +24,9 @@ struct actor {
 };
 
 /*
- * A block of metadata. A task that looks it up within a handle of jbd2 may or may not change it; only if it is among the buffers
- * of the transaction, when that commits, the tasks did. Two transactions are alive at once: the one that commits and the next.
+ * A block of metadata. A task that looks it up within a handle of jbd2 may or may not change it; only if it is among
+ * the buffers of the transaction, when that commits, the tasks did. Two transactions are alive at once: the one that
+ * commits and the next.
  */
 struct block {
 	__u64 causes;
@@ -95,8 +96,8 @@ static __always_inline void count(volatile __u64 *counter, __u64 amount)
 }
 
 /*
- * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, which then looks by itself
- * as long as there is something.
+ * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, which
+ * then looks by itself as long as there is something.
  */
 static __always_inline void submit(void *event)
 {

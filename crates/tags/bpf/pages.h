@@ -1,6 +1,6 @@
 /*
- * The accounts that dirtied each page of a file. ext4 tells of every write through its buffers, XFS of every buffered write, all file
- * systems when a clean page becomes dirty.
+ * The accounts that dirtied each page of a file. ext4 tells of every write through its buffers, XFS of every buffered
+ * write, all file systems when a clean page becomes dirty.
  */
 #ifndef PLIMSOLL_PAGES_H
 #define PLIMSOLL_PAGES_H
@@ -84,7 +84,8 @@ static __always_inline bool has_dirty_pages(struct inode *inode)
 	return flags & dirty;
 }
 
-/* All is written: the account that writes the inode next is its only recent writer. Work that is left is still for the last ones. */
+/* All is written: the account that writes the inode next is its only recent writer. Work that is left is still for the
+ * last ones. */
 SEC("tp_btf/writeback_single_inode")
 int BPF_PROG(writeback_single_inode, struct inode *inode)
 {

@@ -1,7 +1,7 @@
 /*
  * XFS. A committed transaction joins the committed item list (CIL) of its time; a log write has the causes of the lists
- * that are being pushed. Buffers have the causes of the tasks that logged them. Kernel threads that map, convert or free
- * extents act for the inode's recent writers.
+ * that are being pushed. Buffers have the causes of the tasks that logged them. Kernel threads that map, convert or
+ * free extents act for the inode's recent writers.
  */
 #ifndef PLIMSOLL_XFS_H
 #define PLIMSOLL_XFS_H

@@ -1,14 +1,14 @@
 //! Accounts: what an I/O is charged to, and how a task is found to belong to one.
 //!
-//! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: every process that is registered nowhere. A
-//! thread's registration goes before its process's, and that before its cgroup's; children inherit at fork what their creator was
-//! registered as, and keep it over exec and setuid. What a process is registered as holds for it and for what it forks from then on, not
-//! for the children that it has.
+//! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: every process that is
+//! registered nowhere. A thread's registration goes before its process's, and that before its cgroup's; children
+//! inherit at fork what their creator was registered as, and keep it over exec and setuid. What a process is registered
+//! as holds for it and for what it forks from then on, not for the children that it has.
 //!
-//! When an account has ended, what is registered as it means no account from that moment on, and is taken out of the tables later
-//! ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used again when both are gone, which a
-//! **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options) later. Until then no other account has it; a tag older
-//! than an account never means that account.
+//! When an account has ended, what is registered as it means no account from that moment on, and is taken out of the
+//! tables later ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
+//! again when both are gone, which a **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options)
+//! later. Until then no other account has it; a tag older than an account never means that account.
 
 use crate::Counters;
 use crate::error::TagsError;
@@ -162,8 +162,9 @@ impl AccountsOf<'_> {
         self.word(offset_of!(State, generation)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends `account`: a process that was registered as it belongs to the others, or to what else it is registered as (without the
-    /// programs, once it is [taken out](Self::unregister)). The number comes free in a later [`recycle`](Self::recycle). O(1).
+    /// Ends `account`: a process that was registered as it belongs to the others, or to what else it is registered as
+    /// (without the programs, once it is [taken out](Self::unregister)). The number comes free in a later
+    /// [`recycle`](Self::recycle). O(1).
     ///
     /// # Errors
     /// [`TagsError::NotOpen`] if there is no such account.
@@ -176,8 +177,8 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is registered as another account
-    /// by now stays. Says how many were taken out. O(registrations that are given).
+    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is
+    /// registered as another account by now stays. Says how many were taken out. O(registrations that are given).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses it.
@@ -202,8 +203,8 @@ impl AccountsOf<'_> {
     }
 
     /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing any more,
-    /// [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds. O(registrations,
-    /// dirty pages and blocks of metadata), if one has ended.
+    /// [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds.
+    /// O(registrations, dirty pages and blocks of metadata), if one has ended.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.

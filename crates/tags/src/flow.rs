@@ -1,4 +1,5 @@
-//! Which accounts caused which I/O, and which submitted it, for people to look at ([`Options::flows_max`](crate::Options::flows_max)).
+//! Which accounts caused which I/O, and which submitted it, for people to look at
+//! ([`Options::flows_max`](crate::Options::flows_max)).
 //!
 //! Counters tell what each account has caused in all. A flow says it in detail: the causes, the file, the class, the
 //! direction, and the task that handed it to the block layer, which for a buffered write is a thread of the kernel.

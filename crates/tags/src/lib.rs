@@ -1,10 +1,11 @@
 //! The accounts that really caused each block's I/O, on a stock kernel.
 //!
 //! A kernel thread submits a write and does not know which process wanted it. [`Tags`] loads BPF programs that watch a
-//! file system on one device: they enter with each page the accounts that dirtied it, with each transaction of the journal the accounts
-//! that joined it, and when a bio enters the block layer they write the causes and the class of each 4 KiB into a table that the server of
-//! the device has mapped ([`TagTable`]). That is the cause tag of the split-level paper (section 3.2), without a patched kernel. How it
-//! works, what it covers and what it costs: `docs/tags.md`.
+//! file system on one device: they enter with each page the accounts that dirtied it, with each transaction of the
+//! journal the accounts that joined it, and when a bio enters the block layer they write the causes and the class of
+//! each 4 KiB into a table that the server of the device has mapped ([`TagTable`]). That is the cause tag of the
+//! split-level paper (section 3.2), without a patched kernel. How it works, what it covers and what it costs:
+//! `docs/tags.md`.
 //!
 //! ```no_run
 //! use plimsoll_tags::{Options, Tags};
@@ -211,8 +212,8 @@ impl Tags {
     }
 
     /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether it were as
-    /// many, so that more may be there. It makes no system call, and no thread is woken when there are some, unless that was
-    /// [asked for](Self::wake): call it as often as the ring is large.
+    /// many, so that more may be there. It makes no system call, and no thread is woken when there are some, unless
+    /// that was [asked for](Self::wake): call it as often as the ring is large.
     pub fn events(&mut self, events_max: usize, mut each: impl FnMut(Event)) -> bool {
         self.source.events(events_max, &mut each)
     }

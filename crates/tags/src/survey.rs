@@ -11,8 +11,8 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A registration that means no account any more, since its account has ended: [`AccountsOf::unregister`](crate::AccountsOf) takes
-/// it out.
+/// A registration that means no account any more, since its account has ended:
+/// [`AccountsOf::unregister`](crate::AccountsOf) takes it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedRegistration {
     pub(crate) table: Table,

@@ -20,7 +20,8 @@ pub struct Tag {
     pub is_class_said: bool,
     /// Whether it was a write.
     pub is_write: bool,
-    /// Whether a process waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans memory.
+    /// Whether a process waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans
+    /// memory.
     pub is_sync: bool,
     /// Counts the I/Os of the table's slot, in steps of two, with overflow.
     pub sequence: u32,

@@ -1,7 +1,8 @@
 //! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
-//! one before; a killed thread's call that goes on as if the thread were there; a switch that forgets closed words; a writer through an
-//! open word is in no call; a word that opens to all when its call is released; one that lets in as many as before; a writer that was let
-//! in and is not seen to write waited for without end; strangers at the word let in again and again, as many as the first time.
+//! one before; a killed thread's call that goes on as if the thread were there; a switch that forgets closed words; a
+//! writer through an open word is in no call; a word that opens to all when its call is released; one that lets in as
+//! many as before; a writer that was let in and is not seen to write waited for without end; strangers at the word let
+//! in again and again, as many as the first time.
 
 use super::*;
 use plimsoll_core::{BlockRequest, Dispatch};

@@ -1,10 +1,11 @@
 //! How long to wait until the next look at what happened.
 //!
-//! A look takes a processor that is at work some thirty microseconds, with what it does to the thread that it displaces: one each
-//! millisecond is two to three per cent of a write with its fsync on a disk in memory (`docs/tags.md`). An agent that learns of a write a
-//! millisecond later lets that much more happen before it closes a gate. So while much happens, or a call waits for another's I/O to be
-//! seen, a look follows each [`FETCH_BUSY`]; and also for a while after that, and after a silence, since what comes is not known yet. Else
-//! it is each [`FETCH_QUIET`].
+//! A look takes a processor that is at work some thirty microseconds, with what it does to the thread that it
+//! displaces: one each millisecond is two to three per cent of a write with its fsync on a disk in memory
+//! (`docs/tags.md`). An agent that learns of a write a millisecond later lets that much more happen before it closes a
+//! gate. So while much happens, or a call waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and
+//! also for a while after that, and after a silence, since what comes is not known yet. Else it is each
+//! [`FETCH_QUIET`].
 
 use plimsoll_core::{Span, Time};
 use plimsoll_tags::{BLOCK_BYTES, Event};

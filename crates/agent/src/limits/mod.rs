@@ -134,7 +134,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Takes up the cgroups that are there. Answers with what is to be said too: what a predecessor left, and which cgroups are there.
+    /// Takes up the cgroups that are there. Answers with what is to be said too: what a predecessor left, and which
+    /// cgroups are there.
     ///
     /// # Errors
     /// A cgroup that was named is none, and is not one that may come later; another agent steers the disk; the note cannot be
@@ -159,7 +160,8 @@ impl Limits {
         Ok((limits, said))
     }
 
-    /// Steers until `stop` is told to or gone, and puts limits back. `say` hears which cgroups came and went, a line each.
+    /// Steers until `stop` is told to or gone, and puts limits back. `say` hears which cgroups came and went, a line
+    /// each.
     pub fn serve(mut self, stop: &Receiver<()>, mut say: impl FnMut(&str)) {
         loop {
             let wait = self.steward.next_look().since(now()).max(LOOK_MIN);

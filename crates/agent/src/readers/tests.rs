@@ -1,6 +1,6 @@
 //! Planted breaks that turned a test red: all waiters let in at once; admitted readers that have not come left out; a
-//! word that never opens; one that admits while something early is not paid; strangers that are not counted; a late reader counted as one
-//! of them; strangers that are never forgotten, and that are when the word opens.
+//! word that never opens; one that admits while something early is not paid; strangers that are not counted; a late
+//! reader counted as one of them; strangers that are never forgotten, and that are when the word opens.
 
 use super::*;
 use proptest::prelude::*;
@@ -111,8 +111,8 @@ proptest! {
     }
 }
 
-/// A futex as strangers use it: the longest waiters are woken first, a stranger waits again at once, and a reader that was not let in goes
-/// to the end whenever the lease that it saw runs out.
+/// A futex as strangers use it: the longest waiters are woken first, a stranger waits again at once, and a reader that
+/// was not let in goes to the end whenever the lease that it saw runs out.
 #[derive(Default)]
 struct Siege {
     is_closed: Cell<bool>,

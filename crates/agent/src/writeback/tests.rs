@@ -1,5 +1,5 @@
-//! Planted breaks that turned a test red: a caller waits for room; the thread goes on until no call asks any more; a file that is never
-//! closed.
+//! Planted breaks that turned a test red: a caller waits for room; the thread goes on until no call asks any more; a
+//! file that is never closed.
 
 use super::*;
 use plimsoll_core::{Span, Time};

@@ -11,8 +11,8 @@ pub(super) struct Round<Id> {
     pub(super) has_more: bool,
 }
 
-/// Looks at the `ready` ones one after the other, round and round, `budget` times in all. `look` says whether the one it looked at may have
-/// more.
+/// Looks at the `ready` ones one after the other, round and round, `budget` times in all. `look` says whether the one
+/// it looked at may have more.
 pub(super) fn take_turns<Id: Copy>(ready: Vec<Id>, budget: usize, mut look: impl FnMut(Id) -> bool) -> Round<Id> {
     let (mut waiting, mut last) = (VecDeque::from(ready), None);
     for _ in 0..budget {
@@ -56,7 +56,8 @@ mod tests {
         }
     }
 
-    /// Broken on purpose and seen red: a budget for each; a turn that begins with the first; one that is heard to the end before the next.
+    /// Broken on purpose and seen red: a budget for each; a turn that begins with the first; one that is heard to the
+    /// end before the next.
     #[test]
     fn however_many_flood_a_turn_has_its_looks_and_everybody_a_share_of_them() {
         const FLOODING: u64 = 61;

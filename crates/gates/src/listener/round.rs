@@ -1,10 +1,10 @@
 //! All tenants' listeners with their keepers: in turn, and none for longer than its share.
 //!
 //! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the listeners
-//! whose calls wait are looked at one after the other, one call each, round and round, until no call waits or the turn has
-//! had its number of looks, which is one for all of them: however many flood theirs, a turn is short. The next one begins with
-//! the listener after the last. In the same way a turn looks at no more than so many of the calls that are held, to find those
-//! that wait no more.
+//! whose calls wait are looked at one after the other, one call each, round and round, until no call waits or the turn
+//! has had its number of looks, which is one for all of them: however many flood theirs, a turn is short. The next one
+//! begins with the listener after the last. In the same way a turn looks at no more than so many of the calls that are
+//! held, to find those that wait no more.
 
 use super::fair::{Round, take_turns};
 use super::{HeldCall, Listener, Received, Resumed};
@@ -41,8 +41,8 @@ pub struct Turn {
     pub restricting: Vec<(ListenerId, CallId)>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which no process is left, or that cannot be heard any more, which is logged. They are forgotten,
-    /// with the calls that were held.
+    /// Listeners behind which no process is left, or that cannot be heard any more, which is logged. They are
+    /// forgotten, with the calls that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 
@@ -250,8 +250,8 @@ impl Listeners {
         turn.ended.extend(self.members.remove(&id).map(|member| (id, member.registration)));
     }
 
-    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up no listener that is there: its keeper
-    /// answers, and comes again.
+    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up no listener that is
+    /// there: its keeper answers, and comes again.
     fn take_back(&mut self, now: Time) -> Vec<(ListenerId, Registration)> {
         let mut returned = Vec::new();
         loop {

@@ -6,11 +6,12 @@
 //! container will need, and scales all credits so that its budget is that. The others' follow by weight.
 //!
 //! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
-//! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while a container waits,
-//! so that nothing is lost, and not before all that ask have used what they have. In such windows the heaviest counts as having used its
-//! budget, whether or not it asked for it: the device could have served it. So a container that asks for less than its share says nothing
-//! about how fast the device is. A caller that sets budgets for a second and not for a window ([`Governor::for_periods`]) needs the 80th
-//! percentile of ten windows' mean, whose deviation is smaller.
+//! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
+//! a container waits, so that nothing is lost, and not before all that ask have used what they have. In such windows
+//! the heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So a
+//! container that asks for less than its share says nothing about how fast the device is. A caller that sets budgets
+//! for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose
+//! deviation is smaller.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};

@@ -10,8 +10,9 @@
 //! [`submit`] is its door for tasks: `machine.perform(bio).await`.
 //!
 //! The complication: as in Linux there are only so many requests (`nr_requests`, for synchronous and asynchronous ones
-//! apart, as `blk_alloc_request` had them); a submitter that finds none waits. So a flusher with gigabytes to write shows a scheduler
-//! 128 requests at a time, which is much of why block schedulers cannot tell what comes (split-level paper, section 2.3).
+//! apart, as `blk_alloc_request` had them); a submitter that finds none waits. So a flusher with gigabytes to write
+//! shows a scheduler 128 requests at a time, which is much of why block schedulers cannot tell what comes (split-level
+//! paper, section 2.3).
 
 pub mod bio;
 pub mod flow;

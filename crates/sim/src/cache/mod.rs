@@ -7,8 +7,8 @@
 //!                                             +-- evicted when memory is short
 //! ```
 //!
-//! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A page may be dirty
-//! and being written at once: it was dirtied again after its writing began.
+//! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A
+//! page may be dirty and being written at once: it was dirtied again after its writing began.
 //!
 //! Flow is conserved: every page that became dirty was cleaned (its writing began), freed, or is dirty still.
 
@@ -323,8 +323,8 @@ impl Cache {
         self.causes.set(union).clone()
     }
 
-    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with the causes that had dirtied it; none
-    /// if it was clean or absent.
+    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with the causes that had
+    /// dirtied it; none if it was clean or absent.
     pub fn withdraw(&mut self, inode: InodeNumber, page: u64) -> CauseId {
         let Some(id) = self.frame_id(inode, page) else { return CauseId::NONE };
         let frame = self.frames.get_mut(id);

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! **Pieces.** Blocks of a request that follow each other on the device that they go to are one piece there. The request is
-//! done when all its pieces are; what a read takes in is written to the fast device after that, and no process waits for it.
+//! done when all its pieces are; what a read takes in is written to the fast device after that, and no process waits
+//! for it.
 //!
 //! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each up to [`CLEANING_RUN_UNITS_MAX`] long, which it finds
 //! among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an [`Elevator`], where its writes meet the host's.

@@ -6,8 +6,8 @@
 //! ([`position_ratio`](Bandwidth::position_ratio)); the rate itself is corrected every 200 ms so that at the setpoint all
 //! dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
 //!
-//! The complication: it is corrected only while a dirtier is held back. A writer on the device without that ([`end`](Bandwidth::end))
-//! measures the device's speed and leaves the rate as it is.
+//! The complication: it is corrected only while a dirtier is held back. A writer on the device without that
+//! ([`end`](Bandwidth::end)) measures the device's speed and leaves the rate as it is.
 //!
 //! Simplified: one device, so its share of the limit is all of it; the limit follows no shrinking memory.
 

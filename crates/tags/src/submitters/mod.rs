@@ -4,13 +4,14 @@
 //! `CONFIG_TASK_IO_ACCOUNTING`). A thread of its own ([`watch`]) looks at the processes of the accounts every 20 ms and tells what they
 //! have moved as requests that went to the disk and are done. [`census`] finds out which account each belongs to.
 //!
-//! **A caller waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as long as it likes:
-//! by an exec that closes a file whose server does not answer. So what hangs is that thread; no account is charged as long as it does.
+//! **A caller waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as
+//! long as it likes: by an exec that closes a file whose server does not answer. So what hangs is that thread; no
+//! account is charged as long as it does.
 //!
 //! **What is lost** against the programs: on which disk and where it lies (all of it counts as on this one, and as sequential), the
-//! journal and metadata, a second writer of a dirty page, and every process that is registered nowhere. A child that is born
-//! and loses its parent between two looks belongs to no account, unless its cgroup is registered. There is no tag of any
-//! block.
+//! journal and metadata, a second writer of a dirty page, and every process that is registered nowhere. A child that is
+//! born and loses its parent between two looks belongs to no account, unless its cgroup is registered. There is no tag
+//! of any block.
 
 mod census;
 mod processes;
@@ -82,8 +83,8 @@ impl Submitters {
 }
 
 impl Drop for Submitters {
-    /// Does not wait: the thread that serves the disk may drop it. The thread ends after the look that it is at, and has nothing of the
-    /// disk.
+    /// Does not wait: the thread that serves the disk may drop it. The thread ends after the look that it is at, and
+    /// has nothing of the disk.
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         self.thread.unpark();

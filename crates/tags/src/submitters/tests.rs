@@ -134,7 +134,8 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     assert_eq!(submitters.counters(ACCOUNT).unwrap().data_bytes, bytes_by_id.values().sum::<u64>());
 }
 
-/// As it is where the programs tell. Broken on purpose and seen red: a number comes free while a process is registered as it.
+/// As it is where the programs tell. Broken on purpose and seen red: a number comes free while a process is registered
+/// as it.
 #[test]
 fn a_number_is_used_again_when_nobody_is_registered_as_it() {
     let made = Made { has_child: true, ..Made::default() };

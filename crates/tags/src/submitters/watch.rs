@@ -1,7 +1,7 @@
 //! The thread that looks at processes, and how what it finds comes to the caller that asks for events.
 //!
-//! What one look has found lies ready until it is taken; before that no look follows, and the kernel counts on. A thread that takes it
-//! never waits: where the thread is just putting something down, it is woken right after.
+//! What one look has found lies ready until it is taken; before that no look follows, and the kernel counts on. A
+//! thread that takes it never waits: where the thread is just putting something down, it is woken right after.
 
 use super::census::{Census, Registered};
 use super::processes::{Moved, Processes};
@@ -208,9 +208,9 @@ impl Watch {
         events.push_back(Event::Completed { time_ns, id, sector, bytes, status: 0 });
     }
 
-    /// Tells of each thread that is in none of the calls whose return is an event. A running thread may be in one. A thread that was let
-    /// into a call meanwhile has not returned from it, and the caller that let it in may have looked at the clock a little before: so what
-    /// is told is as old as the look before this one.
+    /// Tells of each thread that is in none of the calls whose return is an event. A running thread may be in one. A
+    /// thread that was let into a call meanwhile has not returned from it, and the caller that let it in may have
+    /// looked at the clock a little before: so what is told is as old as the look before this one.
     fn tell_who_returned(&self, events: &mut VecDeque<Event>) {
         for process in self.census.members() {
             let time_ns = now().saturating_sub(LOOK_EVERY).as_nanos();

@@ -16,8 +16,9 @@
 //! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
 //! to wait for. Both are here: [`Options::dioread_nolock`].
 //!
-//! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how it becomes
-//! durable; `operations` and `writing` are what the machine calls. What is simplified stands in `docs/simulator.md`.
+//! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how
+//! it becomes durable; `operations` and `writing` are what the machine calls. What is simplified stands in
+//! `docs/simulator.md`.
 
 pub mod allocator;
 mod check;

@@ -1,5 +1,5 @@
-//! A block scheduler that lets everything pass before one tenant's data: a process that waits all the same waits for that data,
-//! and not in a queue behind it.
+//! A block scheduler that lets everything pass before one tenant's data: a process that waits all the same waits for
+//! that data, and not in a queue behind it.
 
 use plimsoll_core::{AccountId, BlockRequest, Completion, Dispatch, Scheduler, Time};
 use std::collections::VecDeque;

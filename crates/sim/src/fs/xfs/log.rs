@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather in
-//! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it says
-//! after the data is on the device.
+//! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
+//! says after the data is on the device.
 
 use super::node::{Change, Item};
 use crate::cache::{InodeNumber, PAGE_BYTES, frames};

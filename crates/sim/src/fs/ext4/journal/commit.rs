@@ -85,8 +85,8 @@ impl Journal {
         state.committing.as_ref().is_some_and(|c| c.is_logging && c.transaction.blocks.contains_key(&block))
     }
 
-    /// Begins the writing of the ordered data of every file in the transaction, whichever process wrote it: what of it has its
-    /// place.
+    /// Begins the writing of the ordered data of every file in the transaction, whichever process wrote it: what of it
+    /// has its place.
     async fn write_ordered(&self, machine: &Machine, actor: &Actor) {
         let ordered = self.with_committing(|committing| committing.transaction.ordered.clone());
         for number in ordered {

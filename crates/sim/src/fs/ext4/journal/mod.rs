@@ -7,8 +7,8 @@
 //!               close      data      barrier
 //! ```
 //!
-//! One transaction commits at a time. While it is locked no task can open a handle; from flush on, handles join the next.
-//! A block that both have is written in place only after the later commit.
+//! One transaction commits at a time. While it is locked no task can open a handle; from flush on, handles join the
+//! next. A block that both have is written in place only after the later commit.
 //!
 //! Here are transactions and handles; [`commit`] is what the journal's task does, [`space`] is the log's room.
 

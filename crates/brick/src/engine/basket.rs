@@ -7,8 +7,8 @@
 //! basket wakes the receiver.
 //!
 //! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then, and the receiver
-//! that takes it out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)) and have
-//! preempted, on its own processor, the very thread that it would spin for: both would stand still until the kernel
+//! that takes it out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)). It may have
+//! preempted, on its own processor, the very thread that it would spin for. Both would stand still until the kernel
 //! throttles it, for up to a second.
 //!
 //! **Complication.** A note is memory of its own. The receiver uses it again, so nothing is allocated once as many were

@@ -1,20 +1,20 @@
 //! What all connections may have in buffers together.
 //!
-//! **Intuition.** A connection's buffers are bounded, but connections are not: a client that opens many and reads no
-//! answers would take all memory, and the daemon would be killed, with the volumes of all.
+//! **Intuition.** A connection's buffers are bounded, but connections are not. A client that opens many and reads no
+//! answers would take all memory, and the kernel would kill the daemon, with the volumes of all.
 //!
 //! **Rule.** Buffers that were written to take memory, and the connections of a volume together may have as much as is
 //! free. So a volume that takes all that it gets has half of it, and the next volume half of the rest, however many
-//! connections they make of it (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
-//! 1998). A connection that gets none waits, and tries again.
+//! connections they make of it. These are dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking
+//! 6(2), 1998). A connection that gets none waits, and tries again.
 //!
 //! **Complication.** A buffer that comes back is kept warm for the next request. Of an idle connection that would be
-//! for ever; so while more than three quarters of all are taken, what comes back goes back to the kernel; and when a
+//! for ever. So while more than three quarters of all are taken, what comes back goes back to the kernel. When a
 //! connection finds none, so does what other connections of its engine do not use.
 //!
-//! Connections themselves take memory, too. As much again as for buffers may be had for them, so that new ones find
-//! some where the buffers of others have taken theirs; and one for which there is none is not let in. The first
-//! [`OWN_BYTES`] of a connection's buffers belong to that: else a client that reads no answers could take all that a
+//! Connections themselves take memory, too. They may have as much again as buffers may, so that new connections find
+//! memory where the buffers of others have taken theirs. A connection for which there is none is not let in. The first
+//! [`OWN_BYTES`] of a connection's buffers belong to that. Else a client that reads no answers could take all that a
 //! volume may have, and the volume's other connections would wait until it is gone.
 //!
 //! It is counted when memory is taken from the kernel or given back, which busy connections seldom do.

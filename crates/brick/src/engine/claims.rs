@@ -3,13 +3,13 @@
 //! **Intuition.** What another session changes between the read and the write would be undone by it. So a front end
 //! claims the blocks first, and gives them back when it has written them.
 //!
-//! **Rule.** A front end that claims blocks has them when every change of them that came before is over; changes that
-//! come later wait until they are given back. Claims and the changes that wait have numbers, in the order of their
-//! coming, and none waits for a higher one: so no two wait for each other, and none is overtaken for ever. Reads wait
-//! for none of them: they find the blocks before or after.
+//! **Rule.** A front end that claims blocks has them when every earlier change of them is over. Later changes wait
+//! until the blocks are given back. Claims and the changes that wait have numbers, in the order of their coming, and
+//! none waits for a higher one. So no two wait for each other, and none is overtaken for ever. Reads wait for none of
+//! them: they find the blocks before or after.
 //!
-//! **Cost.** Nothing but a look at a length while no blocks are claimed. To claim takes O(requests under way); the end
-//! of a change or of a claim O(log n + those in its way), where n is claims and changes that wait
+//! **Cost.** Nothing but a look at a length while no blocks are claimed. To claim takes O(requests under way). The end
+//! of a change or of a claim takes O(log n + those in its way), where n is claims and changes that wait
 //! ([`stretches`](super::orphans::stretches)).
 
 use super::cached::OF_CACHE;

@@ -7,7 +7,7 @@
 //!   finished <-- the last piece <-- scheduler.request_completed <-- piece_done
 //! ```
 //!
-//! Everything is O(1) for each piece beside what the scheduler and the model do, and allocates nothing once the tables
+//! Everything is O(1) for each piece beside what the scheduler and the model do. Nothing is allocated once the tables
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
@@ -36,9 +36,9 @@ use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, Requ
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
-/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard, and the
-/// piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and so does the one
-/// piece of a trim that is larger (16 MiB); what is in the processor's caches takes a tenth of that.
+/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard,
+/// and the piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and
+/// so does the one piece of a trim that is larger (16 MiB). What is in the processor's caches takes a tenth of that.
 pub(super) const TURN_BYTES_MAX: u64 = 4 << 20;
 
 /// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.

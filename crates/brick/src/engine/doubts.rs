@@ -1,6 +1,6 @@
 //! Which sessions have been told that a device may have lost something.
 //!
-//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed; what was written
+//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed. What was written
 //! and acknowledged before is perhaps gone by then. The session that flushed hears it, and the others on that volume
 //! have written, too. So the next flush of each session that has not been told fails, once, as the kernel does it for
 //! each open file (`errseq_t`). A flush that fails anyway has told it, too.
@@ -8,7 +8,7 @@
 //! **Before a volume with a cache** the same is asked of what went past the cache ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)):
 //! what is in it is copied again.
 //!
-//! **A later session** begins with what any session has been told of, and hears of a doubt that none was told of: the
+//! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
 //! client that wrote what is lost may have come back as this session.
 
 use plimsoll_core::AccountId;

@@ -1,14 +1,14 @@
 //! Reads that go to the device before the scheduler lets them.
 //!
-//! **Intuition.** Held reads should wait at their gates ([`super::held_reads`]), but a tenant that has no gate, or
+//! **Intuition.** Held reads should wait at their gates ([`super::held_reads`]). But a tenant that has no gate, or
 //! passes by it, can still fill the places of a loop device and stall all others.
 //!
 //! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes
 //! **early**.
 //!
-//! **The complication.** An early read is answered when the device has done it, but the scheduler has not heard the
-//! last of it: it completes when the scheduler lets it go. So each request is still added, dispatched and completed
-//! once and in this order, every charge is made, and an account that had something early pays before it gets more. An
+//! **The complication.** An early read is answered when the device has done it, but the scheduler still has to hear of
+//! its end: it completes when the scheduler lets it go. So each request is still added, dispatched and completed once
+//! and in this order, and every charge is made. An account that had something early pays before it gets more. An
 //! account that owes [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it
 //! waits anyway.
 //!

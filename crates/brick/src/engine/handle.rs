@@ -379,7 +379,7 @@ impl EngineHandle {
         self.call(|engine| engine.core.status())
     }
 
-    /// Stops the engine: no front end is heard any more, what is under way is finished and answered, at most for
+    /// Stops the engine. No front end is heard any more; what is under way is finished and answered, at most for
     /// `grace`; then volumes are made durable and closed. Waits for all of it.
     ///
     /// # Errors

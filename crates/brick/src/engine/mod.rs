@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Because one thread owns all, a request meets no lock and no atomic on its way. Because that thread has one ring for
-//! sockets and files, a turn takes one system call however many requests it moves: under load one receive brings many
+//! sockets and files, a turn takes one system call however many requests it moves. Under load one receive brings many
 //! requests, and one send carries many replies.
 //!
 //! | module | what it is |

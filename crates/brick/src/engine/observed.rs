@@ -4,19 +4,19 @@
 //! are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as it is
 //! seen, and gives it back when *it* would have let it go.
 //!
-//! A request that the scheduler gives back early is completed when the disk has it; one that it would have kept longer
-//! is completed at once when it gives it back. So each request is added, dispatched and completed once and in this
-//! order, every charge is made, and what an account had too early makes its calls wait at the gates above: there the
-//! delay is made up for that could not be had here. [`HeldReads`] names the accounts that had reads too early; a
-//! scheduler holds writes back at the calls anyway.
+//! A request that the scheduler gives back early is completed when the disk has it. One that the scheduler would have
+//! kept longer is completed at once when the scheduler gives it back. So each request is added, dispatched and
+//! completed once and in this order, and every charge is made. What an account had too early makes its calls wait at
+//! the gates above: the gates make up for the delay that was not possible here. [`HeldReads`] names the accounts that
+//! had reads too early; a scheduler holds writes back at the calls anyway.
 //!
-//! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without a
-//! request is ignored; and there are [`REQUESTS_MAX`] at the most, of which those that are seen beyond are left out.
+//! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without
+//! a request is ignored. The book has room for [`REQUESTS_MAX`] at the most; those that are seen beyond are left out.
 //!
 //! **A read that passes by the gates** (a container, a static program, a mapping) goes on, whatever the scheduler
-//! keeps. So that such reads do not fill the book for all, a session that owes [`READS_OWED_MAX`] reads is not charged
-//! for more until it has paid some, as on a volume ([`super::early_reads`]). Writes are always charged: a scheduler has
-//! to hear of each page that it knows to be dirty.
+//! keeps. So that such reads do not fill the book for all, each session has a bound. A session that owes
+//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume ([`super::early_reads`]).
+//! Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
 
 use super::held_reads::HeldReads;
 use super::meter::Meters;
@@ -175,7 +175,7 @@ impl ObservedRequests {
     }
 
     /// Whether a request is one that the disk's driver was given before and gave back, as it does while the disk is
-    /// busy with a flush: the kernel issues it again, under the same name. One that was done unseen, and came back the
+    /// busy with a flush. The kernel issues it again, under the same name. One that was done unseen, and came back the
     /// same, counts once.
     fn is_once_more(&self, key: u64, request: &BlockRequest) -> bool {
         let before = self.at_disk.get(&key).and_then(|id| self.requests.get(id));

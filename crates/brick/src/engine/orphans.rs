@@ -4,21 +4,21 @@
 //! What it had asked for before must not come after that. The same holds for an initiator that has aborted its commands.
 //!
 //! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend
-//! is at work on cannot be taken back: it is an **orphan**, and a request for some of its bytes waits until it is done.
-//! A front end that wants to know that nothing comes any more waits for all orphans of the volume.
+//! is at work on cannot be taken back: it is an **orphan**. A request for some of its bytes waits until it is done. A
+//! front end that wants to know that nothing comes any more waits for all orphans of the volume.
 //!
 //! **A request waits for what was there when it came.** Orphans, requests that wait for them and front ends that want
-//! to know of their end have numbers, in the order of their coming, and none waits for a higher one: clients that go on
+//! to know of their end have numbers, in the order of their coming. None waits for a higher one: clients that go on
 //! writing and vanishing keep no other client waiting. A write that becomes an orphan later was under way together with
 //! the request that waits, and neither has to come first.
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
-//! there; but what it has begun it ends, and a front end that wants to know that waits for it, too. What it asked the
-//! volume for, and no backend has, it is told to have failed ([`cached`](super::cached)).
+//! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
+//! asked the volume for, and no backend has, it is told to have failed ([`cached`](super::cached)).
 //!
 //! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
-//! requests and pieces under way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log
-//! n + requests that it is in the way of), where n is orphans and what waits for them ([`stretches`]).
+//! requests and pieces under way. A request that comes takes O(log n + orphans in its way). The end of an orphan takes
+//! O(log n + requests that it is in the way of). Here n is orphans and what waits for them ([`stretches`]).
 
 pub(super) mod stretches;
 

@@ -90,7 +90,7 @@ impl Port<'_> {
         }
     }
 
-    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at: a buffer
+    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at. A buffer
     /// belongs to `finished`, and a volume in memory is written by the engine alone, which is borrowed meanwhile.
     pub(crate) fn read_bytes<'looked>(&'looked self, finished: &'looked Finished) -> &'looked [u8] {
         match finished.payload.as_ptr() {

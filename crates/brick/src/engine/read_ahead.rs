@@ -9,13 +9,12 @@
 //! ```
 //!
 //! **Rule.** A fetch is a request of the session that reads, so that whatever holds for the session's requests holds
-//! for it: limit, share, books. One that no read waits for yet comes to the scheduler only while no read waits there
-//! for the device, and none of its own session at all; so it comes after every read that a client waits for. A session
-//! that ends gives its fetches up.
+//! for it: limit, share, books. A fetch that no read waits for yet comes to the scheduler only while no read waits
+//! there for the device, and none of its own session at all. So it comes after every read that a client waits for. A
+//! session that ends gives its fetches up.
 //!
-//! **Complication.** A read that waits for a fetch has asked for something that may fail for reasons that are not its
-//! own: another part of the chunk cannot be read. So a read with a failed fetch is read again by itself, and what comes
-//! of that is the answer.
+//! **Complication.** A fetch may fail for reasons that are not those of the read that waits for it: another part of the
+//! chunk cannot be read. So a read with a failed fetch is read again by itself, and what comes of that is the answer.
 //!
 //! In a volume in memory the bytes are there already, and what is read ahead is the permission of the device model to
 //! hand them out. Where tags name the causes of a block, nothing is read ahead: what is read ahead has no cause yet.

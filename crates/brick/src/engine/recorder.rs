@@ -5,11 +5,11 @@
 //!      request arrives, completes (two events)               pairs them, in the order of arrival
 //! ```
 //!
-//! The engine neither allocates nor waits for a reader: the queue has its length from the start, and a request that finds
-//! it full is not recorded, but counted.
+//! The engine neither allocates nor waits for a reader. The queue has its length from the start, and a request that
+//! finds it full is not recorded, but counted.
 //!
-//! A request is recorded whole or not at all. Its completion may come long after its arrival, when the queue is full; so
-//! an arrival is recorded only if there is room for it, for its completion, and for the completions of all that were
+//! A request is recorded whole or not at all. Its completion may come long after its arrival, when the queue is full.
+//! So an arrival is recorded only if there is room for it, for its completion, and for the completions of all that were
 //! recorded before it and are still under way.
 
 use super::error::EngineError;

@@ -16,10 +16,10 @@ pub(super) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
 const TRIM_PIECE_BYTES_MAX: u32 = 16 << 20;
-/// Pieces of one request that are under way at a time: enough for 32 MiB, so that only trims and write-zeroes, which may
-/// be 4 GiB long, are cut as they go.
+/// Pieces of one request that are under way at a time. They are enough for 32 MiB, so that only trims and write-zeroes,
+/// which may be 4 GiB long, are cut as they go.
 const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
-/// The same of a request that has no buffer, so that its memory is counted nowhere: with its place in the scheduler a
+/// The same of a request that has no buffer, so that its memory is counted nowhere. With its place in the scheduler a
 /// piece takes some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 

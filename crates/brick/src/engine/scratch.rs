@@ -1,10 +1,10 @@
 //! Memory into which is encrypted what encrypted volumes of a device write.
 //!
 //! The client's own bytes stay as they are: an initiator may have them compared with what is read back, or written a
-//! thousand times (`scsi/job.rs`). **Rule.** A piece takes a buffer, encrypts as much as fits, has it written, encrypts
-//! the next into the same one, and gives it back when it is done. **Complication.** There are a few hundred, however
-//! many pieces there are; a piece that finds none stands in a line, and no piece passes it by: a piece that has one
-//! needs nothing else that a piece in the line has, so the line moves.
+//! thousand times (`scsi/job.rs`). **Rule.** A piece takes a buffer and encrypts as much as fits. It has that written,
+//! encrypts the next part into the same buffer, and gives it back when it is done. **Complication.** There are a few
+//! hundred, however many pieces there are. A piece that finds none stands in a line, and no piece passes it by. A piece
+//! with a buffer needs nothing else that a piece in the line has, so the line moves.
 
 use super::buffer::{Arena, Buffer, BufferClass};
 use super::request::TRANSFER_PIECE_BYTES_MAX;

@@ -136,7 +136,7 @@ impl Engine {
     /// Runs until it was told to end and all front ends are gone.
     ///
     /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
-    /// buffers: nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
     /// it ended, where that was its ring; a panic goes on.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
@@ -243,8 +243,8 @@ impl Engine {
         self.dismiss_finished();
     }
 
-    /// Decides, hands out and hears what comes of that, as long as something does; but a client that asks again as soon
-    /// as it was answered does not keep the thread.
+    /// Decides, hands out and hears what comes of that, as long as something does. A client that asks again as soon as
+    /// it was answered does not keep the thread.
     fn go_round(&mut self) {
         self.goes_on = false;
         let mut handed_out = 0;

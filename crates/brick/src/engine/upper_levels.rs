@@ -11,20 +11,21 @@
 //!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
-//! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it;
-//! but not before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a
+//! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it.
+//! But they are at least a run long ([`RUN_BYTES_MAX`]); else pages that two tenants wrote in turns would make a
 //! request of each page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
 //!
 //! **A flush** has no blocks. The accounts that caused what was written since the one before, and so is made durable,
-//! have caused it; it stands in its sender's queue all the same, for a flush that is held holds a whole file system.
+//! have caused it. It stands in its sender's queue all the same, for a flush that is held holds a whole file system.
 //!
 //! **The session of a piece** is its only cause, where there is just one, and otherwise the mount or connection that it
-//! came through: so a scheduler that goes by session sees tenants, and one that goes by cause sees all accounts.
+//! came through. So a scheduler that goes by session sees tenants, and one that goes by cause sees all accounts.
 //!
 //! What is told from above may be late: an account that has closed since counts as none.
 //!
-//! **A disk that is not ours** has an engine without volumes: the levels above tell it what they saw of the disk's requests
-//! ([`Below::issued`], [`Below::completed`]), and everything else is as it is with a volume, from pools to latencies.
+//! **A disk that is not ours** has an engine without volumes. The levels above tell it what they saw of the disk's
+//! requests ([`Below::issued`], [`Below::completed`]). Everything else is as it is with a volume, from pools to
+//! latencies.
 
 use super::clock::Clock;
 use super::held_reads::HeldReads;
@@ -111,8 +112,8 @@ pub trait UpperLevels: Send {
     /// with the time at which to come again even if nothing happens.
     fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
 
-    /// The scheduler has let go in this turn what it will: the accounts with reads that it keeps back, and with reads
-    /// that went before it let them go. Must not wait.
+    /// The scheduler has let go in this turn what it will. Names the accounts with reads that it keeps back, and those
+    /// with reads that went before it let them go. Must not wait.
     fn reads_held(&mut self, now: Time, reads: &HeldReads);
 
     /// Another scheduler is in charge, which knows of no call and no page yet: a call that is held goes on.

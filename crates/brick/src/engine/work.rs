@@ -9,19 +9,21 @@
 //!                    step_completed <-- told <-- eventfd <------------------------------------------+
 //! ```
 //!
-//! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is a processor's is a
-//! request to the [`Executor`], page by page, and may be preempted between two pages. It comes as new unless the disk had the piece before:
-//! then the engine's thread has begun the request, the disk suspended it, and it comes as resumed. Everything else of it (socket, scheduler,
-//! accounts, model) stays on the engine's thread. A request without such steps never comes here. What clients write to compressed memory is
-//! kept as it is and answered; a request of the maintenance queue compresses it afterwards, which the engine begins when it hears of the piece.
+//! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is
+//! a processor's is a request to the [`Executor`], page by page, and may be preempted between two pages. It comes as
+//! new unless the disk had the piece before: then the engine's thread has begun the request, the disk suspended it, and
+//! it comes as resumed. Everything else of it (socket, scheduler, accounts, model) stays on the engine's thread. A
+//! request without such steps never comes here. What clients write to compressed memory is kept as it is and answered.
+//! A request of the maintenance queue compresses it afterwards; the engine begins that request when it hears of the
+//! piece.
 //!
 //! **Complication.** The engine hears of a burst once: the first thread that tells it writes to the eventfd, the others
 //! find that said. It waits for none of them ([`basket`](super::basket)). What a cache's syncer copies is the
-//! maintenance queue's already, and is compressed at once; it gives way after each page, so that no client waits for
+//! maintenance queue's already, and is compressed at once. It gives way after each page, so that no client waits for
 //! more than one. A piece whose work panics, or that the executor drops, ends with an error and is not waited for. What
-//! the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which
-//! serves others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses
-//! at once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
+//! the executor has no room for stands in a line, in its order, until something is done. It does not keep the engine's
+//! thread, which serves others too. Where there is no executor, that thread does everything itself, and compresses at
+//! once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
 //! decrypted where it was read to.
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!                                                            +--- completed <---------------------+
 //! ```
 //!
-//! **The rule.** The scheduler orders what the slow device is asked to do, so it sees misses, writes past the cache and
+//! **The rule.** The scheduler orders what the slow device is asked to do. So it sees misses, writes past the cache and
 //! the syncer's copies, and never a hit. A miss is a request of the session that missed: its class, its causes. A read
 //! of which the cache has and wants nothing is not cut into blocks: it goes on as if there were no cache. What the
 //! syncer does is the volume's, in a session of its own; where tags name the causes of a block, they name those of its

@@ -1,17 +1,17 @@
 //! What a cache asks of its volume: requests like any other.
 //!
-//! **The rule.** A cache works in blocks of 4 KiB, and a disk does not: 128 KiB that are read in sequence and are not
-//! in the cache are 32 operations and should be one request. So operations that come one after the other, lie one
-//! behind the other on the store and in memory, and are for the same session, class and purpose make one request, up to
-//! the largest piece that the scheduler sees. Nothing waits for company here: what the cache asks for at
-//! once is looked at, and no more. It asks for neighbours at once because the code that submits blocks
+//! **The rule.** A cache works in blocks of 4 KiB, and a disk does not. 128 KiB that are read in sequence and are not
+//! in the cache are 32 operations and should be one request. So operations make one request if they come one after the
+//! other, lie one behind the other on the store and in memory, and are for the same session, class and purpose. The
+//! request grows up to the largest piece that the scheduler sees. Nothing waits for company here: what the cache asks
+//! for at once is looked at, and no more. It asks for neighbours at once because the code that submits blocks
 //! (`VolumeCache::batch`) and its syncer see to it.
 //!
 //! **The complication.** If such a request fails, perhaps only one session's block failed. So each block is asked for
 //! by itself then, and has its own answer.
 //!
 //! **Abandoned requests.** What was asked for only on behalf of abandoned requests is dropped as long as no backend has
-//! it: the cache hears at once that it failed, so that its block is free and no request waits for another session's
+//! it. The cache hears at once that it failed, so that its block is free and no request waits for another session's
 //! limit. The scheduler cannot forget a request; it lets it go when it likes, which then ends without a backend. Until
 //! then the request it was for is not answered, because its session has something in the scheduler.
 

@@ -195,8 +195,8 @@ impl VolumeCache {
         true
     }
 
-    /// Lets a read go past the cache if it has and wants nothing of it: it is the volume's then, in pieces as large as they are without a
-    /// cache, which need no places.
+    /// Lets a read go past the cache if the cache has and wants nothing of it. The read is the volume's then, in pieces
+    /// as large as they are without a cache, which need no places.
     fn let_past(&mut self, index: u32, whose: &Whose<'_>) -> bool {
         let VolumeCache { machine, requests, pools, .. } = self;
         let request = &mut requests[index];

@@ -120,8 +120,8 @@ impl Waiting {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);
     }
 
-    /// The lines in which a request stands, those that wait for a turn first, and of those that wait for the same the one that has come
-    /// least far; until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
+    /// The lines in which a request stands: those that wait for a turn first, and of those that wait for the same the
+    /// one that has come least far. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
     pub fn round(&mut self) -> Vec<u32> {
         let mut round = std::mem::take(&mut self.round);
         round.sort_unstable_by_key(|&at| {

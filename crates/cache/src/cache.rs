@@ -152,8 +152,8 @@ impl Cache {
         })
     }
 
-    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now; units leave the old order as
-    /// they would have, and enter the new one so. `config.units` is of no account.
+    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now. Units leave the old
+    /// order as they would have, and enter the new one so. `config.units` is of no account.
     ///
     /// # Errors
     /// What of `config` is out of range; nothing is changed then.

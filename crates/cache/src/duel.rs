@@ -1,10 +1,11 @@
 //! Which of two ways [`credit`](crate::credit) goes: the one with cheaper misses, as two small caches tell.
 //!
-//! **The intuition.** No way of weighing a class's priority against age is right everywhere: on a file server, strict priorities
-//! more than halve the time; on a machine where metadata is seldom used again, they cost half again as many misses. But
-//! both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of all blocks
-//! and have so much smaller a size (Waldspurger et al., *Efficient MRC construction with SHARDS*, FAST 2015); one always goes
-//! the strict way, the other always the level one. The cache goes the way of the shadow that does better.
+//! **The intuition.** No way of weighing a class's priority against age is right everywhere: on a file server, strict
+//! priorities more than halve the time; on a machine where metadata is seldom used again, they cost half again as many
+//! misses. But both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of
+//! all blocks. Their size is smaller by the same factor (Waldspurger et al., *Efficient MRC construction with SHARDS*,
+//! FAST 2015). One always goes the strict way, the other always the level one. The cache goes the way of the shadow
+//! that does better.
 //!
 //! **The rule.** The cache begins on the strict way, because the scheme says what is more important. It leaves that way
 //! as soon as misses surely cost more there ([`MissCosts`]), and returns when they surely cost less. A class with

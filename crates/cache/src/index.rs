@@ -1,8 +1,8 @@
 //! From a block to its unit, in 5.3 or 6.4 bytes a unit and mostly two reads of memory.
 //!
-//! Buckets are cache lines: fifteen entries, and a count of the blocks that belong here and found no place. A block's entry is
-//! in its own bucket or, if that was full when it came, in the next one with a place; the count says whether it is worth
-//! looking further, so that nothing must be moved when an entry goes.
+//! Buckets are cache lines: fifteen entries, and a count of the blocks that belong here and found no place. A block's
+//! entry is in its own bucket or, if that was full when it came, in the next one with a place. The count says whether
+//! it is worth looking further, so that nothing must be moved when an entry goes.
 //!
 //! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the unit
 //! itself is looked at only where that fits.

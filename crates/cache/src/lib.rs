@@ -2,9 +2,9 @@
 //! data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
-//! [`CachePolicy`] knows in which order units leave and may refuse to take a block in; a *syncer* keeps units free between two
-//! watermarks and names the dirty ones that must be written back first. Nothing here reads a clock or moves data: the simulator,
-//! the replay of traces and a live volume do that.
+//! [`CachePolicy`] knows in which order units leave and may refuse to take a block in. A *syncer* keeps units free
+//! between two watermarks and names the dirty ones that must be written back first. Nothing here reads a clock or moves
+//! data: the simulator, the replay of traces and a live volume do that.
 //!
 //! ```text
 //!             taken in                       leaves the order            written back, or was clean

@@ -2,7 +2,7 @@
 //!
 //! Units that were in the cache come into the policy's order by age. To push each unit when its turn comes is a walk
 //! through memory in no order at all. So it is done by *chains* instead: one for each age and each list of the policy.
-//! One walk through the units, in the order in which they lie in memory, adds each to its chain; then each list is its
+//! One walk through the units, in the order in which they lie in memory, adds each to its chain. Then each list is its
 //! chains, one behind the other. Several threads do that for a part of the units each.
 
 use crate::aged_lists::Stamper;

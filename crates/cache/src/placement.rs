@@ -26,7 +26,7 @@ impl Cache {
         self.to_clean.len() + self.cleaning.len() as u32
     }
 
-    /// An empty unit, which is the caller's until he relocates a block to it or [`Cache::release`]s it.
+    /// An empty unit, which is the caller's until the caller relocates a block to it or [`Cache::release`]s it.
     pub fn take_empty(&mut self) -> Option<UnitId> {
         let unit = self.empty.pop(&mut self.units)?;
         self.in_limbo += 1;

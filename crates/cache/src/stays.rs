@@ -1,7 +1,8 @@
 //! Whether blocks of a class are used before they leave, or are taken in for nothing.
 //!
-//! **The intuition.** A block that is taken in costs the fast device a write, sends another one away, and if it is dirty it is read
-//! again and written to the store after all. All that is for nothing if it leaves before a request uses it.
+//! **The intuition.** A block that is taken in costs the fast device a write and sends another one away. If it is
+//! dirty, it is read again and written to the store after all. All that is for nothing if it leaves before a request
+//! uses it.
 //!
 //! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is not there
 //! any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than one use: so what

@@ -1,6 +1,6 @@
 //! The real causes of an I/O.
 //!
-//! A page is dirtied by one process, again by another, and written by a kernel thread that did neither; a journal block
+//! A page is dirtied by one process, again by another, and written by a kernel thread that did neither. A journal block
 //! carries the changes of every process that joined the transaction. So a request has a *set* of causes (split-level
 //! paper, section 3.2), and a scheduler that charges it shares the cost among them.
 //!

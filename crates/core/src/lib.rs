@@ -1,7 +1,7 @@
 //! The vocabulary of Plimsoll: what every scheduler, simulator and live host speaks.
 //!
 //! One idea carries the project: **a scheduler is a pure state machine**. It is handed events with the time in them and
-//! answers with decisions; it never reads a clock, starts a thread, takes a shared lock or touches a file. So the same
+//! answers with decisions. It never reads a clock, starts a thread, takes a shared lock or touches a file. So the same
 //! scheduler runs in the simulator and in production, and any run can be replayed from its events.
 //!
 //! | module | what it names |

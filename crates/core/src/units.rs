@@ -2,11 +2,11 @@
 //!
 //! A [`Rate`] has three units. *Runs per second* is the scheduler's own: a run is sequential I/O of one session up to
 //! 32 KiB, a proxy for one seek (Zygaria, section 3). *Bytes per second* is what users of streams think in. *Per cent
-//! of the device* is what administrators think in; it stays a percentage until the device is known, because the same
+//! of the device* is what administrators think in. It stays a percentage until the device is known, because the same
 //! configuration must mean something on a faster disk.
 //!
-//! `Display` is for people, to three digits. What is serialised is read back as the same value, to the last digit: a promise
-//! that is sent is the one that is kept.
+//! `Display` is for people, to three digits. What is serialised is read back as the same value, to the last digit: the
+//! daemon keeps exactly the promise that was sent.
 
 use crate::time::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

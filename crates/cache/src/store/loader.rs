@@ -18,7 +18,7 @@ use crate::units::{Held, Part, UnitId};
 
 /// The rank of a unit that the journal changed, above all ages of pages.
 pub(super) const RANK_OF_CHANGED: u32 = AGES as u32;
-/// Of one that was changed by what is behind damage in the journal.
+/// The rank of a unit that a record behind damage in the journal changed.
 pub(super) const RANK_OF_PROVEN: u32 = RANK_OF_CHANGED + 1;
 /// Ranks that there are.
 const RANKS: usize = RANK_OF_PROVEN as usize + 1;

@@ -17,7 +17,7 @@
 //!    store's own half-way, without a step in between. If more want to come than that, it stays there.
 //!
 //! There is no clock in it and no estimate of a rate: it counts. What the store has copied is free only after a flush,
-//! so a price alone could give away the last unit; that is what some are kept for, and no new block is given those.
+//! so a price alone could give away the last unit. Some units are kept for that, and no new block is given those.
 
 /// What is owed, and for what.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Finding a cache again, after a shutdown or a crash.
 //!
-//! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes are newer.
-//! Pages first, then the journal in its order, each block only if it is the one that follows: of this cache, with the next
-//! number, and with the checksum of the block before. The first that is not is the end, because a block is written only when
-//! the one before it is durable.
+//! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes
+//! are newer. Pages first, then the journal in its order, each block only if it follows the block before: of this
+//! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
+//! because a block is written only when the one before it is durable.
 //!
 //! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The record of
 //! its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the last word.
@@ -61,7 +61,7 @@ pub struct Report {
     pub lost_pages: u32,
     /// Blocks of the journal that are damaged, or cannot be told from such.
     pub lost_journal_blocks: u64,
-    /// Units that were forgotten since what the lost blocks of the journal said may have been of them.
+    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
     pub given_up_units: u32,
     /// Of those the ones that the store lacks.
     pub given_up_dirty_units: u32,
@@ -165,7 +165,7 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
     Ok(superblock)
 }
 
-/// Writes again the superblock that is not as the one that holds: a snapshot counts on both.
+/// Writes the superblock that holds over one that differs from it: a snapshot counts on both.
 fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
     let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
@@ -199,7 +199,7 @@ struct PageRead {
 struct MapRead {
     /// Pages of which no slot is known to hold.
     lost: Vec<u32>,
-    /// Others one slot of which is of a snapshot that was not finished: the next one that is has to write them.
+    /// Other pages, with one slot of an unfinished snapshot: the next snapshot that is finished has to write them.
     unfinished: Vec<u32>,
 }
 
@@ -210,7 +210,7 @@ struct Source<'a, S> {
     shelves: S,
 }
 
-/// Reads both slots of every page and takes what the one that holds says.
+/// Reads both slots of every page and takes what the valid slot says.
 fn read_map(
     device: &mut dyn Blocks,
     superblock: &Superblock,

@@ -86,7 +86,7 @@ impl Ring {
         self.start
     }
 
-    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each is the one that follows.
+    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each follows the block before.
     pub fn follow(&self, place: Place, mut apply: impl FnMut(&[Record])) -> Run {
         let mut records = Vec::with_capacity(RECORDS);
         let mut run = Run { end: place, blocks: 0, records: 0 };

@@ -10,8 +10,9 @@
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
 //! leaves one or the other.
 //!
-//! **Before a block is changed on the store, the journal must be durable in what it says of it.** Otherwise a crash would bring back
-//! what was in the cache, whole and with the right checksum, and older than what the store has. What waits for that is `Known`.
+//! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
+//! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
+//! `Known`.
 
 use super::bytes::data_checksum;
 use super::journal::{Change, Record};

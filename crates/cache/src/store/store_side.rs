@@ -32,8 +32,8 @@ impl Default for StoreSide {
 }
 
 impl StoreSide {
-    /// The last of them that a flush must make durable: one that was acknowledged and went past the cache. What the syncer copied is
-    /// dirty in the cache until a flush of its own has succeeded, so no other flush waits for that.
+    /// The last write or trim that a flush must make durable: it was acknowledged and went past the cache. What the
+    /// syncer copied is dirty in the cache until a flush of its own has succeeded, so no other flush waits for that.
     pub fn past(&self) -> u64 {
         self.past
     }

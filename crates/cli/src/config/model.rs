@@ -38,7 +38,7 @@ pub struct Configuration {
     pub devices: Vec<Device>,
     /// Pools, parents before children.
     pub pools: Vec<Pool>,
-    /// Caches in the order of the file; one that no volume has can be attached to one.
+    /// Caches in the order of the file; a cache without a volume can be attached to one.
     pub caches: Vec<Cache>,
     /// Volumes in the order of the file.
     pub volumes: Vec<Volume>,

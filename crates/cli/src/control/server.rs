@@ -357,8 +357,8 @@ mod tests {
     use std::io::BufRead;
     use std::sync::Mutex;
 
-    /// A server that ties something to each client that asks for a session; and how often each was asked to end, of
-    /// which the first time it is not done.
+    /// A server that ties something to each client that asks for a session, and how often each was asked to end. The
+    /// first time it does not end.
     fn serve(folder: &Path, patience: Duration) -> (ControlServer, Arc<Mutex<Vec<u32>>>) {
         let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
         let seen = asked.clone();

@@ -48,8 +48,8 @@ pub(super) struct StationedVolume {
 }
 
 impl StationedVolume {
-    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours; the engine is that
-    /// of the configuration's device `on`.
+    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours. The
+    /// engine is that of the configuration's device `on`.
     ///
     /// # Errors
     /// What [`Station::open`] says; a directory cannot be made.

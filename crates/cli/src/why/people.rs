@@ -1,7 +1,8 @@
 //! What accounts are: processes and their cgroups.
 //!
-//! The kernel's programs know a process by its number and what it was called. More is in `/proc` as long as it lives, so it is
-//! looked up when the process is seen first and kept, because what it wrote is often written back after its end.
+//! The kernel's programs know a process by its number and what it was called. More is in `/proc` as long as it lives,
+//! so it is looked up when the process is seen first. It is kept, because the process's data is often written back
+//! after its end.
 
 use plimsoll_tags::{AccountInfo, AccountsOf};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Rows of a disk, from what the kernel's programs counted.
 //!
-//! A row is one cause, one class, one file. Bytes that several have caused together are divided among them, so that the rows
-//! add up to what the disk did; what does not divide goes to the first.
+//! A row is one cause, one class, one file. Bytes that several have caused together are divided among them, so that the
+//! rows add up to what the disk did. The remainder goes to the first.
 
 use super::people::{People, Person};
 use plimsoll_tags::Flow;

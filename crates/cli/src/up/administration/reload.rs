@@ -1,9 +1,10 @@
 //! SIGHUP: the configuration is read again, checked as a whole, and what can change while the daemon runs is changed.
 //!
-//! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and `pool add`.
+//! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and
+//! `pool add`.
 //! **Complication.** Reserves that grow may need what others give up, so what is refused is tried again after the rest.
-//! Everything else waits for a restart. One line of the log names each key that changed and each that waits; a key waits until a restart or
-//! until the file has its old value again. Nothing here ends the daemon.
+//! Everything else waits for a restart. One line of the log names each key that changed and each that waits. A key waits
+//! until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
 use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};

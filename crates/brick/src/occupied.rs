@@ -1,12 +1,13 @@
 //! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another device.
 //!
-//! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the kernel. So a block device
-//! that is written is opened with O_EXCL: the kernel refuses that where it is mounted, is swap or belongs to a RAID or volume group, also where
-//! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
-//! swap, or what a loop device lies on, is looked up.
+//! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the
+//! kernel. So a block device that is written is opened with O_EXCL. The kernel refuses that where it is mounted, is
+//! swap or belongs to a RAID or volume group, also where that is true of one of its partitions. It refuses the mount as
+//! long as the device is open. For a regular file there is no such claim: whether it is swap, or what a loop device
+//! lies on, is looked up.
 //!
 //! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked,
-//! too ([`lock`]): a process that opens the file and one that opens a loop device on it keep each other away, in either
+//! too ([`lock`]). A process that opens the file and one that opens a loop device on it keep each other away, in either
 //! order.
 
 pub(crate) mod beneath;
@@ -133,8 +134,9 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
     }
 }
 
-/// Tries to lock, and waits a moment for a daemon that was killed: the kernel does what its ring had under way, and keeps the lock until
-/// that is done. So a daemon that has the lock knows that no write of a predecessor comes any more.
+/// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
+/// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
+/// more.
 fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TRIES {
         match lock() {

@@ -1,9 +1,9 @@
 //! What a volume holds, told by the magic numbers of its superblocks: an ext family file system, XFS, btrfs, nothing,
 //! or something else. Only a volume that holds nothing is ever formatted.
 //!
-//! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here: there every file system,
-//! partition table, volume manager, RAID or swap header keeps its own (ZFS: 512 KiB at both ends; GPT: the last sectors). Before a volume is
-//! formatted, all that is in between is looked at, too (`data`).
+//! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here.
+//! Every file system, partition table, volume manager, RAID or swap header keeps its own there (ZFS: 512 KiB at both
+//! ends; GPT: the last sectors). Before a volume is formatted, all that is in between is looked at, too (`data`).
 
 use std::fmt;
 use std::fs::File;

@@ -95,7 +95,7 @@ impl FileSystemKind {
         }
     }
 
-    /// What every mount gets. XFS refuses a second mount of one UUID; after a daemon was killed, processes that still
+    /// What every mount gets. XFS refuses a second mount of one UUID. After a daemon was killed, processes that still
     /// have files open keep the dead mount alive, and must not keep the tenant from coming back. The lock on the
     /// backing file makes sure that no other process serves it.
     const fn own_options(self) -> &'static str {

@@ -2,8 +2,8 @@
 //!
 //! A thread inside mount(2) waits for blocks that this very process serves, and while it waits it cannot be killed. If
 //! the process is killed then, the engine's thread ends at once, but descriptors are closed only when the last thread
-//! that shares them has ended. So `/dev/fuse` would stay open, the kernel would go on waiting for an answer from it, and
-//! neither the thread nor the process nor the mount would ever go away.
+//! that shares them has ended. So `/dev/fuse` would stay open, and the kernel would go on waiting for an answer from
+//! it. Neither the thread nor the process nor the mount would ever go away.
 //!
 //! ```text
 //!   killed process:  engine's thread: gone      mount(2): waits for /dev/fuse     /dev/fuse: open, since the thread in
@@ -11,8 +11,8 @@
 //!                                                          +-----------------------------------------+
 //! ```
 //!
-//! So such steps run on a thread with a table of descriptors of its own, in which all of the process's but standard
-//! input, output and error are replaced by `/dev/null`. When the rest of the process dies, the last descriptor of
+//! So such steps run on a thread with a table of descriptors of its own. In it `/dev/null` replaces all descriptors of
+//! the process but standard input, output and error. When the rest of the process dies, the last descriptor of
 //! `/dev/fuse` is closed, the kernel fails what it waits for, and the thread ends too. Replaced and not just closed: a
 //! logger that writes to the number that it knows must not hit a block device that was opened since.
 //!

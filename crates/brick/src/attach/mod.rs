@@ -9,7 +9,7 @@
 //! daemon itself or by its successor ([`teardown`]).
 //!
 //! From the FUSE mount on, every step does I/O that the engine has to answer. So all of this is called on a control
-//! thread and never on the engine's, [`Attachment::detach`] comes before the engine stops, and the steps themselves run
+//! thread and never on the engine's, and [`Attachment::detach`] comes before the engine stops. The steps themselves run
 //! [`isolated`], or a daemon that is killed in the middle of one would never be gone.
 //!
 //! It takes root: mount(2), the loop driver.

@@ -1,9 +1,9 @@
 //! A volume in a regular file or on a block device.
 //!
 //! Opened with O_DIRECT where the file system can, so that the page cache neither doubles memory nor hides the device
-//! from the scheduler, and locked against a second daemon for as long as it is open. A request becomes one or more
-//! *steps*, each one operation on the engine's ring or, where what it holds is encrypted, work for a processor; what a step's result
-//! means is decided here, without any I/O.
+//! from the scheduler. Locked against a second daemon for as long as it is open. A request becomes one or more *steps*.
+//! Each is one operation on the engine's ring or, where what it holds is encrypted, work for a processor. What a step's
+//! result means is decided here, without any I/O.
 //!
 //! ```text
 //!   write, write-zeroes, encrypted:  Encrypt (as much as memory was found for) -> Write -> Encrypt the next -> Write ...

@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// Bytes in memory; pages that were never written take none and read as zeroes.
 ///
-/// Replies to reads are sent straight out of the mapping while the engine may be writing to it, so no reference to its
+/// Replies to reads are sent straight out of the mapping while the engine may be writing to it. So no reference to its
 /// bytes is ever made: only addresses, copied from and to.
 pub(crate) struct MemoryBackend {
     base: NonNull<u8>,

@@ -1,7 +1,7 @@
 //! Volumes and what holds their bytes: memory, or a file or block device.
 //!
-//! A volume is opened and checked on the thread that asks for it, so that everything that can be wrong is said before
-//! any front end is served, and slow file systems do not hold up an engine. Then the engine takes it over.
+//! A volume is opened and checked on the thread that asks for it. So everything that can be wrong is said before any
+//! front end is served, and slow file systems do not hold up an engine. Then the engine takes it over.
 
 mod compressed;
 mod encrypted;

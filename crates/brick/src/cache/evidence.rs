@@ -1,8 +1,8 @@
 //! Whether what is on a cache's device is the cache that its volume has, and not one from before.
 //!
-//! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it holds is whole then, and
-//! old. So nothing on that device may be the only witness: what was given up, and which cache a volume has, is noted on the volume's side
-//! ([`Notes`]), before the deed.
+//! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it
+//! holds is whole then, and old. So nothing on that device may be the only witness. What was given up, and which cache
+//! a volume has, is noted on the volume's side ([`Notes`]), before the deed.
 //!
 //! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that
 //! was given up is refused for ever. Where no note stands, only an empty cache is used; for another one an

@@ -1,7 +1,7 @@
 //! What a cache is of: so that it is not put before another store, nor before a copy of its own.
 //!
-//! A regular file is known by its inode and the time at which that was made: a copy of the file, or an older one that was put back,
-//! is another. A block device is known by the first of these that there is:
+//! A regular file is known by its inode and the time at which that was made. A copy of the file, or an older one that
+//! was put back, is another. A block device is known by the first of these that there is:
 //!
 //! 1. what its disk says of itself (`/sys`): WWID, the UUID of a device mapper or RAID, serial number, a loop device's file; and, of a partition,
 //!    its number. `/dev/disk/by-id` is made from the same;

@@ -4,9 +4,9 @@
 //! ([`EngineHandle::attach_cache`](crate::engine::EngineHandle::attach_cache)). What it then does with it stands in
 //! `engine/cached.rs`, what the cache itself does in `plimsoll_cache::store`.
 //!
-//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of another store, may
-//! be one that was lost with data that only it had: then the volume is not served, rather than what the slow device has.
-//! A volume in memory is empty at each start, and its cache is made anew.
+//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of
+//! another store, may be one that was lost with data that only it had. Then the volume is not served, rather than what
+//! the slow device has. A volume in memory is empty at each start, and its cache is made anew.
 
 mod device;
 mod error;

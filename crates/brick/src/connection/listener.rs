@@ -1,9 +1,9 @@
 //! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over sockets.
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
-//! over; the data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
-//! are at most so many at once, so that clients that connect and say nothing can neither hold memory nor keep others
-//! out: when there are too many, the peer that began most of them loses the oldest.
+//! over. The data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
+//! are at most so many at once. So clients that connect and say nothing can neither hold memory nor keep others out.
+//! When there are too many, the peer that began most of them loses the oldest.
 
 use super::address::Address;
 use super::descriptors::refuse_descriptors;
@@ -221,8 +221,8 @@ impl Listener {
     }
 }
 
-/// A listener at work. Dropping it closes the listening socket, removes its file, ends the handshakes that are not
-/// done and waits for their threads; connections that were handed over are not touched.
+/// A listener at work. Dropping it closes the listening socket, removes its file, ends the handshakes that are not done
+/// and waits for their threads. Connections that were handed over are not touched.
 #[derive(Debug)]
 pub struct Serving {
     address: Address,

@@ -1,16 +1,16 @@
 //! Whether the machine at the other end of a connection is still there.
 //!
 //! **Intuition.** A machine that has gone without a word says nothing that would tell. Into a silence the kernel asks
-//! (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an acknowledgement: those it
+//! (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an acknowledgement. Those it
 //! sends again, for a quarter of an hour (`net.ipv4.tcp_retries2`).
 //!
-//! **Rule.** A peer is gone that has said nothing for [`SILENCE_MAX`], acknowledgements included, although the kernel
-//! has sent something again or has asked whether there is room for more.
+//! **Rule.** A peer is gone if it has said nothing for [`SILENCE_MAX`], acknowledgements included,
+//! although the kernel has sent something again or has asked whether there is room for more.
 //!
 //! **Complication.** A peer that is there and does not read says so each time that it is asked for room, and keeps its
 //! connection. The kernel's own `TCP_USER_TIMEOUT` would cut it off: since Linux 5.11 it counts for how long there was
 //! no room, answers or not. The kernel asks for room up to two minutes apart, so just after that the peer looks for a
-//! moment as if it had gone: it has to look so twice, [`LOOK_EVERY`] apart.
+//! moment as if it had gone. It has to look so twice, [`LOOK_EVERY`] apart.
 
 use plimsoll_core::Span;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,7 +1,7 @@
 //! Hearing requests at `/dev/fuse` and writing replies to it, out of and into the engine's buffers.
 //!
-//! Reads and replies are plain system calls and not operations on the ring: neither ever waits, since the descriptor does
-//! not block, and a call of its own costs no more than the ring's way there and back.
+//! Reads and replies are plain system calls and not operations on the ring. Neither ever waits, since the descriptor
+//! does not block, and a call of its own costs no more than the ring's way there and back.
 //!
 //! Only the waiting is left to the ring, and that with a detour. An operation that waits on a descriptor keeps it open,
 //! even when the thread that asked for it was killed, for as long as any thread of the process lives. But while

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A target and its unit.
 ///
-/// The unit stands behind a lock, because sessions begin on threads of their own. All its commands come from one thread,
-/// that of the volume's device, so that the lock is free whenever it is taken there, but for the moment of a login.
+/// The unit stands behind a lock, because sessions begin on threads of their own. All its commands come from one
+/// thread, that of the volume's device. So the lock is free whenever it is taken there, but for the moment of a login.
 ///
 /// A target of a session that an application has opened is another name for the same unit: another target port of it.
 pub struct Target {

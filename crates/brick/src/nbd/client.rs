@@ -292,7 +292,8 @@ impl Client {
     }
 
     /// Sends what was submitted as the server takes it, and waits at most so long for something to
-    /// [`receive`](Self::receive); answers with whether there is something, which may be only the beginning of an answer.
+    /// [`receive`](Self::receive). Answers with whether there is something, which may be only the beginning of an
+    /// answer.
     pub fn wait(&mut self, at_most: Span) -> Result<bool, ClientError> {
         self.send_some()?;
         Ok(self.inbox_start < self.inbox_end

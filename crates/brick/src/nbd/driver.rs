@@ -10,14 +10,14 @@
 //! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go out
 //! of the buffer that the disk read into, or out of a volume in memory.
 //!
-//! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers; when either is used up, or
+//! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers. When either is used up, or
 //! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and
 //! the client waits. No other connection notices.
 //!
-//! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up without a
-//! disconnect, bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk does not
-//! any more, because the client may have connected again and written something newer. So it is noticed, too, when a client hangs up
-//! behind requests for which there is no room: those are not carried out.
+//! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up
+//! without a disconnect, bytes that are not the protocol, or a socket that fails: it closes at once. What has not
+//! reached a disk does not any more, because the client may have connected again and written something newer. So it is
+//! noticed, too, when a client hangs up behind requests for which there is no room: those are not carried out.
 
 mod inbox;
 mod outbox;

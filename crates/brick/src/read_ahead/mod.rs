@@ -13,16 +13,16 @@
 //! ```
 //!
 //! **Rule.** After three reads one behind the other there is a stream (`streams`). What it reads and what is not there
-//! is fetched as a whole chunk, and chunks follow until a window is ahead of it: one chunk first, twice as many after
-//! each that was of use, half as many after each that was not, none when one alone was not. Chunks lie in the slots of
-//! a session (`Reader`): twice `read_ahead` bytes, whatever its client does, and no other session's streams can take
-//! them.
+//! is fetched as a whole chunk, and chunks follow until a window is ahead of it. The window is one chunk first, twice
+//! as many after each that was of use, half as many after each that was not, none when one alone was not. Chunks lie in
+//! the slots of a session (`Reader`): twice `read_ahead` bytes, whatever its client does, and no other session's
+//! streams can take them.
 //!
 //! **Complication.** What is in a slot must be what is on the device. So the part of a slot that is written, trimmed or
-//! zeroed is cut off when that is *done*, of slots that are still being fetched too: a fetch that began before may have
-//! read what was there before. Until then a read of it is left to the device (`changes`). And a client that reads many
-//! short stretches would have a chunk fetched in vain for each: the reads that make a stream become twice as many with
-//! each stream that was of no use.
+//! zeroed is cut off when that is *done*. This holds for slots that are still being fetched too: a fetch that began
+//! before may have read what was there before. Until then a read of it is left to the device (`changes`). And a client
+//! that reads many short stretches would have a chunk fetched in vain for each. So the reads that make a stream become
+//! twice as many with each stream that was of no use.
 //!
 //! A read costs O(streams + slots): at most 24 places and 64 slots, in memory that was taken when the session was opened.
 

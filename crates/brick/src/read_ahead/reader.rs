@@ -288,8 +288,8 @@ impl Reader {
         Some(Fetch { slot: number as u32, offset: from, length })
     }
 
-    /// Gives up slots that their streams have gone past, by a chunk, or that belong to streams that are read no more;
-    /// and those of streams that have failed, if none is free.
+    /// Gives up slots that their streams have gone past, by a chunk, or that belong to streams that are read no more.
+    /// If none is free, gives up those of streams that have failed.
     fn retire_passed(&mut self, now: Time) {
         let is_full = self.slots.iter().all(|slot| slot.state != State::Free);
         for number in 0..self.slots.len() {
@@ -309,8 +309,8 @@ impl Reader {
         self.slots.len() as u32 / self.streams.count(now).max(1)
     }
 
-    /// If no slot is free, a stream that has less than its part gets one of what is furthest ahead of a stream that has more than its
-    /// part: of the one among them that was read longest ago.
+    /// If no slot is free, a stream that has less than its part gets one of what is furthest ahead of a stream that has
+    /// more than its part. Of several such streams, the one that was read longest ago gives it.
     fn make_room(&mut self, now: Time, stream: usize) {
         if self.slots.iter().any(|slot| slot.state == State::Free) {
             return;

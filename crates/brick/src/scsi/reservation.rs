@@ -1,7 +1,7 @@
 //! Reservations: which initiators may use the unit, and which may not for as long as another one has it.
 //!
 //! The old kind, RESERVE(6), belongs to a session and ends with it. The persistent kind belongs to an initiator port,
-//! which registers a key first, and lasts until it is released, or until this process ends: nothing is kept on disk
+//! which registers a key first. It lasts until it is released, or until this process ends: nothing is kept on disk
 //! (SPC-4, 5.13).
 
 use super::sense::{Answer, Sense, Status};

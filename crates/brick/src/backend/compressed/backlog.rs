@@ -1,20 +1,20 @@
 //! Pages that were acknowledged as they are and are compressed afterwards: how many there may be, and which threads
 //! compress them.
 //!
-//! **Rule.** A write keeps its page as it is and puts the page's number here; a [`Compressing`], which a service thread
+//! **Rule.** A write keeps its page as it is and puts the page's number here. A [`Compressing`], which a service thread
 //! runs in the maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as
 //! a service thread has time for the rest. **Complication.** None may have: then it fills up. Where a 64th of it is
-//! left a growing part of the writes *pays*, which is to compress its own page at once, and all do where it is full. So
+//! left, a growing part of the writes *pays*: each compresses its own page at once. Where it is full, all writes do. So
 //! its memory is bounded, no write waits for another one, and as many pages come in as go out before it is full.
 //!
 //! **Why so late.** A write that pays is a long request before others, and does what could have been done when no
 //! client waited. And the more is left here, the more pages are written again before they are compressed, which is then
-//! done once: so where the same pages are written again and again it fills up until there is no more to do than there
-//! is time for, and the less of it is used the more there is to do. `docs/executor.md` has figures. The last 64th is
-//! 256 pages, which a thread compresses in some 20 ms.
+//! done once. So where the same pages are written again and again it fills up until there is no more to do than there
+//! is time for. The less of it is used, the more there is to do. `docs/executor.md` has figures. The last 64th is 256
+//! pages, which a thread compresses in some 20 ms.
 //!
 //! **A page keeps its place until it is compressed.** If that fails the page comes back to it, at the end, and the
-//! [`Compressing`] that tried ends; the next write that is answered begins another one. So no page is tried again and
+//! [`Compressing`] that tried ends. The next write that is answered begins another one. So no page is tried again and
 //! again, and the bound holds whatever fails.
 //!
 //! **Why no page is forgotten.** A write that has put one looks afterwards whether a [`Compressing`] runs. A

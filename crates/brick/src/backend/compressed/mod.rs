@@ -1,12 +1,12 @@
 //! A volume in memory with compressed pages: more fits, and what is read was checked.
 //!
-//! **Rule.** A page of 4 KiB is kept as zstd makes it, as it is where that is not smaller, and not at all if it is
-//! zero; with the CRC-32C of what it was before. A read that finds another checksum is an error and never wrong data.
-//! **Complication.** It takes time of a processor, some ten times what a copy takes, so service threads do it
-//! ([`work`](crate::engine)), several at a time. A page is taken and put under a lock of its own, and compressed
-//! outside of it; blocks of the volume are pages, so no write changes part of one.
+//! **Rule.** A page of 4 KiB is kept as zstd makes it, or as it is where that is not smaller, and not at all if it is
+//! zero. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and never
+//! wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service threads do
+//! it ([`work`](crate::engine)), several at a time. A page is taken and put under a lock of its own, and compressed
+//! outside of it. Blocks of the volume are pages, so no write changes part of one.
 //!
-//! A write may leave it to a service thread ([`backlog`]): then the page is kept as it is, and what that thread makes
+//! A write may leave it to a service thread ([`backlog`]). Then the page is kept as it is, and what that thread makes
 //! of it is put in its place if it is there still.
 
 mod backlog;
@@ -144,7 +144,7 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards; if
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If
     /// too much is left to it already, like [`write`](Self::write). O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {

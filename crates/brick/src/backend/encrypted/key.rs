@@ -2,8 +2,8 @@
 //!
 //! It is never logged, shown or written, and wiped from memory once the ciphers are made of it. What is kept beside the
 //! volume is a *fingerprint*: a keyed hash of a random salt. A key is 512 random bits, so no attacker finds it by
-//! trying out fingerprints, however quick that is; one that was made of a password is as weak as the password, here as
-//! in the file itself.
+//! trying out fingerprints, however quick that is. A key that was made of a password is as weak as the password, here
+//! as in the file itself.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::{FileType, Mode, OFlags};

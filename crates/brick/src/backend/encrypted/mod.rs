@@ -5,7 +5,7 @@
 //! `cryptsetup` opens the file as a plain volume. Service threads do the work ([`work`](crate::engine)).
 //! **Complication.** Without a header nothing in the file says which key is the right one, and to write with a wrong
 //! one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the key, from the first time that
-//! the volume is opened, and a volume that has one is opened with that key or not at all.
+//! the volume is opened. A volume that has one is opened with that key or not at all.
 //!
 //! A file in which nothing was ever written is right for any key: its note is replaced.
 

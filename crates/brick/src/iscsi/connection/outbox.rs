@@ -1,8 +1,8 @@
 //! What goes out: PDUs, as many in one send as are ready when the last send is done.
 //!
-//! Headers and whatever is small are copied; the bytes of a read go out of where the disk put them. A read
-//! is cut into PDUs of the size that the initiator receives, which may be small: so vectors are counted, and what is more
-//! than one send takes waits for the next.
+//! Headers and whatever is small are copied; the bytes of a read go out of where the disk put them. A read is cut into
+//! PDUs of the size that the initiator receives, which may be small. So vectors are counted, and what is more than one
+//! send takes waits for the next.
 
 use super::super::pdu::{Digests, Header, header_digest, trailer};
 use super::{OUTBOX_BYTES_MAX, TAG_SEND};
@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// Bytes of the buffers that one send keeps, more or less: the initiator asks for more as soon as it has the first answer of it, and all of
-/// them are kept until it has the last.
+/// Bytes of the buffers that one send keeps, more or less. The initiator asks for more as soon as it has the first
+/// answer of it, and all of them are kept until it has the last.
 pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
 /// Parts of one send: with the bytes between them, at most 1023 vectors, and one call takes 1024.
 const PARTS_MAX: usize = 511;

@@ -1,7 +1,7 @@
 //! Commands under way on one connection.
 //!
 //! A session's window says how many commands the initiator may send before one is answered. Each of them has a place
-//! here and, by the counts of [`BUFFER_CLASSES`], buffers for whatever it may need: so a command never waits for
+//! here and, by the counts of [`BUFFER_CLASSES`], buffers for whatever it may need. So a command never waits for
 //! another one's buffer, which may wait for data that stand behind it in the same stream.
 
 use super::super::pdu::Header;

@@ -5,7 +5,7 @@
 //!                     ^ start                                 end ^
 //! ```
 //!
-//! A write with bytes that have not all come takes the rest straight from the socket: the next receive has two parts,
+//! A write with bytes that have not all come takes the rest straight from the socket. The next receive has two parts,
 //! first the rest of the payload in its own buffer, then the inbox for what follows. Where a client sends large writes,
 //! the second part is kept short, so that the *next* write's bytes stay in the socket until their buffer is known.
 

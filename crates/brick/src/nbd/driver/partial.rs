@@ -4,7 +4,7 @@
 //! for multiples of 512. A volume of larger blocks is read and written in whole ones.
 //!
 //! **Rule.** Of a read, whole blocks are read and the rest is left out of the reply. For a write, the blocks are
-//! claimed, so that no other request changes them meanwhile ([`Port::claim`]); those at its ends are read, and then all
+//! claimed, so that no other request changes them meanwhile ([`Port::claim`]). Those at its ends are read, and then all
 //! are written at once. Zeroes are written into the blocks at the ends, and the blocks between become zero as those of
 //! any request. Of a trim, which is advice, blocks that it has only a part of are left as they are.
 //!

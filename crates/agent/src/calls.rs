@@ -88,11 +88,11 @@ pub struct Calls {
     held: BTreeMap<CallId, Held>,
     /// Threads that wait, by the call in which they do.
     waiting: BTreeMap<ThreadId, CallId>,
-    /// Accounts whose word is closed, by the call that asked.
+    /// Accounts with a closed word, by the call that asked.
     closed: BTreeMap<AccountId, CallId>,
     /// Accounts that write through their word, which is open or lets some in.
     writing: BTreeMap<AccountId, Writing>,
-    /// Of those that are held, whose threads are gone.
+    /// Of held calls, those with threads that are gone.
     abandoned: usize,
     calls_so_far: u64,
     released: Vec<CallId>,

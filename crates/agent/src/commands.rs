@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests wait for no more.
 const UNREGISTERED_MAX: usize = 64;
 
-/// The tasks whose I/O is an account's.
+/// The tasks that do an account's I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A process, and all that it starts.
@@ -226,7 +226,7 @@ impl LevelsHandle {
         }
     }
 
-    /// The threads that are inside a call whose return is waited for.
+    /// The threads inside a call that the agent waits to see return.
     ///
     /// # Errors
     /// The levels are gone.

@@ -5,7 +5,7 @@
 //! leaves when no process is left behind its listeners.
 //!
 //! A runtime does not wait for an answer, and a listener that is closed would fail its container's calls for ever. So a
-//! container whose wishes are refused is let through: it has no account, its calls go on, and a line in the log says
+//! container with refused wishes is let through: it has no account, its calls go on, and a line in the log says
 //! why.
 
 use crate::commands::{LevelsHandle, Who};

@@ -17,7 +17,7 @@
 //! | [`metadata`] | what a container asks for |
 //! | [`mounts`] | which disk a mounted file system is on |
 //! | `notified` | calls that came from listeners, by both of their numbers |
-//! | [`readers`] | accounts whose reads wait at their gates, because those below wait too long already |
+//! | [`readers`] | accounts with reads that wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | `tenant` | how a tenant joins and leaves, at the engine and at the levels |
 //! | [`writeback`] | the thread that opens files, starts their writeback in slices, and closes them |

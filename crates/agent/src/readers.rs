@@ -1,4 +1,4 @@
-//! Accounts whose reads wait at their gates, because those below wait too long already.
+//! Accounts with reads that wait at their gates, because those below wait too long already.
 //!
 //! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that others
 //! need ([`plimsoll_brick::engine::HeldReads`]). So its account's *next* reads wait at the word:
@@ -141,11 +141,11 @@ impl Strangers {
     }
 }
 
-/// The accounts whose reads wait at their words.
+/// The accounts with reads that wait at their words.
 #[derive(Default)]
 pub struct Readers {
     held: BTreeMap<AccountId, Admitted>,
-    /// Of accounts whose words were ever closed.
+    /// Of accounts with words that were ever closed.
     strangers: BTreeMap<AccountId, Strangers>,
 }
 

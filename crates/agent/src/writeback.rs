@@ -42,7 +42,7 @@ pub const SLICES_WAITING_MAX: usize = 256;
 /// The first range of a slice, and the least where the kernel does not tell what is dirty, bytes: the largest write
 /// that the block layer makes by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
-/// Files whose place is remembered.
+/// Files with a remembered place.
 const PLACES_MAX: usize = 4096;
 
 /// What the thread is told. None of it is open: a drop of a message that no thread takes any more waits for nothing.

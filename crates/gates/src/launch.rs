@@ -48,7 +48,7 @@ const SANITIZER_OPTION: &str = "verify_asan_link_order=0";
 const CLASSES: &str = plimsoll_classes::SOCKET_VARIABLE;
 /// How long the agent may take to start a keeper.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The version of the OCI runtime specification whose words we use.
+/// The version of the OCI runtime specification that we follow.
 const OCI_VERSION: &str = "1.0.2";
 /// Stands for the process's number, which is known only after the fork; as many digits as the largest.
 const UNKNOWN_PROCESS: u32 = u32::MAX;

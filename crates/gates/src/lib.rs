@@ -14,8 +14,7 @@
 //! | gate | cost while open | what cannot pass by |
 //! | --- | --- | --- |
 //! | preload shim, at [`words`] | nanoseconds | programs that call through the C library and do not mean to pass by |
-//! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | any process, with all that it
-//! starts |
+//! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | any process, with all it starts |
 //! | [`oci`]: the same for containers, by the runtime | the same | any process in the container |
 //!
 //! A gate **fails open**. The words count only as long as their lease is renewed; behind each listener stands a

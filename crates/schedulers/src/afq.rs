@@ -87,7 +87,7 @@ pub struct Afq {
     at_once: VecDeque<BlockRequest>,
     /// Reads are noted.
     at_device: AtDevice<AccountId>,
-    /// The account whose reads the disk is at, and the pass at which its slice ends.
+    /// The account that the disk reads for, and the pass at which its slice ends.
     slice: Option<(AccountId, u64)>,
     batch: CallBatch,
     joined: JoinedCalls,
@@ -203,7 +203,7 @@ impl Afq {
         self.batch.begin(now, released.len() - before);
     }
 
-    /// The account whose read is next; otherwise what to answer.
+    /// The account with the next read; otherwise what to answer.
     fn choose(&mut self, now: Time) -> Result<AccountId, Dispatch> {
         if let Some((reader, end)) = self.slice
             && self.stride.pass(reader) < end

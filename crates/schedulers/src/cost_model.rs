@@ -35,7 +35,7 @@ const FLASH_READ_BYTES_MIN: f64 = 7143.0;
 /// Streams that are remembered while others interrupt them, and places where one may begin. A disk's buffer has 8 segments,
 /// a drive's controller tells 32 writers apart (`FlashParameters`).
 const STREAMS: usize = 16;
-/// Files whose last dirtied page is remembered; a power of two. 16 KiB in all.
+/// Files with a remembered last dirtied page; a power of two. 16 KiB in all.
 const FILES: usize = 1024;
 
 /// What tells one device from another.
@@ -288,7 +288,7 @@ mod tests {
         let is_write = last.operation != Operation::Read;
         let is_seen = |request: &&BlockRequest| profile.is_rotational || request.operation != Operation::Read;
         // What goes on is taken out of the one and stands in the other. Of each only the last sixteen count, and of
-        // equals the one whose number has the least remainder.
+        // equals the one with the number of the least remainder.
         let (mut candidates, mut streams) = (Vec::<Option<u64>>::new(), Vec::<Option<u64>>::new());
         let find = |ends: &[Option<u64>], offset| {
             let recent = ends.len().saturating_sub(16)..ends.len();

@@ -228,7 +228,7 @@ mod tests {
     const PAGES: u64 = 12;
     const ACCOUNTS: [u32; 5] = [0, 1, 2, 63, 70];
 
-    /// The set of those of [`ACCOUNTS`] whose bits are set.
+    /// The set of those of [`ACCOUNTS`] with set bits.
     fn set(mask: u8) -> CauseSet {
         ACCOUNTS.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, &a)| AccountId(a)).collect()
     }

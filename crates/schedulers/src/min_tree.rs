@@ -18,9 +18,9 @@
 //! and an owner without one of them waits for none; the lines of a slot's keys lie side by side, because they are
 //! mostly changed together.
 //!
-//! `set` is O(log5 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
-//! Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough that a slot
-//! pays for a handful of lines.
+//! `set` is O(log5 slots), and most changes stop at the first level where the smallest key stays the same; `first` is
+//! O(1). Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough
+//! that a slot pays for a handful of lines.
 
 /// The key of a slot that takes no part.
 pub const ABSENT: u64 = u64::MAX;

@@ -110,7 +110,7 @@ pub enum Target {
     Tenants,
     /// Members of an observed disk.
     Observed,
-    /// Cgroups whose limits `plimsoll agent --wdt` sets.
+    /// Cgroups that `plimsoll agent --wdt` limits.
     Cgroups,
 }
 

@@ -180,7 +180,7 @@ impl SplitDeadline {
         data > room.max(self.page_time)
     }
 
-    /// The line of an fsync whose turn it is. It goes on if every fsync that does so already has a later deadline or
+    /// The line of an fsync that has its turn. It goes on if every fsync that does so already has a later deadline or
     /// can wait for it.
     fn line(&self, now: Time, deadline: Time, promise: DeadlineHolder, data: Span) -> Line {
         if self.is_dear(data, promise) {

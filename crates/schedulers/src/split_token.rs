@@ -56,7 +56,7 @@ const WAY_BACK_PART_AWAITED: f64 = 3.0 / 4.0;
 /// it can afford it in the mean.
 const SAVED_SPAN: Span = Span::from_millis(100);
 
-/// The account whose turn comes first at the calls, and at the reads: keys of the tree.
+/// The account with the first turn at the calls, and at the reads: keys of the tree.
 const CALLS: usize = 0;
 const READS: usize = 1;
 
@@ -128,11 +128,11 @@ pub struct SplitToken {
     guess: DirtyModel,
     model: CostModel,
     nodes: Vec<Node>,
-    /// Accounts whose balance is waited for, by when it will be zero, and by the first waiter.
+    /// Accounts with a waiter for their balance, by when it will be zero, and by the first waiter.
     waiting: MinTree,
     /// How many possible waiters have come: the last one's place.
     arrivals: u64,
-    /// Requests that wait for the device only, or whose account has not been looked at yet.
+    /// Requests that wait for the device only, or are of an account that has not been looked at yet.
     arrived: VecDeque<BlockRequest>,
     window: DeviceWindow,
     /// The causes of the last dispatched request.
@@ -291,7 +291,7 @@ impl SplitToken {
         }
     }
 
-    /// The next request whose account may use the disk now, without looking at the device.
+    /// The next request of an account that may use the disk now, without looking at the device.
     fn next_request(&mut self, now: Time) -> Option<BlockRequest> {
         if let Some(Waiter::Read(request)) = self.next_due(now, READS) {
             return Some(request);

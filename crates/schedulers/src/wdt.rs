@@ -112,7 +112,7 @@ impl Wdt {
         self.ready.push(Reverse((one.pass, container)));
     }
 
-    /// The next request whose container has credits; those that have none wait.
+    /// The next request of a container with credits; those that have none wait.
     fn admit(&mut self) -> Option<BlockRequest> {
         while let Some(Reverse((pass, container))) = self.ready.pop() {
             let index = container as usize;

@@ -149,7 +149,7 @@ impl Zygaria {
         self.node_mut(member).present = self.members_mut(pool).write(slot, present, keys);
     }
 
-    /// Lets every account in `pool` take part again whose waiting is over.
+    /// Lets every account in `pool` take part again that has waited long enough.
     fn release_due(&mut self, now: Time, pool: AccountId) {
         loop {
             let first = self.members_mut(pool).keys.first(WAITING);
@@ -304,14 +304,14 @@ impl Zygaria {
         self.window.is_crowded(is_due) && !(is_alone() && was_alone())
     }
 
-    /// The session whose run is under way, if its next request goes with it.
+    /// The session with the run under way, if its next request goes with it.
     fn continued(&self) -> Option<AccountId> {
         let run = self.run.as_ref()?;
         let Below::Requests(queue) = &self.node(run.session).below else { return None };
         run.is_continued_by(queue.front()?).then_some(run.session)
     }
 
-    /// The session whose stream is under way at a device with a head, if its next run goes with it: where the head is.
+    /// The session with the stream under way at a device with a head, if its next run goes with it: where the head is.
     fn batched(&self, now: Time) -> Option<AccountId> {
         let run = self.run.as_ref().filter(|run| self.is_rotational && run.batch_runs_left > 0)?;
         let Below::Requests(queue) = &self.node(run.session).below else { return None };

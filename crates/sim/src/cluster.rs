@@ -81,7 +81,7 @@ struct Block {
     streams: Vec<Rc<Stream>>,
     /// Packets that each node has written.
     written: Vec<Cell<u64>>,
-    /// Packets that all nodes have written, whose acknowledgement is on its way or there.
+    /// Packets that all nodes have written, with the acknowledgement on its way or there.
     complete: Cell<u64>,
     acknowledged: Cell<u64>,
     /// Packets that may still be sent ahead.

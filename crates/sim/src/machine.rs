@@ -69,7 +69,7 @@ impl Deref for Machine {
 }
 
 impl Machine {
-    /// A machine whose file system is mounted and whose flusher runs. The scheduler learns every account of `accounts`.
+    /// A machine with a mounted file system and a running flusher. The scheduler learns every account of `accounts`.
     pub(crate) fn boot(
         executor: Rc<Executor>,
         config: MachineConfig,

@@ -13,7 +13,7 @@
 #define BIO_STEPS_MAX (1 << 18)
 /* Steps of a search in the static layout: enough for any number of ranges. */
 #define SEARCH_STEPS_MAX 32
-/* Blocks of one request whose tags are joined: 16 MiB. */
+/* Blocks of one request with joined tags: 16 MiB. */
 #define REQUEST_BLOCKS_MAX 4096
 /* Pointers to pages of anonymous memory are marked in their low bits. */
 #define MAPPING_FLAGS 3

@@ -11,7 +11,7 @@ struct page_key {
 struct actor {
 	__u64 generation;  /* of the registrations that `causes` comes from; of a kernel thread: of the sweeps */
 	__u64 causes;      /* of a kernel thread: on whose behalf it works now */
-	__u64 inode;       /* whose set of writers this task joined last */
+	__u64 inode;       /* this task joined its set of writers last */
 	__u64 epoch;       /* `inode_epoch` at that time */
 	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
 	__u64 last_page;
@@ -128,8 +128,8 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 #define JOIN_TRIES 3
 
 /*
- * The same for a set whose I/O may have been taken: then it begins anew. Gives back the causes that it had and that still
- * stand, 0 if there were none.
+ * The same for a set with I/O that may have been taken: then it begins anew. Gives back the causes that it had and that
+ * still stand, 0 if there were none.
  */
 static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 {

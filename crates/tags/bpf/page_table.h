@@ -4,7 +4,7 @@
  * misses for each, and one of its address translations (`docs/tags.md`, "What it costs").
  *
  * So a line of the processor's cache holds four pages, 64 pages of a file that follow each other have lines that do, in 4 KiB of
- * memory, and such runs are scattered. A page whose line is full goes to a second line of its own; a page that finds
+ * memory, and such runs are scattered. A page of a full line goes to a second line of its own; a page that finds
  * room in neither is lost, and counted. Entering and leaving is a word that changes hands: there is no lock, and no
  * list of free entries.
  *

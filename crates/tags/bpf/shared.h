@@ -52,7 +52,7 @@ struct settings {
 	__u32 hierarchies;          /* entries of `css_set.subsys` */
 	__u32 block_sectors;        /* of a block of the file system (ext4) */
 	__u32 has_flows;
-	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
+	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls that tell of their return */
 	__u64 page_line_mask;       /* lines of the table of dirty pages less one; they are a power of two, 64 at least */
 	__u64 page_seed;            /* chance, so that no tenant can choose pages that have one number */
 	__u32 inodes_per_group;     /* ext4; 0: not known where inodes are */
@@ -74,7 +74,7 @@ struct state {
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
 	__u64 fast_owner;           /* the thread that began it; 0: there is none */
 	__u64 checkpoint_last;      /* XFS: the newest committed item list */
-	__u64 checkpoint_mount;     /* XFS: mounts so far whose lists began anew */
+	__u64 checkpoint_mount;     /* XFS: mounts so far with lists that began anew */
 	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
 	__u64 pages_elsewhere;      /* dirty pages that are in their second line */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */

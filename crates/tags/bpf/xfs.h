@@ -266,7 +266,7 @@ int BPF_PROG(xfs_iget_recycle, struct xfs_inode *inode)
 	return 0;
 }
 
-/* Its number may have been another file's, whose last link a task removed. */
+/* Its number may have been that of another file before a task removed its last link. */
 SEC("tp_btf/xfs_iget_miss")
 int BPF_PROG(xfs_iget_miss, struct xfs_inode *inode)
 {

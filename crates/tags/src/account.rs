@@ -33,7 +33,7 @@ pub struct AccountInfo {
     pub process: Option<u32>,
 }
 
-/// An account whose number is free again.
+/// An account with a number that is free again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The account that it was.

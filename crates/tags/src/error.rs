@@ -37,7 +37,7 @@ pub enum TagsError {
         name: String,
         /// Accounts in use.
         open: u32,
-        /// Accounts that ended and whose number cannot be used again yet.
+        /// Accounts that ended and keep their number for now.
         ending: u32,
         /// How many there can be at once.
         allowed: u32,

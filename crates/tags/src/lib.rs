@@ -90,7 +90,7 @@ pub struct Options {
     /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`: none are
     /// counted.
     pub flows_max: Option<u32>,
-    /// Numbers of the system calls whose return is an event ([`Event::Returned`]), 0 to 511, while that is
+    /// Numbers of the system calls with an event for their return ([`Event::Returned`]), 0 to 511, while that is
     /// [wanted](Tags::tell_returns).
     pub returns: Vec<u32>,
     /// How long the number of an account that has ended is not used again, at the least. XFS may keep the changes of a

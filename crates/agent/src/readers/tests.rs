@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Default)]
 struct Crowd {
     closed: RefCell<BTreeMap<AccountId, u32>>,
-    /// Threads that were let in and whose read has not come yet, by account.
+    /// Threads that were let in and have no read below yet, by account.
     on_their_way: RefCell<Vec<AccountId>>,
     admissions_max: Cell<u32>,
 }
@@ -63,7 +63,7 @@ fn at(milliseconds: u64) -> Time {
 
 proptest! {
     /// Threads read one after the other, and the scheduler lets few of their reads go: there are never many below again once
-    /// the first have gone, and everybody goes on.
+    /// the first have gone, and every thread goes on.
     #[test]
     fn few_wait_below_and_everybody_goes_on(
         threads in prop::collection::vec(1..200u32, 1..6),

@@ -99,7 +99,7 @@ impl Listener {
         Ok(Listener::with(descriptor, ledger, account))
     }
 
-    /// One whose keeper kept it for us.
+    /// One that its keeper kept for us.
     pub(crate) fn adopt(descriptor: OwnedFd, ledger: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
         let ledger = Ledger::of(ledger).map_err(GateError::step("take a ledger over"))?;
         Ok(Listener::with(descriptor, ledger, account))

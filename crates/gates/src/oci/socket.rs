@@ -79,8 +79,8 @@ impl OciSocket {
         socket.into_iter().chain(self.connections.iter().map(|connection| connection.socket.0.as_fd()))
     }
 
-    /// Takes what is complete, without waiting. A listener whose state is not understood is lost with it: the runtime
-    /// sent nothing that names its container.
+    /// Takes what is complete, without waiting. A listener with a state that is not understood is lost with it: the
+    /// runtime sent nothing that names its container.
     ///
     /// # Errors
     /// The socket is none any more.

@@ -1,8 +1,8 @@
 //! `cfq`: Linux's Completely Fair Queueing, the priority scheduler that the split-level paper compares with.
 //!
 //! **Intuition.** A disk that jumps between processes spends its time jumping. So it is given to one process at a time,
-//! for a *slice* whose length follows the process's priority, and if the process reads on from where it is, the disk waits
-//! a moment for its next request instead of leaving.
+//! for a *slice*; its length follows the process's priority, and if the process reads on from where it is, the disk
+//! waits a moment for its next request instead of leaving.
 //!
 //! **Rule.** Each process has a queue for what it waits for; what no process waits for goes into queues that all share,
 //! one a priority. Queues stand in trees by class and kind; the queue that is due first gets the disk until its slice

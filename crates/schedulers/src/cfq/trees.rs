@@ -117,7 +117,7 @@ impl ServiceTrees {
         self.trees[TREES - 1].queues.last().map(|&(key, ..)| key)
     }
 
-    /// The kind of workload in `class` whose first queue is due first.
+    /// The kind of workload in `class` that has the queue due first.
     pub fn earliest(&self, class: IoClass) -> Option<Workload> {
         let first = |&workload: &Workload| self.first(class, workload).map(|(key, _)| (key, workload));
         WORKLOADS.iter().filter_map(first).min_by_key(|&(key, _)| key).map(|(_, workload)| workload)

@@ -156,7 +156,7 @@ fn a_dear_fsync_waits_until_little_is_left() {
     assert!((1.0..10.0).contains(&took), "a thousand pages at 115 a second, a part of them in each slice: {took} s");
 }
 
-/// A host with a drive without a head, whose commits take 1.9 ms; A was promised so many milliseconds.
+/// A host with a drive without a head, with commits of 1.9 ms; A was promised so many milliseconds.
 fn host_without_a_head(milliseconds: u64) -> Host {
     let profile = DeviceProfile { is_rotational: false, worst_case_runs_per_second: 6400.0, ..device() };
     let mut scheduler = SplitDeadline::new(&profile, Writeback::Own);

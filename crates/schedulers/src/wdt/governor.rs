@@ -31,7 +31,7 @@ const TOTAL_MIN: f64 = (8 * CREDITS_PER_SECTOR) as f64;
 /// Never more: 2^30 sectors, half a terabyte in a tenth of a second.
 const TOTAL_MAX: f64 = ((1i64 << 30) * CREDITS_PER_SECTOR) as f64;
 
-/// The container whose use is measured.
+/// The container that is measured.
 #[derive(Clone, Copy, Debug)]
 struct Heaviest {
     container: usize,
@@ -96,7 +96,7 @@ impl Governor {
         }
     }
 
-    /// One whose budgets are limits for a whole period, and without an end until the device is measured.
+    /// One with budgets that are limits for a whole period, and without an end until the device is measured.
     pub fn for_periods() -> Governor {
         Governor { windows_per_budget: SAMPLES_PER_PERIOD, ..Governor::new(f64::MAX) }
     }

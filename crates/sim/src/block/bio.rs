@@ -8,7 +8,7 @@ use plimsoll_core::{AccountId, CauseSet, Class, FileId, Operation};
 /// One contiguous piece of I/O and what is to happen when it is done.
 #[derive(Clone, Debug)]
 pub struct Bio {
-    /// The session that submits it, in whose queue it stands.
+    /// The session that submits it and has it in its queue.
     pub session: AccountId,
     /// The accounts that caused it.
     pub causes: CauseSet,

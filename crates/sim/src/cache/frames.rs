@@ -38,7 +38,7 @@ const BUSY: u8 = LOCKED | DIRTY | WRITEBACK | PINNED;
 /// One page of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The file whose page it holds.
+    /// The file of the page that it holds.
     pub inode: u32,
     /// Which page of the file.
     pub page: u32,

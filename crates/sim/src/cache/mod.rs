@@ -78,7 +78,7 @@ pub struct PageSpan {
     pub causes: CauseSet,
 }
 
-/// A stretch of pages whose earlier causes were the same, as they were dirtied or freed.
+/// A stretch of pages with the same earlier causes, as they were dirtied or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The pages.
@@ -92,11 +92,11 @@ pub struct Change {
 pub struct Totals {
     /// Pages that became dirty (dirty ones dirtied again not counted).
     pub dirtied: u64,
-    /// Dirty pages whose writing began.
+    /// Dirty pages that began to be written.
     pub cleaned: u64,
     /// Dirty pages dropped unwritten.
     pub freed: u64,
-    /// Pages whose writing ended.
+    /// Pages that have been written.
     pub written: u64,
     /// Clean pages given up for lack of memory.
     pub evicted: u64,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 const WRITES_MAX: usize = 32;
 /// Writes at the device while a process reads (`cfq_may_dispatch`: half of `cfq_quantum`, which is 8).
 const WRITES_BESIDE_READS_MAX: usize = 4;
-/// A process reads whose last read ended so short a while ago (`cfq_slice_idle`).
+/// A process counts as reading so long after its last read (`cfq_slice_idle`).
 const READING: Span = Span::from_millis(8);
 
 /// The source of the writes in a queue.
@@ -27,7 +27,7 @@ pub struct Elevator {
     device: Box<dyn DeviceModel>,
     /// The host's and the syncer's.
     waiting: [VecDeque<DeviceRequest>; 2],
-    /// The source whose turn is next.
+    /// The source with the next turn.
     turn: usize,
     writes: usize,
     reads: usize,

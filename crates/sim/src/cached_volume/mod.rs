@@ -84,7 +84,7 @@ enum Piece {
     },
 }
 
-/// A request of the host whose pieces are at the devices.
+/// A request of the host with pieces at the devices.
 #[derive(Clone, Copy)]
 struct Parent {
     token: u64,
@@ -106,7 +106,8 @@ pub(crate) enum Side {
 }
 
 impl CachedVolume {
-    /// A volume as large as `store`, whose cache is on `fast`. The profile is the store's: that is what can be promised.
+    /// A volume as large as `store`, with its cache on `fast`. The profile is the store's: that is what can be
+    /// promised.
     ///
     /// # Errors
     /// What of `config` is out of range; more units than the fast device has room for.

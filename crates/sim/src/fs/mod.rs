@@ -123,7 +123,7 @@ pub mod class {
     }
 }
 
-/// The session in whose name, and the causes on whose behalf, an I/O happens.
+/// The session that submits an I/O, and the causes that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The session that submits I/O.

@@ -188,7 +188,7 @@ impl File {
         File { is_direct: true, ..self }
     }
 
-    /// The same file, whose reads and writes carry `class` (Differentiated Storage Services, `O_CLASSIFIED`). What is
+    /// The same file, with `class` on its reads and writes (Differentiated Storage Services, `O_CLASSIFIED`). What is
     /// written later by the kernel carries what the last writer said.
     pub fn classified(self, class: Class) -> File {
         File { class: Some(class), ..self }

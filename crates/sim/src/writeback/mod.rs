@@ -56,7 +56,7 @@ impl WriteFile {
 /// What was written of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrote {
-    /// Pages whose writing began.
+    /// Pages that began to be written.
     pub count: u64,
     /// The page after the last of them.
     pub next: u64,

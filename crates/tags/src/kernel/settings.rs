@@ -16,7 +16,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 
 const BTF_DIRECTORY: &str = "/sys/kernel/btf";
-/// Modules whose tracepoints the programs use, where they are not built in.
+/// Modules with tracepoints that the programs use, where they are not built in.
 const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
 /// How BTF names the type of a tracepoint.
 const TRACEPOINT: &str = "btf_trace_";

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The rule: a commit makes everything durable that has joined the transaction, in an order in which no file ever shows
-//! blocks that its data has not reached. So an fsync of one file waits for the data of others whose blocks were chosen in
+//! blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen in
 //! the same transaction (split-level paper, figures 4 and 5).
 //!
 //! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out as

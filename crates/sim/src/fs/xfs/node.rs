@@ -232,7 +232,7 @@ impl State {
         change.items.get_mut(&Item::Inode(number)).expect("just touched").is_new = is_new;
     }
 
-    /// A chunk of `group` with a free inode: one that exists, or a new one, whose blocks need not be read.
+    /// A chunk of `group` with a free inode: one that exists, or a new one with blocks that need not be read.
     fn chunk_with_room(&mut self, change: &mut Change, group: u64) -> (u64, bool) {
         let (start, end) = (self.layout.start(group), self.layout.start(group + 1));
         if let Some((&chunk, _)) = self.chunks.range(start..end).find(|&(_, &used)| used != u64::MAX) {

@@ -48,7 +48,7 @@ struct Transaction {
     /// Open handles.
     handles: u64,
     blocks: BTreeMap<u64, Joined>,
-    /// Files whose data must be on the device first.
+    /// Files with data that must be on the device first.
     ordered: BTreeSet<InodeNumber>,
     #[cfg(test)]
     ordered_blocks: Vec<(Blocks, Time)>,
@@ -113,7 +113,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// In `area`, whose first block is its superblock; transactions are committed after `interval` at the latest.
+    /// In `area`, with the superblock as its first block; transactions are committed after `interval` at the latest.
     pub fn new(area: Blocks, interval: Span) -> Journal {
         let log = Ring::new(Blocks { first: area.first + 1, count: area.count - 1 });
         Journal {

@@ -5,7 +5,7 @@
 //!
 //! The complication is what the figure is for: a promise must be kept in every second. So the time is cut into windows,
 //! and what counts is the slowest one. And a measurement must not destroy anything. What exists is only read, unless
-//! the caller says otherwise; a file that was made for it loses its name at once and is gone with the process.
+//! the caller says otherwise. A file that was made for it loses its name at once and is gone with the process.
 
 mod requests;
 

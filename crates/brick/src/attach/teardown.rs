@@ -4,7 +4,7 @@
 //! the one that was noted. What is not there any more is passed over. What belongs to another program is left alone,
 //! and so is what another program mounted over ours. So undoing twice is the same as undoing once.
 //!
-//! A successor has one more step before the others: it ends the FUSE connection. Its server is dead, and a process that
+//! A successor has one more step before the others: it ends the FUSE connection. Its server is dead. A process that
 //! waits for an answer then gets an error instead, even if something still holds the old descriptor open.
 
 use super::loop_device;

@@ -26,8 +26,8 @@ pub struct SetupRefused {
     pub loss: &'static str,
 }
 
-/// Prepares the calling thread to serve a block device, and gives back what the kernel refused: `mlockall` needs
-/// CAP_IPC_LOCK or a high RLIMIT_MEMLOCK, `PR_SET_IO_FLUSHER` needs CAP_SYS_RESOURCE.
+/// Prepares the calling thread to serve a block device, and gives back what the kernel refused. `mlockall` needs
+/// CAP_IPC_LOCK or a high RLIMIT_MEMLOCK; `PR_SET_IO_FLUSHER` needs CAP_SYS_RESOURCE.
 ///
 /// The locking is for the whole process and for its future mappings; the rest is for this thread.
 pub fn prepare_engine_thread() -> Vec<SetupRefused> {

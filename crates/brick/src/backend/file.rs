@@ -162,8 +162,8 @@ impl FileBackend {
         }
     }
 
-    /// Says in the log that a request failed, at most once a second. That a file system has no holes is nothing to say:
-    /// a trim is advice, and the front end knows whether its client can do without.
+    /// Says in the log that a request failed, at most once a second. A file system without holes is no reason for a
+    /// message: a trim is advice, and the front end knows whether its client can do without.
     pub(crate) fn log_failure(&mut self, now: Time, operation: Operation, offset: u64, errno: Errno) {
         if (operation, errno) == (Operation::Trim, Errno::OPNOTSUPP) {
             return;

@@ -33,8 +33,8 @@ impl MemoryBackend {
         Ok(MemoryBackend { base: NonNull::new(base.cast()).expect("mmap never answers with null"), size })
     }
 
-    /// Asks for large pages: copying to and from random places costs less, but the first write to each 2 MiB waits until
-    /// all of them are cleared.
+    /// Asks for large pages. Copying to and from random places costs less, but the first write to each 2 MiB waits
+    /// until all of them are cleared.
     pub(crate) fn use_large_pages(&mut self) {
         // SAFETY: the range is the backend's mapping, and its content stays. A refusal only means small pages.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.size, Advice::LinuxHugepage) };

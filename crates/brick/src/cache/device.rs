@@ -197,8 +197,8 @@ impl CacheDevice {
     }
 }
 
-/// Makes a file so long and gives it all of its blocks, so that a file system that is full says so now, and not to a
-/// later write. One that cannot is made as long and is sparse.
+/// Makes a file so long and gives it all of its blocks. So a file system that is full says so now, and not to a later
+/// write. One that cannot is made as long and is sparse.
 fn reserve(file: &File, size_bytes: u64) -> io::Result<()> {
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size_bytes)) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size_bytes),

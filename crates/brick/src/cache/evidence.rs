@@ -149,8 +149,8 @@ pub(super) fn check(
     }
 }
 
-/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has, and notes so durably; the cache is
-/// not changed. Answers what an open would find.
+/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has. Notes so
+/// durably; the cache is not changed. Answers what an open would find.
 ///
 /// # Errors
 /// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer version of it.

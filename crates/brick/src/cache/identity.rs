@@ -77,8 +77,8 @@ struct Words {
     is_path_only: bool,
 }
 
-/// The words for a block device: `disk` is what its disk says of itself, `partition` its number, empty for a whole disk, and `uuid` that of the
-/// partition.
+/// The words for a block device. `disk` is what its disk says of itself, `partition` its number, empty for a whole
+/// disk, and `uuid` that of the partition.
 fn words_for(disk: Option<String>, partition: &str, uuid: Option<String>, path: &Path) -> Words {
     let (words, is_path_only) = match (disk, uuid) {
         (Some(name), _) => (format!("device {name} partition {partition}"), false),

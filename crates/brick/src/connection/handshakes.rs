@@ -3,8 +3,8 @@
 //! **Intuition.** A client that connects and says nothing keeps a place until its deadline. So no place is kept for
 //! good: when all are taken, the newcomer gets one, and another handshake goes. **Rule.** The oldest handshake of the
 //! peer with most of them goes: a user on this machine, or an address elsewhere. So a peer that holds many places loses
-//! its own, never those of others, and a client that takes the usual millisecond is never the oldest. **Complication.**
-//! A handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
+//! its own, never those of others. A client that takes the usual millisecond is never the oldest. **Complication.** A
+//! handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
 //! more than twice as many.
 
 use super::listener::Peer;

@@ -4,7 +4,7 @@
 //! reserves can be kept; a scheduler lets all fall behind alike and says by how much time ([`Scheduler::overload`]).
 //! **Rule.** Once a second the engine looks at the part of the reserves that was kept since. A second in which more
 //! than a hundredth was lost raises the alarm; a second without such a loss ends it. **Complication.** An engine that
-//! has nothing to do takes no turns: what is looked at then is the whole pause, in which no tenant missed anything.
+//! has nothing to do takes no turns. What it looks at then is the whole pause, in which no tenant missed anything.
 //!
 //! [`Scheduler::overload`]: plimsoll_core::Scheduler::overload
 

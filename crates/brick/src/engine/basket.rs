@@ -6,7 +6,7 @@
 //! sees a note before it is whole, so there is nothing to wait for. The sender that puts the first note into an empty
 //! basket wakes the receiver.
 //!
-//! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then, and the receiver
+//! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then. The receiver
 //! that takes it out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)). It may have
 //! preempted, on its own processor, the very thread that it would spin for. Both would stand still until the kernel
 //! throttles it, for up to a second.

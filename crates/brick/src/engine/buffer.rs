@@ -2,11 +2,11 @@
 //!
 //! Each front end has an **arena** of its own, one reservation of address space cut into slots of a few sizes. So a
 //! tenant that never reads its replies runs out of its own buffers and of no other tenant's. What a connection can take
-//! is known when it is attached. Address space that was never touched costs no memory; what was is counted, where
-//! connections share what there is ([`BufferMemory`]), beyond the little that is each one's own.
+//! is known when it is attached. Address space that was never touched costs no memory. What was touched is counted,
+//! where connections share what there is ([`BufferMemory`]), beyond the little that is each one's own.
 //!
 //! Every slot is [`HEADROOM_BYTES`] of room, then page-aligned data. So a front end with messages that carry a header
-//! before the payload receives both at once, and the payload still lies where O_DIRECT wants it.
+//! before the payload receives both at once. The payload still lies where O_DIRECT wants it.
 //!
 //! ```text
 //!   | headroom 4 KiB | data 4 KiB | headroom | data | ...  | headroom | data 64 KiB | ...

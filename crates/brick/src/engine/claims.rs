@@ -181,8 +181,8 @@ impl Core {
         }
     }
 
-    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`; it hears of `token` when it has
-    /// them. O(requests under way).
+    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`. It hears of
+    /// `token` when it has them. O(requests under way).
     pub(super) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let (owner, bytes) = ((seat.index, token), stretch(seat.volume, offset, length));
         let changes = self.requests.iter().filter(|(_, request)| {

@@ -1,10 +1,10 @@
 //! What other threads want an engine to do between two turns.
 //!
 //! **Rule.** A list under a lock that the engine only tries. A control thread that has the lock puts a command in and
-//! wakes the engine afterwards, so what the engine does not get now it is told of once more. Why it may not wait for
+//! wakes the engine afterwards. So what the engine does not get now it is told of once more. Why it may not wait for
 //! them: [`basket`](super::basket). Control threads may wait for each other. **Complication.** An engine that has ended
-//! takes nothing any more. What is in the list then is dropped, and a later command is refused, so that no thread waits
-//! for an answer that does not come.
+//! takes nothing any more. What is in the list then is dropped, and a later command is refused. So no thread waits for
+//! an answer that does not come.
 
 use super::turn::Engine;
 use rustix::event::{EventfdFlags, eventfd};

@@ -6,9 +6,9 @@
 //! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes
 //! **early**.
 //!
-//! **The complication.** An early read is answered when the device has done it, but the scheduler still has to hear of
-//! its end: it completes when the scheduler lets it go. So each request is still added, dispatched and completed once
-//! and in this order, and every charge is made. An account that had something early pays before it gets more. An
+//! **The complication.** An early read is answered when the device has done it. But the scheduler still has to hear of
+//! its end: the read completes when the scheduler lets it go. So each request is still added, dispatched and completed
+//! once and in this order, and every charge is made. An account that had something early pays before it gets more. An
 //! account that owes [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it
 //! waits anyway.
 //!
@@ -18,7 +18,7 @@ use super::core::Core;
 use super::port::Seat;
 use plimsoll_core::Operation;
 
-/// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is
+/// Requests that may wait for the scheduler, of all accounts together. Of the loop device's 128 places a quarter is
 /// left to the accounts that are not held.
 pub const REQUESTS_HELD_MAX: u32 = 96;
 /// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets

@@ -317,7 +317,7 @@ impl EngineHandle {
     }
 
     /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its
-    /// own; a number makes its name unique. It is open until [`close_session`](Self::close_session).
+    /// own. A number makes its name unique. It is open until [`close_session`](Self::close_session).
     ///
     /// # Errors
     /// There is no such pool, or admission refuses the session.

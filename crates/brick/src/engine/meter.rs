@@ -1,6 +1,6 @@
 //! What each account got: counts, rates and latencies.
 //!
-//! Requests are recorded in their session only, in O(1), and without allocating but for a session's first one; pools
+//! Requests are recorded in their session only, in O(1), and without allocating but for a session's first one. Pools
 //! are summed when a status is asked for. A session that closes leaves its sums to its pool. An idle session costs next
 //! to nothing, neither memory nor a look once a second.
 

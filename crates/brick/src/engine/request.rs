@@ -1,7 +1,7 @@
 //! Requests under way, and the pieces that the scheduler sees of them.
 //!
-//! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device while
-//! others' deadlines pass; so each request is cut, and is done when its last piece is.
+//! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device
+//! while others' deadlines pass. So each request is cut, and is done when its last piece is.
 
 use super::buffer::Buffer;
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};

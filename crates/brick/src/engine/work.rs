@@ -11,7 +11,7 @@
 //!
 //! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is
 //! a processor's is a request to the [`Executor`], page by page, and may be preempted between two pages. It comes as
-//! new unless the disk had the piece before: then the engine's thread has begun the request, the disk suspended it, and
+//! new unless the disk had the piece before. Then the engine's thread has begun the request, the disk suspended it, and
 //! it comes as resumed. Everything else of it (socket, scheduler, accounts, model) stays on the engine's thread. A
 //! request without such steps never comes here. What clients write to compressed memory is kept as it is and answered.
 //! A request of the maintenance queue compresses it afterwards; the engine begins that request when it hears of the
@@ -50,7 +50,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// When the engine tries again what the executor had no room for: other engines may have the places, and do not tell it
+/// When the engine tries again what the executor had no room for. Other engines may have the places, and do not tell it
 /// when they leave them.
 const TRY_AGAIN: Span = Span::from_millis(10);
 

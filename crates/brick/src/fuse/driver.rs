@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each turn hears at most [`REQUESTS_PER_TURN_MAX`] requests or [`BYTES_PER_TURN_MAX`]. So a tenant with a volume that
-//! answers at once (memory), or one that writes much, leaves the turn to others; then the ring says again whether there
+//! answers at once (memory), or one that writes much, leaves the turn to others. Then the ring says again whether there
 //! are more.
 //!
 //! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine with

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Submitted requests are sent together when the client next has to wait, so that a deep queue costs few system calls.
-//! A server that answers before it has received everything cannot block the client for good: while a send has to wait,
+//! A server that answers before it has received everything cannot block the client for good. While a send has to wait,
 //! what comes in is kept. Memory is bounded, and nothing is allocated per request once the buffers have grown.
 
 use super::error::{Errno, ProtocolError};
@@ -316,7 +316,7 @@ impl Client {
 
     /// Waits until one of the requests under way has been answered.
     ///
-    /// Read data goes to `data(tag, at, bytes)` as it comes, in pieces, and pieces of different requests take turns;
+    /// Read data goes to `data(tag, at, bytes)` as it comes, in pieces, and pieces of different requests take turns.
     /// `at` counts from the first byte of the request.
     pub fn receive(&mut self, mut data: impl FnMut(u32, u32, &[u8])) -> Result<Completed, ClientError> {
         loop {

@@ -11,7 +11,7 @@
 //! of the buffer that the disk read into, or out of a volume in memory.
 //!
 //! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers. When either is used up, or
-//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and
+//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more. The socket fills, and
 //! the client waits. No other connection notices.
 //!
 //! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up
@@ -45,7 +45,7 @@ pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
 /// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol
-/// allows; 81 MiB in all. A client with fewer outstanding than its share of the device holds does not get its share, so
+/// allows; 81 MiB in all. A client with fewer outstanding than its share of the device holds does not get its share. So
 /// each size has enough to keep a drive busy.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },

@@ -2,7 +2,7 @@
 //!
 //! A connection has two phases. In the *handshake* the client asks for an export by name and both sides agree on what
 //! they can do. It is rare, and runs on a short-lived thread. In *transmission* 28-byte requests come in and replies go
-//! out in any order; it is all there is afterwards, and runs on the ring of the device's thread.
+//! out in any order. It is all there is afterwards, and runs on the ring of the device's thread.
 //!
 //! ```text
 //!   client                     Listener (control plane)                 device's thread (data path)

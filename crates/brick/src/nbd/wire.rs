@@ -1,8 +1,9 @@
 //! Requests and replies of the transmission phase, as bytes and as values.
 //!
 //! A request is 28 bytes, and a write's data behind them. A reply is *simple* (16 bytes, and a read's data behind them)
-//! or *structured*: one or more chunks that say themselves how long they are, of which the last is marked. Replies come
-//! in any order; the cookie that the client chose says which request they answer. All numbers are big-endian.
+//! or *structured*. A structured reply is one or more chunks that say themselves how long they are; the last is marked.
+//! Replies come in any order; the cookie that the client chose says which request they answer. All numbers are
+//! big-endian.
 //!
 //! ```text
 //!   request  magic 4 | flags 2 | command 2 | cookie 8 | offset 8 | length 4 |  data of a write

@@ -2,7 +2,7 @@
 //! clock.
 //!
 //! **Intuition.** A client that reads in sequence with small requests waits for the device once for each. Asked for a
-//! large piece before it is wanted, the device does the same work in fewer requests, and the client waits for its own
+//! large piece before it is wanted, the device does the same work in fewer requests. The client waits for its own
 //! network at the most.
 //!
 //! ```text

@@ -2,9 +2,9 @@
 //!
 //! **Rule.** A read belongs to the run with the end nearest to it, if no more than eight reads of its length lie
 //! between. So a client with eight requests under way may send them in any order, and small gaps are no end. A run
-//! becomes a **stream** after some reads that each took its end further, if what was asked for is about as much as what
-//! lies between its first and its last byte. That is at least half of it, which leaves out strides, and at most twice,
-//! which leaves out a client that reads one place again and again.
+//! becomes a **stream** after some reads that each took its end further, if they asked for about as much as lies
+//! between its first and its last byte. About means at least half, which leaves out strides, and at most twice, which
+//! leaves out a client that reads one place again and again.
 //!
 //! **Complication.** Random reads begin runs all the time. They have a table of their own, so that they push out each
 //! other and never a stream. A stream leaves only for another one, the one that was read longest ago first.

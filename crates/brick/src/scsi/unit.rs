@@ -1,8 +1,8 @@
 //! A logical unit: a volume as SCSI initiators see it, and what they have agreed on among themselves.
 //!
-//! All sessions of a unit share it: reservations, mode pages, which blocks a command is comparing, and what happened
-//! that the others have not heard of yet (unit attentions). A command is decoded, held against all of that, and becomes
-//! an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
+//! All sessions of a unit share its reservations, its mode pages, the blocks that a command is comparing, and its unit
+//! attentions: what happened that the others have not heard of yet. A command is decoded, held against all of that, and
+//! becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
 
 use super::command::{CDB_BYTES, Command};
 use super::extents::{AtWork, Change, Extent, Released};

@@ -7,8 +7,9 @@
 //! after the other takes four to eight times as long. So all tweaks of a page come first, and its blocks go through the
 //! cipher at once. The crate `xts-mode`, which takes one after the other, is the oracle.
 //!
-//! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file, and read as zeroes instead of
-//! as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once in 2^4096 times.
+//! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file. They read as
+//! zeroes instead of as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once
+//! in 2^4096 times.
 
 use super::key::{KEY_BYTES, Key, KeyError};
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};

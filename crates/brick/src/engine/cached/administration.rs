@@ -311,8 +311,8 @@ impl EngineHandle {
         answered.recv().unwrap_or(Err(EngineError::Stopped))
     }
 
-    /// Has every cache stay before its volume, for the engine is to end. A command that waits until a cache is
-    /// flushed or detached, which takes as long as its volume is slow, hears so at once; requests go on.
+    /// Has every cache stay before its volume, for the engine is to end. A command may wait until a cache is flushed or
+    /// detached, which takes as long as its volume is slow. It hears at once that the engine is to end; requests go on.
     ///
     /// # Errors
     /// The engine has stopped.

@@ -1,8 +1,8 @@
 //! What a block costs each session of those that wait: the inverse of its share.
 //!
-//! **Rule.** A session's share is its weight's part of those of its siblings that wait too, times its pool's part among
-//! that one's siblings, and so on up. A session that does not wait counts nowhere, so what it leaves is the others', by
-//! their weights. All that wait want something of one volume, so what is above it changes nothing.
+//! **Rule.** A session's share is its weight's part of those of its siblings that wait too. That is multiplied by its
+//! pool's part among the pool's siblings, and so on up. A session that does not wait counts nowhere, so what it leaves
+//! is the others', by their weights. All that wait want something of one volume, so what is above it changes nothing.
 
 use plimsoll_core::{AccountId, AccountTree};
 

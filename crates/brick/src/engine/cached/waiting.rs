@@ -1,19 +1,19 @@
 //! Requests that the cache has not taken yet, or not all of: a line for each session's changes, and one for what else
 //! it wants.
 //!
-//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of them each time
-//! would cost too much, so only the first request of a line is asked for. **Why two a session.** A write may have to
-//! wait for its turn, and a read never does: a read must not stand behind a write.
+//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of
+//! them each time would cost too much, so only the first request of a line is asked for. **Why two a session.** A write
+//! may have to wait for its turn, and a read never does. A read must not stand behind a write.
 //!
 //! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block [costs](super::shares) its
 //! session. A line in which no request stood begins at the least of the lines that wait for the same (start-time fair queueing, Goyal, Vin
 //! and Cheng, SIGCOMM 1996). So sessions that have to wait are served as their weights say.
 //!
-//! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn* besides: a unit, or
-//! the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one clock for both, a stream of
-//! hits would move it on, and a line that comes for turns would begin far behind the lines that wait for them. So there are two
-//! clocks. A line has come so far on each. It waits on the clock of what its last request took or was refused for; a line that finds no
-//! place stays on its clock.
+//! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn*
+//! besides: a unit, or the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one
+//! clock for both, a stream of hits would move it on. A line that comes for turns would then begin far behind the lines
+//! that wait for them. So there are two clocks. A line has come so far on each. It waits on the clock of what its last
+//! request took or was refused for; a line that finds no place stays on its clock.
 
 use plimsoll_core::{AccountId, Operation};
 use std::collections::VecDeque;
@@ -114,7 +114,7 @@ impl Waiting {
         self.come_to(line_of(session, operation)).push_back(request);
     }
 
-    /// The flush behind a forced write comes to the head of the line of flushes: the rest of its request was done
+    /// The flush behind a forced write comes to the head of the line of flushes. The rest of its request was done
     /// before those behind it.
     pub fn push_flush(&mut self, session: AccountId, request: u32) {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);

@@ -7,7 +7,7 @@
 //!
 //! A write with bytes that have not all come takes the rest straight from the socket. The next receive has two parts,
 //! first the rest of the payload in its own buffer, then the inbox for what follows. Where a client sends large writes,
-//! the second part is kept short, so that the *next* write's bytes stay in the socket until their buffer is known.
+//! the second part is kept short. So the *next* write's bytes stay in the socket until their buffer is known.
 
 use super::super::error::ProtocolError;
 use super::super::wire::{REQUEST_BYTES, Request};

@@ -31,8 +31,8 @@ impl EngineHandle {
     /// clean and the cache is given up on its device.
     ///
     /// # Errors
-    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then; if it could not be given up,
-    /// the store has everything, and the cache refuses writes until it is detached.
+    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then. If it could not
+    /// be given up, the store has everything, and the cache refuses writes until it is detached.
     pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
         self.detach_cache_by(volume, false, |device, superblock| give_up(device, superblock)).map(drop)
     }

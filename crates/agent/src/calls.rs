@@ -4,10 +4,10 @@
 //! scheduler, and goes on when the scheduler admits or releases it. A **word** is one bit for all writes of an account,
 //! open or closed: processes look at it and tell no program. So the scheduler is asked for them: whenever an account
 //! was seen to write, *would one more write be admitted?* If so, that call is under way until the next question or
-//! until the account writes no more: an account that writes through an open word is in a call, and contends like any
-//! other that is. If not, the word closes, and the call that asked stands in the scheduler until it is released; then a
-//! few that wait at the word are let in, and as long as the scheduler would admit one more, twice as many each time;
-//! when none waits any more, it opens.
+//! until the account writes no more. So an account that writes through an open word is in a call, and contends like any
+//! other that is. If not, the word closes, and the call that asked stands in the scheduler until it is released. Then a
+//! few that wait at the word are let in, and as long as the scheduler would admit one more, twice as many each time.
+//! When none waits any more, it opens.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let it.
 //! That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once would cost
@@ -15,10 +15,9 @@
 //!
 //! **Strangers** at a word, which have it mapped as every process may and wait again whenever they are let in, take the
 //! places of writers. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as
-//! many are let in each
-//! [`ADMITTED_LAST`]: of 65,000 waiters all have been woken once after fourteen times, within a seventh of a second, or
-//! there were fewer and the word is open. That is what strangers delay the writers of an account by each time that its
-//! call is released.
+//! many are let in each [`ADMITTED_LAST`]. Of 65,000 waiters all have been woken once after fourteen times, within a
+//! seventh of a second, or there were fewer and the word is open. That is what strangers delay the writers of an
+//! account by each time that its call is released.
 //!
 //! The complication is every thread that does not behave like a call in a book. A thread that enters a call has
 //! returned from the one before, whether or not the agent saw it. A thread that is killed while it waits leaves its

@@ -15,9 +15,9 @@
 //! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
 //! too many waiting there finds the word of its reads closed ([`crate::readers`]).
 //!
-//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so nothing
-//! can be held back there: writes wait at their calls as always, and an account that has *read* what the scheduler
-//! would have kept back waits at the word until the scheduler lets that go.
+//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so
+//! nothing can be held back there. Writes wait at their calls as always, and an account that has *read* what the
+//! scheduler would have kept back waits at the word until the scheduler lets that go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
 //! there are some ([`pace`]), and only the first one after a silence wakes us.

@@ -2,10 +2,11 @@
 //! (split-level paper, section 5.2).
 //!
 //! A slice is so many *dirty* bytes, wherever in the file they are. The kernel takes ranges: cachestat(2) tells how many
-//! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round: one
-//! that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is twice as long; one
-//! that has more is halved, down to a page. That takes O(pages passed + log file), not the whole file's. Where a folio is larger than
-//! a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell, and ranges of 1.25 MiB count in full.
+//! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round.
+//! A range that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is
+//! twice as long. A range that has more is halved, down to a page. That takes O(pages passed + log file), not the whole
+//! file's. Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell,
+//! and ranges of 1.25 MiB count in full.
 //!
 //! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the device, and to open and
 //! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and a caller says no more

@@ -14,7 +14,7 @@
 //! to another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the
 //! levels below hold. Waiting is worse: the kernel wakes the longest waiters and does not name their account, so
 //! strangers take the places of the intended ones, and wait again at once. So a caller that [admits](GateWords::admit)
-//! must not take for granted that a process of the account went on, nor wait for ever until none is left: it lets in
+//! must not take for granted that a process of the account went on, nor wait for ever until none is left. It lets in
 //! more where nothing comes of it, or opens the word, which reaches all waiters (how the agent does is in
 //! `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps until
 //! the lease that it saw runs out: half a second at most, and then it looks at the word again.

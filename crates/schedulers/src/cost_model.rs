@@ -167,10 +167,10 @@ impl CostModel {
 
     /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must be
     /// durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays the fixed
-    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write has paid
-    /// since the flush before: nothing for writes elsewhere, all of it for a journal's commit block, whose place has passed
-    /// by while the blocks before it were made durable. Writes that no call waits for (`is_sync` is false) come many at
-    /// a time, so a disk is quicker with each.
+    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write
+    /// has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's commit
+    /// block: its place has passed by while the blocks before it were made durable. Writes that no call waits for
+    /// (`is_sync` is false) come many at a time, so a disk is quicker with each.
     pub fn cost(&mut self, request: &BlockRequest) -> Cost {
         if request.operation == Operation::Flush {
             return Cost { positioning: self.flush().round() as u64, ..Cost::default() };

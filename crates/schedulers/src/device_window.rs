@@ -8,7 +8,7 @@
 //!   until that one is done.
 //!
 //! A request that is *due*, because its account would otherwise fall below its reserve, does not wait for the bound in
-//! runs, and less may overtake it; but only what is not due itself is held back for it, so that a device whose reserves
+//! runs, and less may overtake it. But only what is not due itself is held back for it, so that a device whose reserves
 //! are all in use keeps its full queue.
 
 use plimsoll_core::{BlockRequest, Completion, DeviceProfile, RequestId};

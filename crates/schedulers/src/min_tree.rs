@@ -15,7 +15,7 @@
 //! No search walks down: each key has its owner beside it all the way up, so the top names the first owner.
 //!
 //! A slot has several keys, each with a tree of its own, so that a change of one of them waits for one line a level,
-//! and an owner without one of them waits for none; the lines of a slot's keys lie side by side, because they are
+//! and an owner without one of them waits for none. The lines of a slot's keys lie side by side, because they are
 //! mostly changed together.
 //!
 //! `set` is O(log5 slots), and most changes stop at the first level where the smallest key stays the same; `first` is

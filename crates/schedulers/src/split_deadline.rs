@@ -5,10 +5,10 @@
 //! cost. **Rule.** An fsync goes on at once if the accounts with a shorter deadline could wait for it. Otherwise its
 //! file is written first, in the background and in slices, each as long as the fsyncs that go on can wait, until what is
 //! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that a call waits for and
-//! writes that no call waits for stand in location queues; the one with the nearest deadline goes: of reads the
-//! earliest of them all, of awaited writes that of the fsync that goes on above, of the others the time by which none
-//! of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive without a
-//! head none that comes once the journal is being written, since the last flush would wait for it too.
+//! writes that no call waits for stand in location queues; the queue with the nearest deadline goes. Of reads that is
+//! the earliest of all, of awaited writes that of the fsync that goes on above. Of the other writes it is the time by
+//! which none of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive
+//! without a head none that comes once the journal is being written, since the last flush would wait for it too.
 //! **Complication.** What an fsync takes besides its data (its turn at the journal, the commit, the barrier) is
 //! unknown: it is measured, mean and deviation as TCP does its round trips, and taken off every deadline.
 //!

@@ -52,7 +52,7 @@ const WAY_BACK_PART_AWAITED: f64 = 3.0 / 4.0;
 
 /// Of the disk's time, what may be saved up whatever the limit: what others do not notice for longer. An account that
 /// overwrites memory pays for a journal's commit every few seconds and now and then for what the kernel writes of a
-/// file in one go (1024 pages, `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back; it is not held for that if
+/// file in one go (1024 pages, `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back. It is not held for that if
 /// it can afford it in the mean.
 const SAVED_SPAN: Span = Span::from_millis(100);
 

@@ -1,6 +1,6 @@
 /*
  * Which pages of files are dirty, and the accounts that dirtied each. A write looks its page up before the kernel goes
- * on, so what counts is how much memory a look touches: a hash table that scatters pages has one of the processor's
+ * on, so what counts is how much memory a look touches. A hash table that scatters pages has one of the processor's
  * misses for each, and one of its address translations (`docs/tags.md`, "What it costs").
  *
  * So a line of the processor's cache holds four pages, 64 pages of a file that follow each other have lines that do, in 4 KiB of

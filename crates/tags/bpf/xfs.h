@@ -12,8 +12,8 @@ static __always_inline bool is_our_xfs(struct xfs_inode *inode)
 }
 
 /*
- * A buffered write is told of three times, because what it will write is not what it writes: it may end early (a full disk, memory of
- * the caller that is not there), and a page that was entered and never becomes dirty would stay.
+ * A buffered write is told of three times, because what it will write is not what it writes. It may end early (a full
+ * disk, memory of the caller that is not there), and a page that was entered and never becomes dirty would stay.
  *
  * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on. Then each folio that
  * becomes dirty is told of (`writeback_dirty_folio`). After each part: what was written of folios that were dirty, in pages that were not.

@@ -1,11 +1,10 @@
 //! The accounts that really caused each block's I/O, on a stock kernel.
 //!
 //! A kernel thread submits a write and does not know which process wanted it. [`Tags`] loads BPF programs that watch a
-//! file system on one device: they enter with each page the accounts that dirtied it, with each transaction of the
-//! journal the accounts that joined it, and when a bio enters the block layer they write the causes and the class of
-//! each 4 KiB into a table that the server of the device has mapped ([`TagTable`]). That is the cause tag of the
-//! split-level paper (section 3.2), without a patched kernel. How it works, what it covers and what it costs:
-//! `docs/tags.md`.
+//! file system on one device. They enter with each page the accounts that dirtied it, and with each transaction of the
+//! journal the accounts that joined it. When a bio enters the block layer they write the causes and the class of each 4
+//! KiB into a table that the server of the device has mapped ([`TagTable`]). That is the cause tag of the split-level
+//! paper (section 3.2), without a patched kernel. How it works, what it covers and what it costs: `docs/tags.md`.
 //!
 //! ```no_run
 //! use plimsoll_tags::{Options, Tags};

@@ -2,7 +2,7 @@
 //!
 //! Every process that may reach it may connect; the kernel tells its user (SO_PEERCRED). Everything that arrives is
 //! untrusted: a request is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for
-//! [`PATIENCE`]; one user other than root has [`CONNECTIONS_PER_USER_MAX`] of them, and beyond that the user's oldest
+//! [`PATIENCE`]. One user other than root has [`CONNECTIONS_PER_USER_MAX`] of them. Beyond that the user's oldest
 //! silent one makes room, with EAGAIN: so no silent client keeps others waiting. Descriptors are refused where the
 //! kernel can ([`refuse_descriptors`]).
 

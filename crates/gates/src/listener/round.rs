@@ -1,10 +1,10 @@
 //! All tenants' listeners with their keepers: in turn, and none for longer than its share.
 //!
-//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the listeners
-//! whose calls wait are looked at one after the other, one call each, round and round, until no call waits or the turn
-//! has had its number of looks, which is one for all of them: however many flood theirs, a turn is short. The next one
-//! begins with the listener after the last. In the same way a turn looks at no more than so many of the calls that are
-//! held, to find those that wait no more.
+//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the
+//! listeners with waiting calls are looked at one after the other, one call each, round and round. The turn ends when
+//! no call waits or when it has had its number of looks, which is one for all of them: however many flood theirs, a
+//! turn is short. The next one begins with the listener after the last. In the same way a turn looks at no more than so
+//! many of the calls that are held, to find those that wait no more.
 
 use super::fair::{Round, take_turns};
 use super::{HeldCall, Listener, Received, Resumed};

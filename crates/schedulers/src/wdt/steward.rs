@@ -14,7 +14,7 @@
 //! * Every tenth second, and after two seconds in which all together do less than they once did, is a **trial** if a
 //!   container is held: caps are a little higher for all. If some take what they are given and all together do more for
 //!   it, the device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice
-//!   as far; but what the device once did it does with the TotalCredit it had then. If others lose what these take, the
+//!   as far. But what the device once did it does with the TotalCredit it had then. If others lose what these take, the
 //!   device is full, and what the heaviest uses is what it can have.
 //! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What they
 //!   had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps. That the

@@ -37,7 +37,7 @@
 //! (the page loses its causes to the request) -> one bio for each extent, the submitter's session, `is_sync` if a task
 //! waits (fsync, a journal's ordered data), class by file size, `file` set -> device -> `write_completed`: answer
 //! [`WritebackEnd::Now`], or [`WritebackEnd::Later`] to keep the pages in writeback until the file system calls
-//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first): a task that
+//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first). A task that
 //! waits for writeback then waits for that too.
 //!
 //! **Metadata blocks** are pages of the file [`InodeNumber::DEVICE`]: page n is the device's n-th 4 KiB. See

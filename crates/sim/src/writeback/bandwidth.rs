@@ -3,8 +3,8 @@
 //!
 //! Below the middle between background and limit no dirtier is held back (*freerun*). Above, a cubic curve around the
 //! *setpoint*, half-way from there to the limit, says by which factor the rate of every dirtier is raised or lowered
-//! ([`position_ratio`](Bandwidth::position_ratio)); the rate itself is corrected every 200 ms so that at the setpoint all
-//! dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
+//! ([`position_ratio`](Bandwidth::position_ratio)). The rate itself is corrected every 200 ms so that at the setpoint
+//! all dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
 //!
 //! The complication: it is corrected only while a dirtier is held back. A writer on the device without that
 //! ([`end`](Bandwidth::end)) measures the device's speed and leaves the rate as it is.

@@ -5,8 +5,8 @@
 //! many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there is room.
 //!
 //! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A writer
-//! that dirties a MiB at once is over its number at every look; the pause that it has earned is two or three ticks, less
-//! than the shortest one, so it is put on account, and every second look or so brings a pause for both.
+//! that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three ticks,
+//! less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
 //!
 //! Left out of Linux's rules: the shared count over all tasks of a core (`bdp_ratelimits`), strict limits and cgroups.
 

@@ -183,8 +183,8 @@ pub enum Forgotten {
     Unreadable,
 }
 
-/// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given up on its
-/// device, too. That it is given up is noted first.
+/// Forgets that `volume` had a cache: the volume is served without what only that cache had. Answers which cache it
+/// was, and whether it was given up on its device, too. A note says first that it is given up.
 ///
 /// # Errors
 /// The system's, another process has the cache's device, or it is noted of a volume of another name.

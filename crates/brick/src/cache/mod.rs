@@ -279,7 +279,7 @@ fn make_on(
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
     let uuid = identity::random().map_err(device.system("draw a name for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
-        // What is given up by this, on this device or on one that is away.
+        // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
         let had = noted(settings, volume)?.map(|note| note.uuid);
         let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
@@ -292,8 +292,8 @@ fn make_on(
     Ok(layout.units)
 }
 
-/// The same where there is none, or one of this volume, which is served without it: what that one has is old. Any other one may have what
-/// only it has.
+/// The same where there is no cache, or one of this volume, which is served without it: what that cache has is old. Any
+/// other cache may have data that only it has.
 fn make_anew(
     device: &mut CacheDevice,
     settings: &CacheSettings,

@@ -10,15 +10,15 @@
 
 use plimsoll_core::{Span, Time};
 
-/// How often it is looked.
+/// How often the reserves are looked at.
 const WINDOW: Span = Span::from_secs(1);
-/// What may be lost without an alarm: completions scatter around deadlines.
+/// The part of the reserves that may be lost without an alarm: completions scatter around deadlines.
 const LOST_PART_MAX: f64 = 0.01;
 
 /// The alarm of one device.
 pub(super) struct Alarm {
     window_start: Time,
-    /// What reserves had fallen behind when the window began.
+    /// How far reserves had fallen behind when the window began.
     overload_before: Span,
     kept_part: f64,
 }

@@ -1,4 +1,4 @@
-//! What many threads hand to one that waits for none of them.
+//! A queue from many threads to one receiver that waits for none of them.
 //!
 //! **Intuition.** A basket: a thread that has something puts it in, and the receiver takes all that is in it. **Rule.**
 //! A list with one head (Treiber 1986). A sender lets its note point at the head and makes the note the head, in one

@@ -26,14 +26,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
 pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
-/// Of a connection's buffers, what it always has: one of 64 KiB with its headroom, so it is never quite without, bytes.
+/// Bytes of buffers that a connection always has: one of 64 KiB with its headroom, so it is never quite without.
 pub(super) const OWN_BYTES: u64 = HEADROOM_BYTES as u64 + (64 << 10);
 /// Memory of a connection, bytes: what it receives into, the small answers that may wait, and [`OWN_BYTES`].
 const CONNECTION_BYTES: u64 = 640 << 10;
-/// Of a machine's memory, where no setting says how much.
+/// The part of a machine's memory that is taken where no setting says how much: one in so many.
 const PART_OF_MEMORY: u64 = 4;
 
-/// What may be had, and what is. Clones are the same memory, of the same volume.
+/// The memory for buffers: how much there is, and how much is taken. Clones are the same memory, of the same volume.
 #[derive(Clone, Debug)]
 pub struct BufferMemory {
     shared: Arc<Shared>,

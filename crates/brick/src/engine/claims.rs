@@ -276,7 +276,8 @@ mod tests {
         is_claim: bool,
     }
 
-    /// Those of the list that run: a change if no claim before it has some of its bytes, a claim if nothing before it has.
+    /// The entries of the list that run: a change if no claim before it has some of its bytes, a claim if nothing
+    /// before it has.
     fn running(list: &[Entry]) -> Vec<u64> {
         let runs = |(index, entry): &(usize, &Entry)| {
             !list[..*index]

@@ -80,7 +80,7 @@ pub(crate) struct Core {
     pub(super) observed: ObservedRequests,
     /// Reads that the scheduler keeps back.
     pub(super) reads: HeldReads,
-    /// Those that go before it lets them.
+    /// Reads that go before the scheduler lets them.
     pub(super) early: EarlyReads,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,

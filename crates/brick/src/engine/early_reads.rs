@@ -24,13 +24,13 @@ pub const REQUESTS_HELD_MAX: u32 = 96;
 /// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets
 /// it go.
 pub const EARLY_MAX: u32 = 4096;
-/// No counter of schedulers comes so far: the number of the one that dispatched what none was asked about.
+/// Stands for the scheduler of pieces that no scheduler was asked about. No count of schedulers comes so far.
 const NO_SCHEDULER: u32 = u32::MAX;
 
-/// What goes without the scheduler's word.
+/// Pieces that go to the device without asking the scheduler.
 #[derive(Default)]
 pub(super) struct EarlyReads {
-    /// Pieces that it is not asked about, to be sent.
+    /// Pieces to be sent that the scheduler is not asked about.
     uncharged: Vec<u32>,
     /// An account owes too much, and the log has it.
     has_warned: bool,

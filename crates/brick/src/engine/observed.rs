@@ -113,7 +113,8 @@ impl Observed {
 #[derive(Default)]
 pub(super) struct ObservedRequests {
     requests: BTreeMap<RequestId, Observed>,
-    /// Those that the disk has, by the kernel's name, which it gives to another as soon as they are done.
+    /// Requests that the disk has, by the kernel's name. The kernel gives the name to another request as soon as they
+    /// are done.
     at_disk: BTreeMap<u64, RequestId>,
     /// The accounts that caused what was written since the last flush.
     pub(super) unflushed: CauseSet,

@@ -54,11 +54,11 @@ pub(super) struct Wishes {
 pub(super) struct VolumeReadAhead {
     settings: ReadAhead,
     sessions: Slab<Session>,
-    /// Those that may read ahead: all others have nothing in their slots.
+    /// Sessions that may read ahead: all others have nothing in their slots.
     places: Vec<u32>,
     /// Writes, trims and write-zeroes under way.
     changes: Changes,
-    /// What became of what sessions read ahead that have closed.
+    /// Figures of the sessions that have closed.
     closed: Figures,
 }
 

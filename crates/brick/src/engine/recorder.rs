@@ -243,7 +243,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Act {
         Arrive,
-        /// The one of those under way at this part of them.
+        /// Completes one of the requests under way: the one at this part of their list.
         Complete(usize),
         Take(usize),
     }

@@ -121,7 +121,7 @@ pub(super) struct Waits {
 
 /// A piece of a request: what the scheduler orders and the device does.
 pub(super) struct Piece {
-    /// Its request, which is no more once an early piece is done.
+    /// Its request, which is gone once an early piece is done.
     pub(super) request: u32,
     /// First byte, from the request's start.
     pub(super) start: u32,

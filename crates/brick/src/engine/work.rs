@@ -122,7 +122,7 @@ pub struct ServiceRequest(Service);
 
 enum Service {
     Piece(PieceWork),
-    /// What writes have left to do.
+    /// Compression that writes have left to do.
     Backlog(Compressing),
 }
 

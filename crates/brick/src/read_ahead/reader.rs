@@ -232,7 +232,7 @@ impl Reader {
             if slot.state == State::Free || end <= slot.from || slot.to <= offset {
                 continue;
             }
-            // What is behind the change is what a stream reads next.
+            // A stream reads next what lies behind the change.
             if end < slot.to {
                 slot.from = end;
             } else if slot.from < offset {

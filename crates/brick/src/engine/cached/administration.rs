@@ -130,8 +130,8 @@ impl Core {
         }
     }
 
-    /// Begins to copy to the store what is dirty; `answer` hears of the end. It is over when [`CacheStatus::clean_passes`] is as much as
-    /// what is answered.
+    /// Begins to copy to the store what is dirty; `answer` hears of the end. It is over when
+    /// [`CacheStatus::clean_passes`] has reached the number that this returns.
     fn flush_cache(
         &mut self,
         volume: &str,
@@ -152,7 +152,8 @@ impl Core {
         Ok(passes)
     }
 
-    /// Empties a cache and closes it; requests that come are held from now on. `may_lose` says that it is closed, too, if some of it stays dirty.
+    /// Empties a cache and closes it; later requests are held. With `may_lose` it is closed even if some of it stays
+    /// dirty.
     fn empty_cache(
         &mut self,
         volume: &str,

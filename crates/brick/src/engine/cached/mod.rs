@@ -11,11 +11,13 @@
 //! the syncer's copies, and never a hit. A miss is a request of the session that missed: its class, its causes. A read
 //! of which the cache has and wants nothing is not cut into blocks: it goes on as if there were no cache. What the
 //! syncer does is the volume's, in a session of its own. Where tags name the causes of a block, they name those of its
-//! copy too. **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for
-//! the scheduler keeps its place. So a tenant that is held back could take all of them, and no other tenant would have
-//! hits. Each session may have as many places as are free: a newcomer finds some (dynamic thresholds, Choudhury and
-//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A session that finds none, or waits for its turn because
-//! more is written than the slow device takes, stands in a line (`waiting`).
+//! copy too.
+//!
+//! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the
+//! scheduler keeps its place. So a tenant that is held back could take all of them, and no other tenant would have
+//! hits. Each session may have as many places as are free, so a newcomer finds some. These are dynamic thresholds
+//! (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A session that finds none, or waits for its
+//! turn because more is written than the slow device takes, stands in a line (`waiting`).
 
 mod administration;
 #[cfg(test)]

@@ -10,8 +10,8 @@
 //!
 //! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before
 //! its volume for ever. So an administrator may say that what cannot be read is lost. Everything else is copied first.
-//! What the journal may not know of is copied when the note says that the cache is none any more. Until then a start
-//! could find the version before.
+//! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
+//! could find their older version.
 
 use super::super::{Phase, VolumeCache};
 use crate::cache::{CacheDevice, CacheNote, give_up};

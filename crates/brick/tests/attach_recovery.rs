@@ -214,7 +214,7 @@ fn has_stuck_thread(process: u32) -> bool {
     tasks.flatten().filter_map(state_of).any(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" D")))
 }
 
-/// A process that is killed inside mount(2), which waits for blocks that the same process serves, ends all the same: at
+/// A process is killed inside mount(2), which waits for blocks that the same process serves. It ends all the same: at
 /// once, and also where it would have written a core file.
 #[test]
 fn a_server_that_is_killed_while_it_mounts_ends() {

@@ -29,8 +29,8 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends requests until the server takes no more for a while, in which the engine has had turns; says how many were sent whole
-/// and the bytes sent of the next one.
+/// Sends requests until the server takes no more for a while, in which the engine has had turns. Says how many were
+/// sent whole and the bytes sent of the next one.
 fn send_until_stuck(engine: &EngineHandle, client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) -> (u64, usize) {
     client.set_nonblocking(true).unwrap();
     let (mut sent, mut stuck) = (0, 0);

@@ -99,8 +99,9 @@ fn more_is_written_than_the_slow_device_takes_and_nothing_goes_past_the_cache() 
     }
 }
 
-/// A client reads more at once than the cache has places for, and the cache wants nothing of it. Outcome: all of it is with the slow device at
-/// once, as without a cache, and counted; but what the cache has of it is newer, and is read there.
+/// A client reads more at once than the cache has places for, and the cache wants nothing of it. Outcome: all of it is
+/// with the slow device at once, as without a cache, and counted. But what the cache has of it is newer, and is read
+/// there.
 ///
 /// Planted breaks that were seen red: such reads take places; they are not counted; they go past what the cache has.
 #[test]

@@ -292,8 +292,8 @@ fn the_payload_of_a_refused_write_is_skipped() {
         let mut stream = stream.try_clone().unwrap();
         move || stream.write_all(&[write(1, 8 * MIB), write(2, 1), write(3, MIB)].concat()).unwrap()
     });
-    // This client did not ask for block sizes, so it may write from the second byte on: once it was refused, and mount of ext4 failed on
-    // volumes of 4 KiB blocks.
+    // This client did not ask for block sizes, so it may write from the second byte on. Where that is refused, mount of
+    // ext4 fails on volumes of 4 KiB blocks.
     for expected in [(1, Err(Errno::NoSpace)), (2, Ok(())), (3, Ok(()))] {
         let mut reply = [0; SIMPLE_REPLY_BYTES];
         stream.read_exact(&mut reply).unwrap();

@@ -207,8 +207,9 @@ fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
     FoundCache::find_or_make(settings, &config, 1 << 20, false).expect("it is there");
 }
 
-/// A start makes the cache of a volume in memory anew, and `attach --make` that of any volume. Outcome: the old one of the same volume, or of
-/// another one in memory, makes room, and one that is of another store, or may be, does not and is not touched.
+/// A start makes the cache of a volume in memory anew, and `attach --make` that of any volume. Outcome: the old cache
+/// of the same volume, or of another one in memory, makes room. A cache that is of another store, or may be, does not
+/// and is not touched.
 ///
 /// Planted breaks that were seen red: whatever is there makes room; a volume in memory has a name that no other has; a
 /// damaged cache is none.

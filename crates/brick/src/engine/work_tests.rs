@@ -88,8 +88,8 @@ impl Pieces {
         panic!("never told of {count}: {told:?}");
     }
 
-    /// What comes of a large piece and of a small one that a client asks for behind it, both of which wait before
-    /// either is begun: which is done first, and how the runs ended.
+    /// What comes of a large piece and of a small one that a client asks for behind it. Both wait before either is
+    /// begun. Says which is done first, and how the runs ended.
     fn large_and_small(mut self, kind: Kind, step: PageStep) -> ([u32; 2], ThreadFigures) {
         const KEEPER: u32 = 0;
         const LARGE: u32 = 1;
@@ -127,8 +127,8 @@ const STEPS: [MakeStep; 3] = [
     |_, _| PageStep::Decrypt(cipher()),
 ];
 
-/// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin: it stops after each
-/// page, and a piece that waits meanwhile is served before. In a slice that is never spent it goes on to its end.
+/// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin. The step stops after
+/// each page, and a piece that waits meanwhile is served before. In a slice that is never spent it goes on to its end.
 /// Planted breaks: there is no checkpoint; there is one after the last page, too.
 #[test]
 fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
@@ -281,8 +281,8 @@ fn has_no_answer(client: &mut UnixStream) -> bool {
 }
 
 /// The one service thread is stuck in a step that does not end, with room for others, and without any. Outcome: a piece
-/// that needs a service thread waits, on all volumes; all else goes on, what is told of the thread is how long it has
-/// been at it, and when the step ends all are answered. Planted breaks: what finds no room is done by the engine's
+/// that needs a service thread waits, on all volumes, and all else goes on. What is told of the thread is how long it
+/// has been at it. When the step ends all are answered. Planted breaks: what finds no room is done by the engine's
 /// thread; it is never tried again.
 #[test]
 fn a_stuck_step_of_the_only_service_thread_stops_what_needs_one_and_nothing_else() {

@@ -1,5 +1,6 @@
-//! Two disks as files on a FUSE file system, in the memory of this process. What is written to one is in its volatile cache until it is flushed;
-//! when the power fails, both answer nothing but errors, and each may have lost any part of what was not flushed, torn at 512 bytes.
+//! Two disks as files on a FUSE file system, in the memory of this process. What is written to one is in its volatile
+//! cache until it is flushed. When the power fails, both answer nothing but errors. Each may have lost any part of what
+//! was not flushed, torn at 512 bytes.
 
 use crate::engine_support::Random;
 use fuser::{

@@ -202,7 +202,7 @@ fn nobody_compresses_a_volume_that_is_gone() {
     assert!(!compressing.one_page());
 }
 
-/// Nothing can be compressed for a while: a thread that tries stops after a page, which stays in the backlog, what is
+/// Nothing can be compressed for a while. A thread that tries stops after a page, which stays in the backlog. What is
 /// kept as it is stays within the bound whatever is written, and what is acknowledged is there. Afterwards all of it is
 /// compressed.
 ///

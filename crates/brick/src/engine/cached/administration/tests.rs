@@ -199,9 +199,9 @@ impl Cached {
     }
 }
 
-/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the note stays, and the
-/// message says so; the cache can be detached once more, and then is gone; the next start finds it with nothing that the store
-/// lacks, or finds none.
+/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the
+/// note stays, and the message says so. The cache can be detached once more, and then is gone. The next start finds it
+/// with nothing that the store lacks, or finds none.
 ///
 /// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
 /// believed when the cache is given up for the second time.
@@ -247,8 +247,9 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
     );
 }
 
-/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome: the cache stays until it
-/// is said that something may be lost; then that unit is, everything else is on the slow device, and the volume goes on without it.
+/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome:
+/// the cache stays until the administrator says that something may be lost. Then that unit is lost, everything else is
+/// on the slow device, and the volume goes on without the cache.
 ///
 /// Planted breaks: whatever is dirty may be lost; the device must take that the cache is given up.
 #[test]

@@ -10,8 +10,8 @@
 //! what is left.
 //!
 //! **Complication.** The priority is that of the thread that *submits*. A buffered write is submitted by the kernel's
-//! writeback thread, so it has that thread's priority whichever process caused it (split-level paper, figures 1, 3 and
-//! 11): causes are never looked at.
+//! writeback thread, so it has that thread's priority whichever process caused it (split-level paper, figures 1, 3
+//! and 11): causes are never looked at.
 //!
 //! What is left out or different, and why, is in `docs/schedulers/cfq.md`. Cost: O(log queued) per request.
 

@@ -126,7 +126,7 @@ impl Persistent {
 
     fn holds(&self, port: &PortName) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match reservation.kind.is_of_all() {
-            // The port that made it too, and no longer than it is registered.
+            // Also the port that made it, and no longer than it is registered.
             true => self.key_of(port).is_some(),
             false => reservation.holder == *port,
         })

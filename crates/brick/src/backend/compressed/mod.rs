@@ -144,8 +144,7 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If
-    /// too much is left to it already, like [`write`](Self::write). O(1).
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If too much is left to it already, does as [`write`](Self::write) does. O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
             self.zero(page, 1);

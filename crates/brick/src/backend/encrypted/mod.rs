@@ -64,7 +64,7 @@ impl Encryption {
         Key::read(&self.key_file).map_err(|source| self.refused(volume, source))
     }
 
-    /// What `volume`, with the open file `file`, is encrypted by, if `key` is its key.
+    /// The cipher of `volume`, which has the open file `file`, if `key` is its key.
     pub(super) fn cipher(&self, volume: &VolumeConfig, file: &File, key: &Key) -> Result<SectorCipher, VolumeError> {
         self.check(volume, file, key).map_err(|source| self.refused(volume, source))?;
         Ok(SectorCipher::new(key))

@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
 //! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
-//! | what the slow device holds | in the note of a volume with a slow device that is known by its path only | that disks may have changed their names |
+//! | what the slow device holds | in the note of a volume, if its slow device is known by its path only | that disks may have changed their names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
 use super::identity::{content_of, identity_of};

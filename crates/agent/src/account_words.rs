@@ -4,11 +4,11 @@ use crate::members::Members;
 use plimsoll_core::AccountId;
 use plimsoll_gates::{GateClass, GateWords};
 
-/// Words, and whose they are. An account without a bit has none: nothing happens to it.
+/// Words, and their accounts. An account without a bit has none: nothing happens to it.
 pub struct AccountWords<'levels> {
     /// The words, by bit.
     pub words: &'levels GateWords,
-    /// Who the bits are.
+    /// Which accounts the bits are.
     pub members: &'levels Members,
 }
 
@@ -27,7 +27,7 @@ impl AccountWords<'_> {
         self.bit(account).into_iter().for_each(|bit| self.words.open(bit, class));
     }
 
-    /// As many of those who wait go on; says how many did. Fewer: nobody waits any more.
+    /// As many waiters go on; says how many did. Fewer: none waits any more.
     pub fn admit(&self, account: AccountId, class: GateClass, count_max: u32) -> u32 {
         self.bit(account).map_or(0, |bit| self.words.admit(bit, class, count_max))
     }

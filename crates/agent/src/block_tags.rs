@@ -2,7 +2,7 @@
 //!
 //! A tag says what the newest I/O of a block was when it entered the block layer above; what reaches the engine is that
 //! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
-//! (the table had not been told, or a read and a write of one block overlap): that block is nobody's.
+//! (the table had not been told, or a read and a write of one block overlap): that block belongs to no account.
 //!
 //! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with the I/O itself.
 
@@ -21,7 +21,7 @@ pub struct VolumeTags {
 }
 
 impl VolumeTags {
-    /// The table, who its bits are, and what applications say of their files.
+    /// The table, which accounts its bits are, and what applications say of their files.
     pub fn new(table: TagTable, members: Members, classes: Arc<FileClasses>) -> VolumeTags {
         VolumeTags { table, members, classes }
     }

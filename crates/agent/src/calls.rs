@@ -2,24 +2,27 @@
 //!
 //! A **notified** call stops at its entry and is known in full: which thread, which call, which file. It enters the
 //! scheduler, and goes on when the scheduler admits or releases it. A **word** is one bit for all writes of an account,
-//! open or closed: processes look at it and tell nobody. So the scheduler is asked for them: whenever an account was seen
-//! to write, *would one more write be admitted?* If so, that call is under way until the next question or until the account
-//! writes no more: who writes through an open word is in a call, and contends with others like anybody who is. If not, the
-//! word closes, and the call that asked stands in the scheduler until it is released; then a few who wait at the word are let
-//! in, and as long as the scheduler would admit one more, twice as many each time; when nobody waits any more, it opens.
+//! open or closed: processes look at it and tell no program. So the scheduler is asked for them: whenever an account
+//! was seen to write, *would one more write be admitted?* If so, that call is under way until the next question or
+//! until the account writes no more. So an account that writes through an open word is in a call, and contends like any
+//! other that is. If not, the word closes, and the call that asked stands in the scheduler until it is released. Then a
+//! few that wait at the word are let in, and as long as the scheduler would admit one more, twice as many each time.
+//! When none waits any more, it opens.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let it.
 //! That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once would cost
 //! most: of five hundred threads each would have written before the first was charged.
 //!
-//! **Strangers** at a word, who have it mapped as everybody may and wait again whenever they are let in, take the places of those who
-//! would write. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as many are let in
-//! each [`ADMITTED_LAST`]: of 65,000 who wait all have been woken once after fourteen times, within a seventh of a second, or there were
-//! fewer and the word is open. That is what strangers delay the writers of an account by each time that its call is released.
+//! **Strangers** at a word, which have it mapped as every process may and wait again whenever they are let in, take the
+//! places of writers. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as
+//! many are let in each [`ADMITTED_LAST`]. Of 65,000 waiters all have been woken once after fourteen times, within a
+//! seventh of a second, or there were fewer and the word is open. That is what strangers delay the writers of an
+//! account by each time that its call is released.
 //!
-//! The complication is everybody who does not behave like a call in a book. A thread that enters a call has returned
-//! from the one before, whether or not anybody saw it. A thread that is killed while it waits leaves its call in the
-//! scheduler; when that is released, it returns at once. When another scheduler takes over, everybody goes on.
+//! The complication is every thread that does not behave like a call in a book. A thread that enters a call has
+//! returned from the one before, whether or not the agent saw it. A thread that is killed while it waits leaves its
+//! call in the scheduler; when that is released, it returns at once. When another scheduler takes over, every call goes
+//! on.
 //!
 //! All of it is O(log threads) a call.
 
@@ -28,15 +31,16 @@ use std::collections::BTreeMap;
 
 /// Bytes of the write that is asked about on an account's behalf: a page, the least that a write dirties.
 const ASKED_BYTES: u64 = 4096;
-/// Writers who are let in first when a word's call is released: programs with fewer find it open at once.
+/// Writers that are let in first when a word's call is released: programs with fewer find it open at once.
 const ADMITTED_FIRST: u32 = 4;
-/// How long those are waited for who were let in and were not seen to write: some turns of a busy machine's run queue. Who
-/// writes to memory that is dirty already is never seen.
+/// How long the agent waits for writers that were let in and were not seen to write: some turns of a busy machine's run
+/// queue. A writer to memory that is dirty already is never seen.
 const ADMITTED_LAST: Span = Span::from_millis(10);
 /// The thread of calls that are asked about on an account's behalf.
 const NO_THREAD: ThreadId = ThreadId(0);
-/// Calls of threads that are gone which the scheduler may have at a time. Beyond, places of such threads at their listeners are not freed, so who makes
-/// more and more of them, by having threads killed that wait, waits himself. All of them are released in a few milliseconds.
+/// Calls of threads that are gone which the scheduler may have at a time. Beyond, places of such threads at their
+/// listeners are not freed, so a tenant that makes more and more of them, by having waiting threads killed, waits
+/// itself. All of them are released in a few milliseconds.
 const ABANDONED_MAX: usize = 16_384;
 /// Numbers from here on are no thread's (PID_MAX_LIMIT: four million).
 const UNSEEN_MIN: u32 = 1 << 31;
@@ -48,8 +52,8 @@ pub enum Action {
     GoOn(CallId),
     /// The word of this account's writes closes.
     Close(AccountId),
-    /// So many of those who wait at that word are let in; if they are fewer, it opens, and [`Calls::nobody_waits`] is to be
-    /// told.
+    /// So many of those that wait at that word are let in; if they are fewer, it opens, and [`Calls::nobody_waits`] is
+    /// to be told.
     Admit(AccountId, u32),
     /// It opens.
     Open(AccountId),
@@ -83,11 +87,11 @@ pub struct Calls {
     held: BTreeMap<CallId, Held>,
     /// Threads that wait, by the call in which they do.
     waiting: BTreeMap<ThreadId, CallId>,
-    /// Accounts whose word is closed, by the call that asked.
+    /// Accounts with a closed word, by the call that asked.
     closed: BTreeMap<AccountId, CallId>,
     /// Accounts that write through their word, which is open or lets some in.
     writing: BTreeMap<AccountId, Writing>,
-    /// Of those that are held, whose threads are gone.
+    /// Of held calls, those with threads that are gone.
     abandoned: usize,
     calls_so_far: u64,
     released: Vec<CallId>,
@@ -188,14 +192,14 @@ impl Calls {
         }
     }
 
-    /// Accounts of whom some were let in and have had the time to write, with the file that was asked about.
+    /// Accounts of which some writers were let in and have had the time to write, with the file that was asked about.
     pub fn admitted_before(&self, now: Time) -> impl Iterator<Item = (AccountId, FileId)> + '_ {
         let is_over = move |writing: &Writing| writing.admitted.is_some() && now.since(writing.last) >= ADMITTED_LAST;
         let over = self.writing.iter().filter(move |(_, writing)| is_over(writing));
         over.map(|(&account, writing)| (account, writing.call.file))
     }
 
-    /// When [`admitted_before`](Self::admitted_before) will have somebody.
+    /// When [`admitted_before`](Self::admitted_before) will have an account.
     pub fn admitted_until(&self) -> Option<Time> {
         let admitted = self.writing.values().filter(|writing| writing.admitted.is_some());
         admitted.map(|writing| writing.last + ADMITTED_LAST).min()
@@ -208,7 +212,7 @@ impl Calls {
         }
     }
 
-    /// Asks the scheduler whom it lets go on, and appends what is to be done.
+    /// Asks the scheduler which calls it lets go on, and appends what is to be done.
     pub fn released(&mut self, now: Time, scheduler: &mut dyn Scheduler, actions: &mut Vec<Action>) {
         let mut released = std::mem::take(&mut self.released);
         scheduler.released_calls(now, &mut released);
@@ -229,7 +233,7 @@ impl Calls {
                     self.abandoned -= 1;
                     scheduler.call_returned(now, &call);
                 }
-                // Whoever was held by a scheduler before this one has gone on already.
+                // Every call that an earlier scheduler held has gone on already.
                 None => {}
             }
         }
@@ -250,7 +254,7 @@ impl Calls {
         }
     }
 
-    /// Another scheduler is in charge, which knows of nobody: everybody goes on.
+    /// Another scheduler is in charge, which knows of no call: every call goes on.
     pub fn all_go_on(&mut self, actions: &mut Vec<Action>) {
         for (id, held) in std::mem::take(&mut self.held) {
             match held {

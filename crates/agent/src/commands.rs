@@ -1,10 +1,11 @@
 //! What other threads want of the levels: tenants come and go.
 //!
-//! Commands wait in a queue; an eventfd wakes whoever takes the levels' turns, which carries them out between two of them
-//! and answers. So the tables that every turn looks at are nobody else's.
+//! Commands wait in a queue; an eventfd wakes the thread that takes the levels' turns. It carries them out between two
+//! turns and answers. So no other thread has the tables that every turn looks at.
 //!
-//! The queue has a lock that whoever takes the turns only tries: that may be an engine's real-time thread, which would wait for somebody
-//! whom it has preempted itself. Who has the lock wakes it afterwards, so what it does not get now it is told of once more.
+//! The queue has a lock that the thread with the turns only tries: an engine's real-time thread might wait for a thread
+//! that it has preempted itself. The holder of the lock wakes it afterwards, so what it does not get now it is told of
+//! once more.
 
 use crate::error::AgentError;
 use crate::members::{BITS, Members};
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests wait for no more.
 const UNREGISTERED_MAX: usize = 64;
 
-/// Whose I/O an account's is.
+/// The tasks that do an account's I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A process, and all that it starts.
@@ -75,7 +76,7 @@ pub(crate) struct Commands {
 impl Drop for Commands {
     fn drop(&mut self) {
         let waiting = self.waiting.lock().take();
-        // Behind the lock: whoever waits for an answer hears that none comes.
+        // Behind the lock: a caller that waits for an answer hears that none comes.
         drop(waiting);
     }
 }
@@ -88,12 +89,12 @@ impl Commands {
         Ok((commands, LevelsHandle { waiting, wake, members, survey }))
     }
 
-    /// The next one, if there is one and nobody puts one in just now.
+    /// The next one, if there is one and no thread puts one in just now.
     pub(crate) fn next(&self) -> Option<Command> {
         self.waiting.0.try_lock().ok()?.as_mut()?.pop_front()
     }
 
-    /// Wakes whoever takes the turns once more, for those that are left.
+    /// Wakes the thread that takes the turns once more, for those that are left.
     pub(crate) fn wake_again(&self) {
         wake(&self.wake);
     }
@@ -149,7 +150,7 @@ impl LevelsHandle {
     /// What `who` does is the I/O of an account that has joined, from now on.
     ///
     /// # Errors
-    /// It has not joined, or there is nobody like that.
+    /// It has not joined, or there is no such process.
     pub fn enroll(&self, account: AccountId, who: Who) -> Result<(), AgentError> {
         self.ask(|answer| Command::Enroll { account, who, answer })?
     }
@@ -186,7 +187,7 @@ impl LevelsHandle {
         self.survey.losses()
     }
 
-    /// How many listeners an account has behind which somebody is left.
+    /// How many listeners an account has behind which a process is left.
     ///
     /// # Errors
     /// It has not joined.
@@ -194,8 +195,9 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and registrations), and
-    /// the levels are only asked who has left, and to take a few registrations out in a turn.
+    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and
+    /// registrations), and the levels are only asked which accounts have left, and to take a few registrations out in a
+    /// turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.
@@ -220,11 +222,11 @@ impl LevelsHandle {
                 let registrations = registrations.to_vec();
                 self.ask(|answer| Command::Unregister { registrations, answer })??;
             }
-            // Where a census finds out who inherits, it may have found somebody meanwhile.
+            // Where a census finds heirs, it may have found one meanwhile.
         }
     }
 
-    /// The threads that are inside a call whose return is waited for.
+    /// The threads inside a call that the agent waits to see return.
     ///
     /// # Errors
     /// The levels are gone.
@@ -232,7 +234,7 @@ impl LevelsHandle {
         self.ask(|answer| Command::Inside { answer })
     }
 
-    /// Calls of threads have returned, and nobody has seen it.
+    /// Calls of threads have returned unseen.
     ///
     /// # Errors
     /// The levels are gone.
@@ -240,9 +242,9 @@ impl LevelsHandle {
         self.send(Command::Returned { threads })
     }
 
-    /// An account's processes are nobody's from now on, and its gates are open. Afterwards the session may be closed. O(tasks
-    /// of all accounts), and the levels take a few out in a turn. Processes that live on pass
-    /// the words of their shims, also when the bit is used again.
+    /// An account's processes belong to no account from now on, and its gates are open. Afterwards the session may be
+    /// closed. O(tasks of all accounts), and the levels take a few out in a turn. Processes that live on pass the words
+    /// of their shims, also when the bit is used again.
     ///
     /// # Errors
     /// [`AgentError::Busy`] as long as calls or requests of it are under way: try again.

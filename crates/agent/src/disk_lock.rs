@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where locks are, wherever an agent keeps its state: in a directory of root's, which nobody else can enter a file into. The name
-/// of a socket could be anybody's.
+/// Where locks are, wherever an agent keeps its state: in a directory of root's, where no other user can create a file.
+/// Any process could take the name of a socket.
 const LOCKS: &str = "/run/plimsoll";
 
 /// What one process a disk may do.
@@ -89,7 +89,7 @@ impl DiskLock {
                 Err(Errno::WOULDBLOCK) => return Err(DiskLockError::Held { device: device.to_owned(), usage }),
                 locked => locked.map_err(failed)?,
             }
-            // Whoever had it may have removed the file meanwhile.
+            // Its holder may have removed the file meanwhile.
             let ours = fstat(&file).map_err(failed)?;
             if stat(&path).is_ok_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)) {
                 return Ok(DiskLock { path, _file: file });
@@ -100,7 +100,7 @@ impl DiskLock {
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        // Nobody else has it while it is locked.
+        // No other process has it while it is locked.
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!("cannot remove {}: {error}", self.path.display());
         }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(refused, "another agent already has the tenants of 8:16");
         drop((lock, others));
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        // A killed agent's file is nobody's.
+        // A killed agent's file has no owner.
         std::fs::write(directory.join("limits-8-16.lock"), "").unwrap();
         take(DiskUse::Limits, "8:16").unwrap();
     }

@@ -1,11 +1,12 @@
-//! The thread that hears who comes and sees who has gone, so that the engine's waits for neither.
+//! The thread that hears of new tenants and sees which have gone, so that the engine's waits for neither.
 //!
-//! Who comes is a command of a tenant that has joined already, or a container, which joins by that. **A container** is
+//! A newcomer is a command of a tenant that has joined already, or a container, which joins by that. **A container** is
 //! known by its cgroup if it has one of its own, and by its first process; what is executed in it later belongs to it. It
-//! leaves when nobody is left behind its listeners.
+//! leaves when no process is left behind its listeners.
 //!
 //! A runtime does not wait for an answer, and a listener that is closed would fail its container's calls for ever. So a
-//! container whose wishes are refused is let through: it is nobody's, its calls go on, and a line in the log says why.
+//! container with refused wishes is let through: it has no account, its calls go on, and a line in the log says
+//! why.
 
 use crate::commands::{LevelsHandle, Who};
 use crate::container_rules::ContainerRules;
@@ -53,7 +54,7 @@ pub(crate) struct Doorman {
     pub(crate) rules: Option<Arc<dyn ContainerRules>>,
     /// Containers that have joined, by name.
     pub(crate) containers: BTreeMap<String, Tenant>,
-    /// Tenants that leave when nobody of them is left.
+    /// Tenants that leave when no process of them is left.
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
     /// A disk that is not ours, from which something may be mounted at any time.
     pub(crate) observed: Option<ObservedDisk>,
@@ -153,9 +154,9 @@ impl Doorman {
         Ok(())
     }
 
-    /// The account, among the causes, of whoever a container's calls belong to.
+    /// The account, among the causes, of the tenant that a container's calls belong to.
     fn welcome(&mut self, process: u32, container: &ContainerState, wish: &ContainerWish) -> AccountId {
-        // Else it is a new one, whoever was called so before.
+        // Else it is a new one, even if an earlier one had its name.
         let is_executed_later = container.status == RUNNING;
         let known =
             self.containers.get(&container.id).filter(|tenant| is_executed_later && has_joined(&self.members, tenant));
@@ -167,7 +168,7 @@ impl Doorman {
             },
         };
         if let Err(error) = self.enroll(&tenant, process) {
-            // Those whom it forked may have been found all the same.
+            // Processes that it forked may have been found all the same.
             let container = shown(&container.id);
             LOG.warn(format_args!("container {container}: its process {process} is no tenant's: {error}"));
         }
@@ -213,7 +214,7 @@ impl Doorman {
 
     fn see_who_has_gone(&mut self) {
         let mut watched = lock(&self.watched);
-        // Whoever is watched was enrolled before.
+        // A watched process was enrolled before.
         let Ok(tasks) = self.levels.tasks_of_bits() else { return };
         watched.retain(|tenant| {
             let is_gone = match self.levels.listeners(tenant.account) {
@@ -245,7 +246,7 @@ impl Doorman {
         }
     }
 
-    /// Whoever was killed inside a call does not return from it.
+    /// A thread that was killed inside a call does not return from it.
     fn see_who_was_killed(&self) {
         let lives = |thread: &ThreadId| Path::new(&format!("/proc/{}", thread.0)).exists();
         let dead: Vec<ThreadId> = self.levels.inside().into_iter().flatten().filter(|thread| !lives(thread)).collect();
@@ -260,18 +261,18 @@ fn has_joined(members: &Members, tenant: &Tenant) -> bool {
     members.account(tenant.bit) == Some(tenant.account)
 }
 
-/// Whose calls go on at once.
+/// Processes whose calls go on at once.
 fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> AccountId {
     LOG.warn(format_args!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id)));
     AccountsOf::OTHERS
 }
 
-/// A name that somebody else chose, in a line of ours.
+/// A name that a stranger chose, in a line of ours.
 fn shown(name: &str) -> String {
     plimsoll_core::shown(&name.chars().take(128).collect::<String>()).into_owned()
 }
 
-/// A cgroup in which nobody is but a process and what it has started: the one that a runtime makes for a container. A
+/// A cgroup that holds only a process and what it has started: the one that a runtime makes for a container. A
 /// process that was put among others has none.
 fn own_cgroup(process: u32) -> Option<PathBuf> {
     let is_its_own = |directory: &PathBuf| {

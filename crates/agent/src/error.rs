@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Why the levels above a disk cannot do what they were asked to.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// Whoever took their turns has ended.
+    /// The thread that took their turns has ended.
     #[error("the agent has stopped")]
     Gone,
     /// The system refused something.
@@ -37,7 +37,7 @@ pub enum AgentError {
         /// Whether it has joined.
         has_joined: bool,
     },
-    /// What somebody asks for cannot be promised.
+    /// What a caller asks for cannot be promised.
     #[error("{problem}")]
     Promise {
         /// Why, in a line.

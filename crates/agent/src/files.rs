@@ -1,14 +1,16 @@
 //! Files by the number of their inode, which is all that is known of them below the page cache.
 //!
-//! To start writeback of a file one needs it open. Nobody gives us a descriptor: the process that dirtied it is busy, or
-//! gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2), `CAP_DAC_READ_SEARCH`): on ext4,
-//! XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was opened is kept, as long as there are no more than [`FILES_MAX`].
+//! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is
+//! busy, or gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2),
+//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was
+//! opened is kept, as long as there are no more than [`FILES_MAX`].
 //!
 //! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
 //!
-//! **To open and to close takes the disk.** An inode may have to be read; and whoever closes a file last that has been deleted
-//! meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the volume which these
-//! files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the compiler sees to:
+//! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been
+//! deleted meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the
+//! volume which these files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the
+//! compiler sees to:
 //!
 //! ```compile_fail,E0277
 //! fn can_be_sent<T: Send>() {}
@@ -30,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 /// Files that are kept open at the most: a small part of what a process may have open (1024 by default).
 pub const FILES_MAX: usize = 256;
-/// How long a file is kept open that nobody asks for: no longer than a tenant wonders where its space is.
+/// How long a file is kept open that no call asks for: no longer than a tenant wonders where its space is.
 pub const KEPT_FOR: Span = Span::from_secs(1);
 
 const EXT4_MAGIC: i64 = 0xEF53;
@@ -39,7 +41,7 @@ const BTRFS_MAGIC: i64 = 0x9123_683E;
 
 type Open = fn(&File, u64, OFlags) -> Result<File, Errno>;
 
-/// To read it; a file that nobody may wait for.
+/// To read it; a file that no thread may wait for.
 const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOATIME);
 
 /// The files of one mounted file system. They are opened and closed on the thread that made this, and on no other.
@@ -88,7 +90,7 @@ impl Files {
     }
 
     /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it does not,
-    /// for a file that nobody has opened by name lately, or that was deleted.
+    /// for a file that no process has opened by name lately, or that was deleted.
     pub fn path(&mut self, now: Time, file: FileId) -> Option<PathBuf> {
         let found = self.find(now, file)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;

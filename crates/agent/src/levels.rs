@@ -8,16 +8,16 @@
 //!
 //! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first what
 //! others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that came to
-//! the gates, then whom the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it is asked
-//! about the next call of whoever dirtied it, unless so much has happened that it takes more than a turn
-//! ([`happened::EVENTS_MAX`]).
+//! the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it
+//! is asked about the next call of the account that dirtied it, unless so much has happened that it takes more than a
+//! turn ([`happened::EVENTS_MAX`]).
 //!
-//! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and whoever has too many
-//! waiting there finds the word of its reads closed ([`crate::readers`]).
+//! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
+//! too many waiting there finds the word of its reads closed ([`crate::readers`]).
 //!
-//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so nothing
-//! can be held back there: writes wait at their calls as always, and who has *read* what the scheduler would have kept back
-//! waits at the word until the scheduler lets that go.
+//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so
+//! nothing can be held back there. Writes wait at their calls as always, and an account that has *read* what the
+//! scheduler would have kept back waits at the word until the scheduler lets that go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
 //! there are some ([`pace`]), and only the first one after a silence wakes us.
@@ -45,7 +45,8 @@ use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Looks at listeners in one turn, whoever floods his: some ten microseconds each, of which others' requests wait for no more.
+/// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others'
+/// requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
 /// Looks at calls that are held in one turn, for those whose threads have gone.
 const HELD_LOOKS_MAX: usize = 64;
@@ -66,8 +67,8 @@ pub struct Parts {
     pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
-    /// Of a disk that is not ours: the session that the requests of all who have not joined are charged to. `None` where
-    /// the requests are the engine's own.
+    /// Of a disk that is not ours: the session that the requests of all processes that have not joined are charged to.
+    /// `None` where the requests are the engine's own.
     pub others: Option<AccountId>,
 }
 
@@ -136,7 +137,7 @@ impl Levels {
         Ok((levels, handle))
     }
 
-    /// Who the bits of masks are, for whoever looks tags up.
+    /// Which accounts the bits of masks are, for a thread that looks tags up.
     pub fn members(&self) -> &Members {
         &self.members
     }
@@ -165,7 +166,7 @@ impl Levels {
                 }
                 for (listener, registration) in turn.returned {
                     tracing::info!("{}: its listener is back from an agent before this one", registration.name);
-                    // Its number is somebody else's by now.
+                    // Another account has its number by now.
                     if let Some(listener) = self.parts.listeners.get_mut(listener) {
                         listener.assign(AccountsOf::OTHERS);
                     }
@@ -182,7 +183,7 @@ impl Levels {
     }
 
     /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So the shims of its
-    /// account hold nothing any more: what is closed from now on is closed for nobody.
+    /// account hold nothing any more: what is closed from now on is closed for none of them.
     fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
         let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
         if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
@@ -217,7 +218,7 @@ impl Levels {
         }
     }
 
-    /// Asks for those who look at words, and lets go on whom the scheduler releases.
+    /// Asks on behalf of accounts that look at words, and lets the calls go on that the scheduler releases.
     fn decide(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
         let mut actions = std::mem::take(&mut self.actions);
         self.wrote.extend(self.calls.admitted_before(now));
@@ -235,7 +236,7 @@ impl Levels {
                 Action::GoOn(id) => {
                     let Some((listener, call)) = self.notified.take(id) else { continue };
                     if self.parts.listeners.get(listener).is_some_and(Listener::is_full) {
-                        // Those who wait behind it are not announced once more.
+                        // Calls that wait behind it are not announced once more.
                         self.hear_at = Some(Time::ZERO);
                     }
                     if let Err(error) = self.parts.listeners.resume(listener, call) {
@@ -265,7 +266,7 @@ impl Levels {
         let mut wake_at = None;
         for wish in &self.wishes {
             match *wish {
-                // No call has a journal commit and does not wait; who wishes goes on without.
+                // No call has a journal commit and does not wait; a call that wishes goes on without.
                 Wish::Commit => {}
                 Wish::WakeAt(at) => wake_at = Some(wake_at.map_or(at, |before: Time| before.min(at))),
                 // Where there is no room it will be wished again.
@@ -287,15 +288,16 @@ impl Levels {
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
     }
 
-    /// Whoever was killed or interrupted at a gate leaves its call behind, and its place at its listener, of which there are so
-    /// many: also where the scheduler has released the call since. Says when to look at those that are left, or at all again.
+    /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
+    /// which there are so many: also where the scheduler has released the call since. Says when to look at those that
+    /// are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {
             return now + HOUSEKEEPING;
         }
         let (gone, has_more) = self.parts.listeners.take_gone(HELD_LOOKS_MAX);
         if !gone.is_empty() {
-            // Those who wait behind a listener that was full are not announced once more.
+            // Calls that wait behind a listener that was full are not announced once more.
             self.hear_at = Some(now);
         }
         let gone = gone.into_iter().filter_map(|place| self.notified.take_at(place));
@@ -335,7 +337,7 @@ impl Levels {
                 Command::Ended { answer } => drop(answer.send(self.parts.tags.accounts().ended())),
                 Command::Unregister { registrations, answer } => {
                     let _ = answer.send(self.parts.tags.accounts().unregister(&registrations));
-                    // So many in a turn, whoever asks.
+                    // So many in a turn, whichever account asks.
                     return self.commands.wake_again();
                 }
                 Command::Free { accounts } => {
@@ -387,7 +389,7 @@ impl Levels {
             self.words().open(account, GateClass::Write);
             self.readers.leave(account, &AccountWords { words: &self.parts.words, members: &self.members });
             self.members.set(bit, None);
-            // Whoever is left behind them is nobody's, also when the bit is another's.
+            // A process left behind them belongs to no account, also when the bit is another's.
             self.parts.listeners.hand_over(AccountId(bit), AccountsOf::OTHERS);
             self.parts.tags.accounts().close(AccountId(bit))?;
         }

@@ -7,17 +7,17 @@
 //! | [`classified`] | what applications say of their files: their classes |
 //! | [`calls`] | system calls at gates, as a scheduler sees them |
 //! | `disk_lock` | one agent a disk |
-//! | `doorman` | the thread that hears who comes and sees who has gone |
+//! | `doorman` | the thread that hears of new tenants and sees which have gone |
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | `losses` | telling the log what the tags have lost |
-//! | [`members`] | who the bits of a cause mask are |
+//! | [`members`] | which accounts the bits of a cause mask are |
 //! | [`memory`] | how much memory there is, and how much may be dirty |
 //! | [`metadata`] | what a container asks for |
 //! | [`mounts`] | which disk a mounted file system is on |
 //! | `notified` | calls that came from listeners, by both of their numbers |
-//! | [`readers`] | whose reads wait at their gates, because those below wait too long already |
+//! | [`readers`] | accounts with reads that wait at their gates, because those below wait too long already |
 //! | [`station`] | a mounted file system with everything above its disk, which is a volume or not ours |
 //! | `tenant` | how a tenant joins and leaves, at the engine and at the levels |
 //! | [`writeback`] | the thread that opens files, starts their writeback in slices, and closes them |

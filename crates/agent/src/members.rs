@@ -1,8 +1,9 @@
-//! Who the bits of a cause mask are.
+//! Which accounts the bits of a cause mask are.
 //!
 //! Below, an account is one of 62 bits, given out again when its owner has gone. In a scheduler it is a number in a tree of
 //! pools and sessions. [`Members`] translates. The thread that opens and closes accounts changes it, the engine's thread
-//! reads it for each block: one relaxed load a bit, no lock. A bit whose account is being closed is nobody from then on.
+//! reads it for each block: one relaxed load a bit, no lock. A bit whose account is being closed stands for no account
+//! from then on.
 
 use plimsoll_core::{AccountId, CauseSet};
 use std::array;
@@ -27,7 +28,7 @@ impl Default for Members {
 }
 
 impl Members {
-    /// From now on a bit stands for an account; `None`: for nobody.
+    /// From now on a bit stands for an account; `None`: for none.
     ///
     /// # Panics
     /// If there is no such bit: [`BITS`].
@@ -35,7 +36,7 @@ impl Members {
         self.accounts[bit as usize].store(account.map_or(NOBODY, |account| account.0), Ordering::Relaxed);
     }
 
-    /// Who a bit stands for.
+    /// The account that a bit stands for.
     pub fn account(&self, bit: u32) -> Option<AccountId> {
         let number = self.accounts.get(bit as usize)?.load(Ordering::Relaxed);
         (number != NOBODY).then_some(AccountId(number))
@@ -46,7 +47,7 @@ impl Members {
         (0..BITS).find(|&bit| self.account(bit) == Some(account))
     }
 
-    /// Everybody. O([`BITS`]).
+    /// All accounts. O([`BITS`]).
     pub fn accounts(&self) -> impl Iterator<Item = AccountId> + '_ {
         (0..BITS).filter_map(|bit| self.account(bit))
     }

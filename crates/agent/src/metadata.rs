@@ -1,10 +1,10 @@
-//! What a listener that is handed over says of whose it is: `listenerMetadata` of an OCI profile.
+//! What a listener that is handed over says of its tenant: `listenerMetadata` of an OCI profile.
 //!
 //! A text of `KEY=VALUE` with commas between: `pool=web/batch,name=backup,limit=10MB/s,weight=50`. Everything may be left
-//! out; who says nothing gets a session in the volume's own account, under the container's name. `bit=N` alone is said by
-//! commands of tenants that have joined already.
+//! out; a container that says nothing gets a session in the volume's own account, under the container's name. `bit=N`
+//! alone is said by commands of tenants that have joined already.
 //!
-//! Whoever wrote the container's configuration wrote it, so it is bounded, and what is not understood is refused.
+//! The author of the container's configuration wrote it, so it is bounded, and what is not understood is refused.
 
 use plimsoll_core::account::{WEIGHT_MAX, WEIGHT_MIN};
 use plimsoll_core::units::deadline;
@@ -16,13 +16,13 @@ use thiserror::Error;
 pub const METADATA_BYTES_MAX: usize = 1024;
 /// Bytes of a session's name.
 const NAME_BYTES_MAX: usize = 128;
-/// What a session is called whose container has no name.
+/// The name of a session whose container has none.
 const NAMELESS: &str = "container";
 const BIT: &str = "bit=";
 /// What may be said.
 const KEYS: &str = "pool, name, reserve, limit, weight, priority, read_deadline, write_deadline, fsync_deadline";
 
-/// Whose a listener is.
+/// The tenant of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Metadata {
     /// A tenant's that has joined: its bit.
@@ -81,7 +81,7 @@ pub enum MetadataError {
     },
 }
 
-/// Whether a container may say this: it is understood, and speaks for nobody who has joined already.
+/// Whether a container may say this: it is understood, and speaks for no tenant that has joined already.
 ///
 /// # Errors
 /// What is not understood, and what is allowed.

@@ -2,9 +2,10 @@
 //!
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
 //! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
-//! mount's source. Its files have yet another number, one for each subvolume, which is in no table: whoever wants to know whether a
-//! file is on a disk asks the roots of the mounts for theirs ([`device_numbers`]). Files of an overlay, the root of most containers,
-//! have the overlay's own number where all its layers are of one file system, so overlays that write to the disk are asked, too.
+//! mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out whether
+//! a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an overlay, the
+//! root of most containers, have the overlay's own number where all its layers are of one file system, so overlays that
+//! write to the disk are asked, too.
 
 use crate::error::AgentError;
 use plimsoll_core::mounts::MOUNT_TABLE;

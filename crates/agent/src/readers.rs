@@ -1,4 +1,4 @@
-//! Whose reads wait at their gates, because those below wait too long already.
+//! Accounts with reads that wait at their gates, because those below wait too long already.
 //!
 //! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that others
 //! need ([`plimsoll_brick::engine::HeldReads`]). So its account's *next* reads wait at the word:
@@ -6,30 +6,31 @@
 //! ```text
 //!   many wait below, or one was read too early  -> the word closes
 //!   the early ones are paid, few wait below     -> a few more are admitted, and no more than a few
-//!   nobody waits at the word                    -> it opens
+//!   no reader waits at the word                 -> it opens
 //! ```
 //!
 //! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close again.
-//! Who was admitted needs some time until its read has come; until then it counts as if it had, or, if it never comes, for
-//! [`ADMITTED_LAST`].
+//! An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it never
+//! comes, for [`ADMITTED_LAST`].
 //!
-//! **The complication: strangers.** The file of words is readable by everybody, and that is enough to wait at a word. Whoever
-//! does, and waits again at once when he is woken, takes the places of the account's own readers among the few who are admitted; and
-//! as he never goes, neither do they. Nobody says who waits at a word. But a stranger's read does not come: so **for each who
-//! was admitted and has not come in time, one more is admitted the next time**. Where there is nobody but strangers that
-//! doubles with each time, whatever they do. Once there seem to be more than [`STRANGERS_MAX`] the word opens whenever it would admit
-//! anybody; then there may be a herd, where there is a stranger. Whoever comes late after all was none, and is taken back; and
-//! half of them are forgotten every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on
-//! another disk, or was merged with another's.
+//! **The complication: strangers.** The file of words is readable by every process, and that is enough to wait at a
+//! word. A stranger that does, and waits again at once when it is woken, takes the places of the account's own readers
+//! among the few admitted; and as it never goes, neither do they. The kernel does not name the waiters at a word. But a
+//! stranger's read does not come: so **for each that was admitted and has not come in time, one more is admitted the
+//! next time**. Where there are only strangers that doubles with each time, whatever they do. Once there seem to be
+//! more than [`STRANGERS_MAX`] the word opens whenever it would admit a reader; then there may be a herd, where there
+//! is a stranger. A reader that comes late after all was no stranger, and is taken back; and half of them are forgotten
+//! every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on another
+//! disk, or was merged with another's.
 //!
-//! So strangers, however many, delay a reader who owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen are admitted,
-//! then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many accounts' words are closed that
-//! each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in [`STRANGERS_HALVED`] from then on. What they
-//! gain is a victim without a gate of reads: what it reads too early is charged, and the device's places are kept for others as from
-//! anybody who passes by.
+//! So strangers, however many, delay a reader that owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen
+//! are admitted, then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many
+//! accounts' words are closed that each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in
+//! [`STRANGERS_HALVED`] from then on. What they gain is a victim without a gate of reads: what it reads too early is
+//! charged, and the device's places are kept for others as from any reader that passes by.
 //!
-//! Strangers who move waiters to another word (`FUTEX_REQUEUE`) find nobody left to be woken: the word opens, and who was
-//! moved sees it when the lease that he saw runs out.
+//! Strangers that move waiters to another word (`FUTEX_REQUEUE`) leave none to be woken: the word opens, and a moved
+//! reader sees it when the lease that it saw runs out.
 
 use crate::account_words::AccountWords;
 use crate::members::Members;
@@ -40,13 +41,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Reads of one account below beyond which its next ones wait.
 const WAITING_MAX: u32 = 32;
-/// Reads of all accounts below beyond which those who have more than one wait: half of the loop device's places.
+/// Reads of all accounts below beyond which accounts with more than one wait: half of the loop device's places.
 const WAITING_OF_ALL_MAX: u32 = 64;
 /// Reads that an account whose word is closed may have below: enough for a disk to choose from.
 const ADMITTED_MAX: u32 = 16;
-/// How long somebody who was admitted is waited for: longer than a thread waits for a processor on a busy machine.
+/// How long an admitted reader is waited for: longer than a thread waits for a processor on a busy machine.
 const ADMITTED_LAST: Span = Span::from_millis(100);
-/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions that nobody comes of.
+/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions after which no read
+/// comes.
 const STRANGERS_MAX: u32 = 256;
 /// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they are no
 /// more than [`STRANGERS_MAX`] for that.
@@ -58,7 +60,7 @@ pub trait ReadGates {
     fn close(&self, account: AccountId);
     /// They wait no more.
     fn open(&self, account: AccountId);
-    /// As many of those who wait go on; says how many did. Fewer: nobody waits any more.
+    /// As many waiters go on; says how many did. Fewer: none waits any more.
     fn admit(&self, account: AccountId, count_max: u32) -> u32;
 }
 
@@ -82,7 +84,7 @@ struct Admitted {
     groups: VecDeque<(Time, u32)>,
     /// All of them.
     count: u32,
-    /// Those who are not waited for any longer and have been taken for strangers.
+    /// Waiters that are not waited for any longer and have been taken for strangers.
     missing: u32,
     /// The account's reads that had come when they were counted.
     arrived: u64,
@@ -117,14 +119,14 @@ impl Admitted {
             }
             self.groups.pop_front();
         }
-        // More may come that passed before the word closed: of those nobody was taken for a stranger.
+        // More may come that passed before the word closed: none of those was taken for a stranger.
         let late = came.min(self.missing);
         self.missing -= late;
         strangers.count = strangers.count.saturating_sub(late);
     }
 }
 
-/// Who waits at an account's word and is none of its readers, as far as that can be told.
+/// The waiters at an account's word that are none of its readers, as far as that can be told.
 #[derive(Clone, Copy)]
 struct Strangers {
     count: u32,
@@ -139,16 +141,16 @@ impl Strangers {
     }
 }
 
-/// The accounts whose reads wait at their words.
+/// The accounts with reads that wait at their words.
 #[derive(Default)]
 pub struct Readers {
     held: BTreeMap<AccountId, Admitted>,
-    /// Of accounts whose words were ever closed.
+    /// Of accounts with words that were ever closed.
     strangers: BTreeMap<AccountId, Strangers>,
 }
 
 impl Readers {
-    /// Closes and opens what must be, and admits who may go on. O(1) while no read waits, O(accounts) else.
+    /// Closes and opens what must be, and admits readers that may go on. O(1) while no read waits, O(accounts) else.
     pub fn mind(&mut self, now: Time, reads: &HeldReads, members: &Members, gates: &dyn ReadGates) {
         let sum = reads.sum();
         if sum.waiting > WAITING_MAX || sum.early > 0 {
@@ -194,13 +196,13 @@ impl Readers {
         !self.held.is_empty()
     }
 
-    /// When somebody will have been waited for long enough.
+    /// When an admitted reader will have been waited for long enough.
     pub fn admitted_until(&self) -> Option<Time> {
         let firsts = self.held.values().filter_map(|admitted| admitted.groups.front());
         firsts.map(|&(since, _)| since + ADMITTED_LAST).min()
     }
 
-    /// An account is nobody's any more: whoever waits goes on.
+    /// An account has no tenant any more: all waiters go on.
     pub fn leave(&mut self, account: AccountId, gates: &dyn ReadGates) {
         self.held.remove(&account);
         self.strangers.remove(&account);

@@ -1,7 +1,8 @@
 //! Returns from calls that gates notify are told only while there are gates.
 //!
-//! The kernel tells of the end of every system call of the machine or of none, and each takes a fifth of a microsecond longer then. Whoever
-//! is in a call that was let in came through a listener; so nothing is to be told until there is one, nor when the last has been gone for a while.
+//! The kernel tells of the end of every system call of the machine or of none, and each takes a fifth of a microsecond
+//! longer then. A thread in a call that was let in came through a listener; so nothing is to be told until there is
+//! one, nor when the last has been gone for a while.
 
 /// Looks in a row that find no listener, after which nothing is told any more.
 const QUIET_LOOKS: u32 = 10;
@@ -20,7 +21,7 @@ impl Returns {
         (!std::mem::replace(&mut self.are_told, true)).then_some(true)
     }
 
-    /// Whether anybody can be in a call is looked at. What changes.
+    /// Looks whether a thread can be in a call. What changes.
     pub fn look(&mut self, has_listeners: bool) -> Option<bool> {
         self.quiet_looks = if has_listeners { 0 } else { self.quiet_looks.saturating_add(1) };
         let ends = self.are_told && self.quiet_looks >= QUIET_LOOKS;
@@ -33,7 +34,7 @@ impl Returns {
 mod tests {
     use super::*;
 
-    /// Red if looks that found somebody between are counted too, and if it ends more than once.
+    /// Red if looks that found a thread between are counted too, and if it ends more than once.
     #[test]
     fn they_are_told_from_the_first_listener_on_until_there_has_been_none_for_a_while() {
         let mut returns = Returns::default();

@@ -10,8 +10,8 @@
 //! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
 //! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted in the
-//! same accounts, but only the gates hold anybody back. Whoever is no tenant is one session, `others`. It is mounted before
-//! the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
+//! same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It is
+//! mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
@@ -56,9 +56,9 @@ pub struct StationConfig {
     pub device: PathBuf,
     /// Where words and sockets are: a directory on a tmpfs that only we may write to.
     pub run_directory: PathBuf,
-    /// Where shim and keeper are: one that everybody may enter, not mounted `noexec`.
+    /// Where shim and keeper are: one that every user may enter, not mounted `noexec`.
     pub program_directory: PathBuf,
-    /// Which calls of whoever is launched are notified.
+    /// Which calls of launched programs are notified.
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
@@ -66,7 +66,8 @@ pub struct StationConfig {
     pub tasks_max: Option<u32>,
     /// Judges what containers ask for; `None`: admission alone does.
     pub containers: Option<Arc<dyn ContainerRules>>,
-    /// Where whoever is launched says the classes of files, if there is such a place ([`ClassServer`](crate::ClassServer)).
+    /// Where launched programs say the classes of files, if there is such a place
+    /// ([`ClassServer`](crate::ClassServer)).
     pub classes: Option<PathBuf>,
 }
 
@@ -77,7 +78,7 @@ pub enum Disk {
     Volume(String),
     /// A disk of the kernel's, whose engine has no volumes: its requests are seen.
     Observed {
-        /// The pool of the session of everybody who is no tenant; empty: the device's own.
+        /// The pool of the session of all processes of no tenant; empty: the device's own.
         pool: String,
         /// Whether tenants are charged for what their processes submit though causes could be told. Where they cannot, it
         /// is so in any case.
@@ -135,15 +136,15 @@ pub struct Station {
     config: StationConfig,
     levels: LevelsHandle,
     /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait for the disk.
-    /// Whoever unmounts that does so after it, while the engine still serves it.
+    /// The caller unmounts that after it, while the engine still serves it.
     writeback: Writeback,
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
     classes: Arc<FileClasses>,
-    /// Tenants that leave when nobody of them is left.
+    /// Tenants that leave when no process of them is left.
     watched: Arc<Mutex<Vec<Tenant>>>,
-    /// The session of everybody else, on a disk that is not ours.
+    /// The session of all other processes, on a disk that is not ours.
     others: Option<AccountId>,
     is_over: Arc<AtomicBool>,
     doorman: Option<JoinHandle<()>>,
@@ -253,7 +254,7 @@ impl Station {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
 
-    /// Opens a session in `pool` for a tenant, whose I/O is that of whoever is [enrolled](Self::enroll).
+    /// Opens a session in `pool` for a tenant, whose I/O is that of [enrolled](Self::enroll) processes.
     ///
     /// # Errors
     /// Admission refuses the session, or all accounts are taken.
@@ -261,10 +262,10 @@ impl Station {
         join(&self.engine, &self.levels, pool, name, allocation)
     }
 
-    /// What `who` does is the tenant's I/O from now on; what it dirtied before is whose it was.
+    /// What `who` does is the tenant's I/O from now on; what it dirtied before keeps its account.
     ///
     /// # Errors
-    /// There is nobody like that.
+    /// There is no such process.
     pub fn enroll(&self, tenant: &Tenant, who: Who) -> Result<(), AgentError> {
         self.levels.enroll(tenant.account, who)
     }
@@ -293,7 +294,7 @@ impl Station {
         lock(&self.watched).push(tenant);
     }
 
-    /// The tenants who leave by themselves, by the paths of their sessions, and their processes and threads that live.
+    /// The tenants that leave by themselves, by the paths of their sessions, and their processes and threads that live.
     ///
     /// # Errors
     /// The engine has stopped.
@@ -301,15 +302,15 @@ impl Station {
         let watched: Vec<Tenant> = lock(&self.watched).clone();
         let mut tenants = Vec::new();
         for tenant in watched {
-            // Who has begun to leave has none any more.
+            // A tenant that has begun to leave has none any more.
             let tasks = self.levels.tasks(tenant.account).unwrap_or_default();
             tenants.push((self.engine.account_path(tenant.account)?, tasks));
         }
         Ok(tenants)
     }
 
-    /// Closes a tenant's session. Its processes, if there are any left, are nobody's from then on, and pass the words that their shims
-    /// look at.
+    /// Closes a tenant's session. Its processes, if there are any left, have no account from then on, and pass the
+    /// words that their shims look at.
     ///
     /// # Errors
     /// [`AgentError::Busy`] if calls or requests of it are still under way after ten seconds.
@@ -356,7 +357,7 @@ fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
     }
 }
 
-/// Everybody who is no tenant, on a disk that is not ours.
+/// All processes of no tenant, on a disk that is not ours.
 fn others_session() -> SessionConfig {
     SessionConfig { name: "others".to_owned(), allocation: Allocation::default() }
 }

@@ -6,7 +6,7 @@ use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A tenant who has joined.
+/// A tenant that has joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// The session that its I/O is charged to.
@@ -39,8 +39,8 @@ pub(crate) fn join(
     }
 }
 
-/// Who leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its session open
-/// until that is paid.
+/// A tenant that leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its
+/// session open until that is paid.
 pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
     engine.change_session(tenant.account, Allocation::default())?;
     levels.leave(tenant.account)?;

@@ -2,14 +2,15 @@
 //! (split-level paper, section 5.2).
 //!
 //! A slice is so many *dirty* bytes, wherever in the file they are. The kernel takes ranges: cachestat(2) tells how many
-//! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round: one
-//! that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is twice as long; one
-//! that has more is halved, down to a page. That takes O(pages passed + log file), not the whole file's. Where a folio is larger than
-//! a page all of it counts as dirty. Before Linux 6.5 nobody tells, and ranges of 1.25 MiB count in full.
+//! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round.
+//! A range that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is
+//! twice as long. A range that has more is halved, down to a page. That takes O(pages passed + log file), not the whole
+//! file's. Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell,
+//! and ranges of 1.25 MiB count in full.
 //!
 //! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the device, and to open and
-//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and whoever wishes says no more than which file
-//! and how much:
+//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and a caller says no more
+//! than which file and how much:
 //!
 //! ```text
 //!   an engine's thread   Slices::ask       -> never waits    \
@@ -18,7 +19,8 @@
 //! ```
 //!
 //! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing whose end takes
-//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: whoever wished for them will wish again.
+//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished
+//! for them will wish again.
 
 mod system;
 
@@ -38,13 +40,13 @@ use system::{PAGE_BYTES, dirty_bytes, start_writeback};
 
 /// Slices that wait for the thread at the most.
 pub const SLICES_WAITING_MAX: usize = 256;
-/// The first range of a slice, and the least where nobody tells what is dirty, bytes: the largest write that the block layer makes
-/// by default (`max_sectors_kb`).
+/// The first range of a slice, and the least where the kernel does not tell what is dirty, bytes: the largest write
+/// that the block layer makes by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
-/// Files whose place is remembered.
+/// Files with a remembered place.
 const PLACES_MAX: usize = 4096;
 
-/// What the thread is told. None of it is open: whoever drops a message that nobody takes any more waits for nothing.
+/// What the thread is told. None of it is open: a drop of a message that no thread takes any more waits for nothing.
 enum Message {
     Mounted {
         mount_point: PathBuf,
@@ -58,8 +60,8 @@ enum Message {
     Wake,
 }
 
-/// The thread that starts writeback, for whoever ends it: not the thread that serves the disk. When this is dropped, at most the slice under way
-/// is waited for, and no file is open any more: the file system can be unmounted.
+/// The thread that starts writeback, for the thread that ends it: not the thread that serves the disk. When this is
+/// dropped, at most the slice under way is waited for, and no file is open any more: the file system can be unmounted.
 pub struct Writeback {
     messages: SyncSender<Message>,
     is_over: Arc<AtomicBool>,
@@ -150,7 +152,7 @@ impl Work {
                 Ok(Message::Mounted { mount_point, answer }) => {
                     let opened = Files::of(&mount_point).map(|files| self.files = Some(files));
                     self.places.clear();
-                    // Who asked may have given up.
+                    // The caller may have given up.
                     let _ = answer.send(opened);
                 }
                 Ok(Message::Slice { file, bytes_max }) => self.slice(file, bytes_max),
@@ -172,7 +174,7 @@ impl Work {
                 }
                 self.places.insert(id, end);
             }
-            // The fsync that follows will say so to whom it concerns.
+            // The fsync that follows will say so to its caller.
             Err(errno) => tracing::warn!(inode = id.0, %errno, "writeback could not be started"),
         }
     }

@@ -7,10 +7,10 @@
 //!                                 accounts: pools, sessions
 //! ```
 //!
-//! One thread a device owns all of it ([`engine`]): its ring, its scheduler, its volumes and its front ends, so nothing
+//! One thread a device owns all of it ([`engine`]): its ring, its scheduler, its volumes and its front ends. So nothing
 //! on the way of a request needs a lock. Whatever other threads want is asked through an [`engine::EngineHandle`].
 
-// What the tests in `tests/` share names this crate as everybody does.
+// What the tests in `tests/` share names this crate as other crates do.
 #[cfg(test)]
 extern crate self as plimsoll_brick;
 

@@ -4,8 +4,8 @@
 //! are sent to it with O_DIRECT, so many outstanding all the time, on a ring of their own.
 //!
 //! The complication is what the figure is for: a promise must be kept in every second. So the time is cut into windows,
-//! and what counts is the slowest one. And a measurement must not destroy anything: what exists is only read, unless the
-//! caller says otherwise; a file that was made for it loses its name at once and is gone with the process.
+//! and what counts is the slowest one. And a measurement must not destroy anything. What exists is only read, unless
+//! the caller says otherwise. A file that was made for it loses its name at once and is gone with the process.
 
 mod requests;
 
@@ -130,8 +130,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens what is at `path`, to be written to only if `is_destructive`; or makes a file of `size_bytes` if there is
-    /// nothing, which then still has to be [filled](Target::fill).
+    /// Opens what is at `path`, to be written to only if `is_destructive`. If there is nothing, makes a file of
+    /// `size_bytes`, which then still has to be [filled](Target::fill).
     ///
     /// # Errors
     /// What is neither a file nor a disk, too small, sparse, in use, or without direct I/O; and what the system refuses.

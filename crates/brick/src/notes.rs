@@ -3,9 +3,10 @@
 //! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`), replaced as a whole and
 //! flushed. A volume in memory has none: nothing of it outlives the daemon.
 //!
-//! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a regular file: in an
-//! extended attribute, with what the file is known by, since a copy may have its attributes. Where the two differ, the attribute holds: it
-//! goes with the store, and a directory may have been out of use meanwhile. A block device has no place for one.
+//! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a
+//! regular file. It is in an extended attribute, with what the file is known by, since a copy may have its attributes.
+//! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
+//! meanwhile. A block device has no place for one.
 //!
 //! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in the attribute's name. It
 //! holds for the file, too, and a note of the file holds for each loop device on it.

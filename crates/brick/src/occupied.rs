@@ -1,12 +1,14 @@
 //! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another device.
 //!
-//! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the kernel. So a block device
-//! that is written is opened with O_EXCL: the kernel refuses that where it is mounted, is swap or belongs to a RAID or volume group, also where
-//! that is true of one of its partitions, and refuses the mount as long as it is open. For a regular file there is no such claim: whether it is
-//! swap, or what a loop device lies on, is looked up.
+//! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the
+//! kernel. So a block device that is written is opened with O_EXCL. The kernel refuses that where it is mounted, is
+//! swap or belongs to a RAID or volume group, also where that is true of one of its partitions. It refuses the mount as
+//! long as the device is open. For a regular file there is no such claim: whether it is swap, or what a loop device
+//! lies on, is looked up.
 //!
-//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked, too ([`lock`]): who
-//! opens the file and who opens a loop device on it keep each other away, in either order.
+//! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked,
+//! too ([`lock`]). A process that opens the file and one that opens a loop device on it keep each other away, in either
+//! order.
 
 pub(crate) mod beneath;
 mod loops;
@@ -24,8 +26,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Flags with which what is at `path` is opened for writing, so that nobody else has it. None for a regular file, or for what is not there:
-/// with O_CREAT the flag means something else.
+/// Flags with which what is at `path` is opened for writing, so that no other process has it. None for a regular file,
+/// or for what is not there: with O_CREAT the flag means something else.
 pub(crate) fn exclusive(path: &Path) -> OFlags {
     match fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
         true => OFlags::EXCL,
@@ -50,7 +52,7 @@ pub(crate) fn user_of(path: &Path) -> Option<String> {
     })
 }
 
-/// What the kernel says of who uses what.
+/// What the kernel says of what is in use: swap and mounts.
 struct Kernel {
     swaps: String,
     table: MountTable,
@@ -132,8 +134,9 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
     }
 }
 
-/// Tries to lock, and waits a moment for a daemon that was killed: the kernel does what its ring had under way, and keeps the lock until
-/// that is done. So a daemon that has the lock knows that no write of a predecessor comes any more.
+/// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
+/// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
+/// more.
 fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TRIES {
         match lock() {
@@ -243,7 +246,7 @@ fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
 const TRIES: u32 = 100;
 const PAUSE_NS: i64 = 20_000_000;
 
-/// Opens what is at `path` by `open`. Where it is busy and nobody is known to use it, it is tried again for a moment.
+/// Opens what is at `path` by `open`. Where it is busy and no user of it is known, it is tried again for a moment.
 pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_busy = |opened: &io::Result<File>| {
         opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && user_of(path).is_none()

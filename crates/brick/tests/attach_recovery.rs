@@ -97,7 +97,7 @@ impl Drop for Cleanup {
     }
 }
 
-/// Appends records, each of them synced, until the file system fails; counts those whose sync returned.
+/// Appends records, each of them synced, until the file system fails; counts those with a sync that returned.
 fn append_synced_records(log: &File, has_enough: &AtomicBool) -> u64 {
     for number in 0.. {
         let record = bytes_of(number, RECORD_BYTES);
@@ -110,7 +110,7 @@ fn append_synced_records(log: &File, has_enough: &AtomicBool) -> u64 {
 }
 
 /// A writer of synced records and fio with checksums, both on the mounted file system, until the server is killed.
-/// Gives back how many records were synced, and the log, still open: a mount that is in use must not stop anybody.
+/// Gives back how many records were synced, and the log, still open: a mount that is in use must not stop any server.
 fn load_until_killed(server: &mut Server, target: &Path) -> (u64, File) {
     let log = OpenOptions::new().create_new(true).read(true).write(true).open(target.join("log")).unwrap();
     File::open(target).unwrap().sync_all().unwrap();
@@ -156,7 +156,7 @@ fn a_killed_server_is_succeeded(kind: FileSystemKind) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(directory.to_str().unwrap()), "{mounts}");
 
-    // The same backing file serves again while the old mount is still held open by somebody.
+    // The same backing file serves again while a process still holds the old mount open.
     let path = backing_path(&directory);
     let (engine, info) = serve(Backing::File { path, size_bytes: Some(SIZE_BYTES), creates: false, encryption: None });
     let plan = Some((kind, Format::Never));
@@ -214,7 +214,7 @@ fn has_stuck_thread(process: u32) -> bool {
     tasks.flatten().filter_map(state_of).any(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" D")))
 }
 
-/// A process that is killed inside mount(2), which waits for blocks that the same process serves, ends all the same: at
+/// A process is killed inside mount(2), which waits for blocks that the same process serves. It ends all the same: at
 /// once, and also where it would have written a core file.
 #[test]
 fn a_server_that_is_killed_while_it_mounts_ends() {
@@ -261,7 +261,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The notes name things that somebody else has by now: a loop device of that number, mounts at those places.
+/// The notes name things that another program has by now: a loop device of that number, mounts at those places.
 #[test]
 fn what_somebody_else_made_is_left_alone() {
     if !can_attach(PROGRAMS) {

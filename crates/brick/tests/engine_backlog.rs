@@ -58,14 +58,14 @@ fn write_all(served: &Served, client: &mut Client) -> u64 {
     largest.max(backlog_bytes(served))
 }
 
-/// Planted breaks: nobody compresses it; writes compress at once.
+/// Planted breaks: no thread compresses it; writes compress at once.
 #[test]
 fn what_is_written_is_answered_and_then_compressed_by_the_maintenance_queue() {
     for threads in [1, 2] {
         let (served, executor) = served(threads, 65_536);
         let mut client = served.connect("v", DEPTH, true);
         let largest = write_all(&served, &mut client);
-        // It may be empty whenever somebody looks.
+        // It may be empty whenever the test looks.
         assert!(largest <= BACKLOG_BYTES_MAX, "{largest}");
         wait_until_compressed(&served);
         let stored = served.engine.status().unwrap().volumes[0].stored_bytes.unwrap();

@@ -1,4 +1,5 @@
-//! Who waits behind whom before a cache: sessions that write more than the slow device takes, beside one that has hits.
+//! Which session waits behind which before a cache: sessions that write more than the slow device takes, beside one
+//! that has hits.
 
 mod engine_support;
 
@@ -104,9 +105,10 @@ fn count(answers: &[&'static str], name: &str) -> u64 {
     answers.iter().filter(|&&whose| whose == name).count() as u64
 }
 
-/// One session has hits at the fast device's speed, a second writes new blocks, many at once, a third one at a time. Outcome: whenever the
-/// slow device lets some in, the third has one of them. Units become free by turns of 32 copies, so that is one of 32 at the least (it
-/// is one of nine as a rule, as the third has no second request there when its first is taken).
+/// One session has hits at the fast device's speed, a second writes new blocks, many at once, a third one at a time.
+/// Outcome: whenever the slow device lets some in, the third has one of them. Units become free by turns of 32 copies,
+/// so that is one of 32 at the least. It is one of nine as a rule, as the third has no second request there when its
+/// first is taken.
 ///
 /// Planted break that was seen red: one clock for hits and for turns, on which a line begins at the furthest (the third has 0 blocks).
 #[test]

@@ -21,7 +21,7 @@ fn blocks(range: std::ops::Range<u64>) -> Vec<u8> {
     range.flat_map(content).collect()
 }
 
-/// Fills the volume past its cache: by a write that is larger than the cache, whose last part is all that stays.
+/// Fills the volume past its cache: by a write that is larger than the cache; only the last part of it stays.
 fn fill(client: &mut Client) {
     for first in (0..BLOCKS).step_by(64) {
         client.write(first * BLOCK, &blocks(first..first + 64), true).unwrap();

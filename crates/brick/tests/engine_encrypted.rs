@@ -1,4 +1,4 @@
-//! An encrypted volume: what lies in its file, who encrypts and decrypts it, and how requests come to them.
+//! An encrypted volume: what lies in its file, which threads encrypt and decrypt it, and how requests come to them.
 
 mod engine_support;
 
@@ -46,14 +46,14 @@ impl Site {
         self.executor.as_ref().expect("it has one").figures()
     }
 
-    /// Waits until whoever was answered has been put aside.
+    /// Waits until the executor has put all answered work aside.
     fn settled(&self) -> Figures {
         self.served.wait_until("the end of all work", |_| self.figures().alive == 0);
         self.figures()
     }
 }
 
-/// What somebody reads in the file who has the key and another implementation.
+/// What another implementation with the key reads in the file.
 fn decrypted(path: &Path, range: std::ops::Range<u64>) -> Vec<u8> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     std::fs::File::open(path).unwrap().read_exact_at(&mut bytes, range.start).unwrap();
@@ -128,7 +128,7 @@ fn what_is_trimmed_is_a_hole_and_zeroes_that_are_written_are_not_to_be_told_from
     assert!(is_zero(&stored[trimmed.start as usize..trimmed.end as usize]), "it was given back");
     let is_noise = |sector: &[u8]| sector.chunks(16).all(|block| !is_zero(block));
     assert!(stored[zeroed.start as usize..zeroed.end as usize].chunks(SECTOR).all(is_noise));
-    // Who reads it without us finds the zeroes, too.
+    // A reader without us finds the zeroes, too.
     assert!(is_zero(&decrypted(&site.path, zeroed)));
     client.disconnect().unwrap();
     site.served.engine.shutdown(PATIENCE).unwrap();
@@ -176,7 +176,8 @@ fn zeroes_of_several_buffers_are_resumed_after_each() {
     site.served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// More pieces than there are buffers, of one who stays and of one who goes. Planted break: nobody is called from the line.
+/// More pieces than there are buffers, of a connection that stays and of one that goes. Planted break: no piece is
+/// called from the line.
 #[test]
 fn whoever_finds_no_buffer_waits_for_one_and_who_goes_away_disturbs_nobody() {
     let site = Site::ruled(Policy::COMBO);

@@ -1,4 +1,4 @@
-//! Backing files that fail, clients that lie or vanish: the request that met it hears of it, nobody else.
+//! Backing files that fail, clients that lie or vanish: the request that met it hears of it, and no other.
 
 mod engine_support;
 

@@ -1,6 +1,7 @@
-//! A volume's file on a file system whose `fsync` fails when it is told to: who hears of it.
+//! A volume's file on a file system with an `fsync` that fails when it is told to: which sessions hear of it.
 //!
-//! Planted breaks that turned it red: only who asked for the flush that failed is told; what the flush of forced zeroes says is not heard.
+//! Planted breaks that turned it red: only the session that asked for the flush that failed is told; what the flush of
+//! forced zeroes says is not heard.
 
 mod engine_support;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const VOLUME_BYTES: u64 = 1 << 20;
 const NAME: &str = "disk";
 const INODE: INodeNo = INodeNo(2);
-/// How long the kernel may remember what it was told of the file, whose attributes never change.
+/// How long the kernel may remember what it was told of the file, which has attributes that never change.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// A directory with one file in memory.
@@ -134,7 +135,7 @@ fn flushed(client: &mut Client) -> Result<(), Errno> {
     answered(client.flush())
 }
 
-/// What is lost may be anybody's, whoever asked for the flush that failed.
+/// What is lost may be any session's, whichever asked for the flush that failed.
 #[test]
 fn a_flush_that_the_file_refused_fails_the_next_one_of_every_client_once() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! Reads that the scheduler keeps back: nobody fills the places of a mounted volume with them, and all are paid for.
+//! Reads that the scheduler keeps back: no tenant fills the places of a mounted volume with them, and all are paid for.
 //!
-//! Planted breaks that turned a test red: no bound on what waits; the newest goes early instead of whoever has most; an early
-//! read that completes twice, or never; one that is still paid for under another scheduler; nobody told of what waits.
+//! Planted breaks that turned a test red: no bound on what waits; the newest goes early instead of one of the account
+//! with most; an early read that completes twice, or never; one that is still paid for under another scheduler; the
+//! levels above not told of what waits.
 
 mod engine_support;
 
@@ -52,7 +53,7 @@ impl UpperLevels for Listening {
     fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {}
 }
 
-/// A mounted volume with two tenants, of whom one may read as good as nothing.
+/// A mounted volume with two tenants; one of them may read as good as nothing.
 struct Mounted {
     served: Served,
     heard: Arc<Mutex<AccountReads>>,
@@ -85,7 +86,7 @@ impl Mounted {
         *self.heard.lock().unwrap()
     }
 
-    /// Reads of who is held, so many; answers with the connection and with whose reads went early.
+    /// Reads of the held tenant, so many; answers with the connection and with the owners of the reads that went early.
     fn read_much(&self, reads: u32) -> (Client, Vec<u32>) {
         let mut client = self.served.connect("v", reads + 1, true);
         read(&mut client, 0..reads, 0);

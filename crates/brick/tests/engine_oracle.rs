@@ -40,7 +40,7 @@ struct Made {
 struct UnderWay {
     command: Command,
     range: Range<usize>,
-    /// What a read must bring, as it was when the read was submitted: nobody writes there meanwhile.
+    /// What a read must bring, as it was when the read was submitted: no client writes there meanwhile.
     got: Vec<u8>,
 }
 
@@ -282,7 +282,7 @@ fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
             assert!(least > 100 && resumed >= least && figures.alive == 0, "{least}: {figures:?}");
             assert!(done >= least + made.writes, "{least}, {} writes: {figures:?}", made.writes);
         }
-        // Whoever opens it next, with the same key, finds the same.
+        // The next engine that opens it, with the same key, finds the same.
         let served = Served::plain(vec![Volume::open(volume_config).unwrap()]);
         let mut again = vec![0; VOLUME_BYTES as usize];
         served.connect("v", 1, true).read(0, &mut again).unwrap();
@@ -311,7 +311,8 @@ fn who_goes_away_while_his_work_is_done_disturbs_nobody() {
     served.engine.shutdown(engine_support::PATIENCE).unwrap();
 }
 
-/// Planted breaks that were seen red: what is written is not cut off; who waits for a fetch gets the chunk's first bytes.
+/// Planted breaks that were seen red: what is written is not cut off; a read that waits for a fetch gets the chunk's
+/// first bytes.
 #[test]
 fn a_volume_that_is_read_ahead_behaves_like_a_vector() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -428,7 +429,8 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            // Until it has come and gone twice: who does it may be without a processor or its disk for a while.
+            // Until it has come and gone twice: the administrator's thread may be without a processor or its disk for a
+            // while.
             while rounds.load(Ordering::Relaxed) < 2 && !administrator.is_finished() {
                 served.connect("v", 1, true).trim(0, VOLUME_BYTES as u32).unwrap();
                 compare(&served, "v", 30 + number as u64, STEPS, read_ahead.is_some());

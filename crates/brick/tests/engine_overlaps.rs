@@ -1,5 +1,5 @@
-//! Requests for the same blocks that are under way at the same time: of each sector one of them is there afterwards, and none that was
-//! answered before another one was asked for.
+//! Requests for the same blocks that are under way at the same time. Of each sector one of them is there afterwards,
+//! and none that was answered before another one was asked for.
 
 mod engine_support;
 

@@ -1,4 +1,4 @@
-//! A client that does not read its replies, or stops in the middle, stops itself and nobody else.
+//! A client that does not read its replies, or stops in the middle, stops itself and no other client.
 
 mod engine_support;
 
@@ -29,8 +29,8 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends requests until the server takes no more for a while, in which the engine has had turns; says how many were sent whole
-/// and the bytes sent of the next one.
+/// Sends requests until the server takes no more for a while, in which the engine has had turns. Says how many were
+/// sent whole and the bytes sent of the next one.
 fn send_until_stuck(engine: &EngineHandle, client: &mut UnixStream, request: impl Fn(u64) -> [u8; 28]) -> (u64, usize) {
     client.set_nonblocking(true).unwrap();
     let (mut sent, mut stuck) = (0, 0);
@@ -218,8 +218,8 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
     served.wait_until_all_have_gone();
 }
 
-/// Broken on purpose and seen red: buffers are not counted; who finds no memory does not try again; what others do not use is not given
-/// back; a connection has nothing of its own.
+/// Broken on purpose and seen red: buffers are not counted; a connection that finds no memory does not try again; what
+/// others do not use is not given back; a connection has nothing of its own.
 #[test]
 fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_all() {
     const BUFFERS_BYTES: u64 = BUFFER_BYTES_MIN;
@@ -265,7 +265,7 @@ fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_al
         late.read(offset, &mut bytes[..READ_BYTES as usize]).unwrap();
     }
     late.disconnect().unwrap();
-    // Who waits goes on when others have read, although those stay.
+    // A client that waits goes on when others have read, although those stay.
     let mut reply = vec![0; 16 + READ_BYTES as usize];
     for connection in &mut connections {
         (0..REQUESTS_MAX).for_each(|_| connection.read_exact(&mut reply).unwrap());

@@ -30,7 +30,7 @@ fn block(number: u64) -> Vec<u8> {
     (0..BLOCK as u64 / 8).flat_map(|place| (number * 1_000_003 + place).to_le_bytes()).collect()
 }
 
-/// A file whose blocks all differ.
+/// A file with blocks that all differ.
 fn make_file(path: &Path) {
     let file = std::fs::File::create(path).unwrap();
     (0..VOLUME_BYTES / BLOCK as u64).for_each(|number| {
@@ -60,7 +60,7 @@ fn read_on(client: &mut Client, blocks: std::ops::Range<u64>) {
     }
 }
 
-/// A connection past its handshake, whose session has this allocation.
+/// A connection past its handshake, with a session of this allocation.
 fn connection_in(served: &Served, volume: &VolumeInfo, pool: &str, allocation: Allocation) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     let negotiated =
@@ -211,7 +211,8 @@ fn a_limit_holds_for_what_is_read_ahead_and_nobody_waits_for_a_session_that_ends
     served.engine.shutdown(Span::from_millis(100)).unwrap();
 }
 
-/// The first client of a volume that is read ahead reads on, until a limit holds back what comes next, and nothing that he waits for.
+/// The first client of a volume that is read ahead reads on, until a limit holds back what comes next, and nothing that
+/// it waits for.
 fn read_until_held(served: &Served, client: &mut Client) {
     read_on(client, 0..400);
     served.wait_until("the end of all fetches", |status| status.requests_under_way == 0);
@@ -226,7 +227,7 @@ fn read_until_held(served: &Served, client: &mut Client) {
     assert!(held.is_some(), "the limit holds nothing back");
 }
 
-/// Planted break that was seen red: nobody gives up what is read ahead for who is cut off.
+/// Planted break that was seen red: what is read ahead for a client that is cut off is not given up.
 #[test]
 fn what_waits_in_the_scheduler_for_a_session_that_has_ended_never_reaches_the_device() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -236,7 +237,7 @@ fn what_waits_in_the_scheduler_for_a_session_that_has_ended_never_reaches_the_de
     read_until_held(&served, &mut client);
     let before = ahead_of(&served.engine.status().unwrap());
     served.engine.stop_pool("pool", Span::ZERO).unwrap();
-    // A turn later he is cut off.
+    // A turn later it is cut off.
     drop(served.engine.status().unwrap());
     served.engine.switch_scheduler("noop").unwrap();
     let after = ahead_of(&served.wait_until_all_have_gone());
@@ -292,7 +293,7 @@ fn a_tenant_with_many_connections_leaves_places_to_others() {
     assert_eq!(ahead_of(&served.wait_until_all_have_gone_of(&["pool", "other"])).memory_bytes, 0);
 }
 
-/// Planted break that was seen red: fetches go to the scheduler whoever waits there.
+/// Planted break that was seen red: fetches go to the scheduler whatever waits there.
 #[test]
 fn while_somebody_waits_for_the_device_nothing_is_read_that_nobody_asked_for() {
     // Many times as many as the disk does while the reader is served.

@@ -1,4 +1,4 @@
-//! A turn of the engine is short, whatever one tenant asks for: everybody else is heard in the next.
+//! A turn of the engine is short, whatever one tenant asks for: all others are heard in the next.
 
 mod engine_support;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const VOLUME_BYTES: u64 = 64 << 20;
 
-/// Of how many requests somebody heard: in all, and in the turn with most.
+/// How many requests the front ends heard of: in all, and in the turn with most.
 #[derive(Default)]
 struct Heard {
     all: AtomicU64,
@@ -87,7 +87,7 @@ impl FrontEnd for Greedy {
     }
 }
 
-/// Of how many requests of a volume in memory one hears in a turn at the most, who has so many of them.
+/// The most requests of a volume in memory that a front end with so many of them hears of in a turn.
 fn most_of_a_turn(operation: Operation, length: u32, at_once: u64, requests: u64) -> u64 {
     let served = Served::plain(vec![memory("v", VOLUME_BYTES, 0)]);
     let heard = Arc::new(Heard::default());
@@ -116,7 +116,7 @@ fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
     }
 }
 
-/// Its other end has vanished at the second look; who waits hears of its own end.
+/// Its other end has vanished at the second look; a waiter hears of its own end.
 struct Looking {
     looks: u32,
     is_cut: bool,
@@ -159,7 +159,7 @@ fn whoever_has_vanished_is_cut_off_though_nothing_happens() {
     let served = Served::plain(vec![memory("v", 1 << 20, 0)]);
     let (alive, dropped) = channel();
     served.engine.attach("v", session("looking"), Box::new(Looking { looks: 0, is_cut: false, alive })).unwrap();
-    // Whoever asked the engine for its status would wake it.
+    // A thread that asked the engine for its status would wake it.
     let end = dropped.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos()));
     assert_eq!(end, Err(RecvTimeoutError::Disconnected));
 }

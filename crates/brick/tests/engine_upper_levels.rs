@@ -1,8 +1,8 @@
-//! What the levels above tell an engine: whose the blocks are, and which system calls wait.
+//! What the levels above tell an engine: which accounts the blocks belong to, and which system calls wait.
 //!
-//! Planted breaks that turned a test red: pieces that never end where causes change; the whole piece charged to its first
-//! cause; a cause that has closed kept; a flush that nobody caused, or the same ones twice; the time that a turn asks for
-//! ignored; the descriptor not watched; the levels not told of a switched scheduler.
+//! Planted breaks that turned a test red: pieces that never end where causes change; the whole piece charged to its
+//! first cause; a cause that has closed kept; a flush without a cause, or the same ones twice; the time that a turn
+//! asks for ignored; the descriptor not watched; the levels not told of a switched scheduler.
 
 mod engine_support;
 
@@ -24,7 +24,7 @@ const KIB: u64 = 1024;
 /// More than zygaria lets a session with a limit have at once.
 const READS: u32 = 128;
 
-/// Causes by the block's place: who wrote up to which byte.
+/// Causes by the block's place: which account wrote up to which byte.
 struct ByPlace(Vec<(u64, CauseSet)>);
 
 impl BlockTags for ByPlace {

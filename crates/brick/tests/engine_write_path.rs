@@ -1,6 +1,6 @@
-//! A cached volume that is asked for more than its slow device does: who waits for what, what is stuck, and how many
-//! may come. The rule itself is tested in a time of its own (`crates/cache/tests/store/overload.rs`); here it is the
-//! engine that has to keep it.
+//! A cached volume that is asked for more than its slow device does: which request waits for what, what is stuck, and
+//! how many may come. The rule itself is tested in a time of its own (`crates/cache/tests/store/overload.rs`); here it
+//! is the engine that has to keep it.
 
 mod engine_support;
 
@@ -54,8 +54,8 @@ fn write_all(client: &mut Client, blocks: impl Iterator<Item = u64>) {
     }
 }
 
-/// The numbers below `count`, and again until somebody has seen what he wants to see: who looks may be without a processor for a
-/// while. Not for ever.
+/// The numbers below `count`, and again until the observing thread has seen what it wants to see: it may be without a
+/// processor for a while. Not for ever.
 fn again_until(is_seen: &AtomicBool, count: u64) -> impl Iterator<Item = u64> {
     let goes_on = move |&number: &u64| number < count || !is_seen.load(Ordering::Relaxed);
     (0..ROUNDS_MAX * count).take_while(goes_on).map(move |number| number % count)
@@ -72,7 +72,7 @@ fn check(client: &mut Client, blocks: impl Iterator<Item = u64>) {
 /// The slow device is slower than the clients. Outcome: everything is written through the cache and nothing past it,
 /// from several connections, under both semantics.
 ///
-/// Planted break that was seen red: who finds no unit goes past the cache.
+/// Planted break that was seen red: a write that finds no unit goes past the cache.
 #[test]
 fn more_is_written_than_the_slow_device_takes_and_nothing_goes_past_the_cache() {
     for semantics in [Semantics::WriteCache, Semantics::Strict] {
@@ -99,8 +99,9 @@ fn more_is_written_than_the_slow_device_takes_and_nothing_goes_past_the_cache() 
     }
 }
 
-/// A client reads more at once than the cache has places for, and the cache wants nothing of it. Outcome: all of it is with the slow device at
-/// once, as without a cache, and counted; but what the cache has of it is newer, and is read there.
+/// A client reads more at once than the cache has places for, and the cache wants nothing of it. Outcome: all of it is
+/// with the slow device at once, as without a cache, and counted. But what the cache has of it is newer, and is read
+/// there.
 ///
 /// Planted breaks that were seen red: such reads take places; they are not counted; they go past what the cache has.
 #[test]
@@ -138,7 +139,8 @@ fn what_no_cache_has_or_wants_is_read_past_it_without_a_place() {
 /// Writes wait for their turn while the cache gets another policy, is flushed, and is taken away. Outcome: each of them is
 /// answered once, and what was written is there.
 ///
-/// Planted breaks that were seen red: one who waits is forgotten when the cache goes; new ones are let in while it is emptied.
+/// Planted breaks that were seen red: a request that waits is forgotten when the cache goes; new ones are let in while
+/// it is emptied.
 #[test]
 fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
     let (served, _, _directory) = slow_and_cached(None, Semantics::WriteCache);
@@ -173,8 +175,8 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
     served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// A copy that the slow device never ends. Outcome: its block is held up, and whoever wants that; all others go on,
-/// though it is one of those that would make room.
+/// A copy that the slow device never ends. Outcome: its block is held up, and each request for that block; all others
+/// go on, though it is one of those that would make room.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 #[test]
@@ -198,8 +200,8 @@ fn a_stuck_copy_holds_up_its_block_and_nobody_else() {
     served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// A read that the slow device never answers, and everybody asks for its block. Outcome: those wait; who wants another
-/// block, hit or miss, does not.
+/// A read that the slow device never answers, and all clients ask for its block. Outcome: those wait; a client that
+/// wants another block, hit or miss, does not.
 ///
 /// Planted break that was seen red: a session may have all places.
 #[test]
@@ -238,7 +240,7 @@ struct Crowd {
     count: u64,
     operation_of: fn(u64) -> Operation,
     under_way: u64,
-    /// For each answer, the first block of whose it was.
+    /// For each answer, the first block of the client that got it.
     answers: Arc<Mutex<Vec<u64>>>,
     is_stopped: bool,
 }
@@ -307,8 +309,8 @@ impl FrontEnd for Crowd {
 /// A hundred thousand changes at once, most of them for the slow device. Outcome: no more than the cache has places
 /// for are under way at a time; all are answered, and another client is meanwhile.
 ///
-/// Planted break that was seen red: a line is forgotten in which one stands. (That each event looks at all who wait makes
-/// it four times as long, and not red.)
+/// Planted break that was seen red: a line is forgotten in which a request stands. (That each event looks at all that
+/// wait makes it four times as long, and not red.)
 #[test]
 fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
     /// Requests and copies that the cache has at once, and its flush.
@@ -339,7 +341,7 @@ fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
 
 /// Two sessions write more than the slow device takes. Outcome: new blocks come in as the sessions' weights say.
 ///
-/// Planted break that was seen red: a block costs everybody the same.
+/// Planted break that was seen red: a block costs all sessions the same.
 #[test]
 fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
     const WRITES: u64 = 3000;

@@ -198,7 +198,7 @@ fn an_unmount_ends_the_session() {
     rig.shut_down();
 }
 
-/// Whoever uses a mount whose engine has gone gets an error and does not hang; the mount can still be detached.
+/// A process that uses a mount without an engine gets an error and does not hang; the mount can still be detached.
 #[test]
 fn an_engine_that_goes_first_leaves_errors_and_no_hang() {
     if !can_attach(&[]) {

@@ -101,7 +101,7 @@ fn kept(policy: &str) -> (u64, u32) {
 
 #[test]
 fn a_group_number_is_the_class_that_the_cache_keeps_by() {
-    // By priority all of what is important stays, whoever comes after it; by time nothing would.
+    // By priority all of what is important stays, whatever comes after it; by time nothing would.
     let (hits, units) = kept("selective");
     assert!(hits == u64::from(units) && units > 100, "{hits} hits in {units} units");
     assert_eq!(kept("lru"), (0, 0));

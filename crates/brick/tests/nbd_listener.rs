@@ -1,4 +1,5 @@
-//! The listener: where it may listen, what it removes and what not, and that slow or silent clients harm nobody.
+//! The listener: where it may listen, what it removes and what not, and that slow or silent clients harm no other
+//! client.
 
 mod nbd_support;
 

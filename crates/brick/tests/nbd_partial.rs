@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 const VOLUME_BYTES: u64 = 256 << 10;
 
-/// A volume `v` in compressed memory, whose blocks have 4 KiB; service threads read and write it, so that requests overlap.
+/// A volume `v` in compressed memory, with blocks of 4 KiB; service threads read and write it, so that requests
+/// overlap.
 fn compressed() -> (Served, VolumeInfo) {
     let executor = ExecutorConfig { threads: 3, rules: Rules::Adaptive, requests_max: 65_536, seed: 1 };
     let executor = Some(Arc::new(Executor::start(executor).unwrap()));
@@ -95,8 +96,9 @@ fn any_bytes_are_read_written_zeroed_and_trimmed() {
     served.wait_until_all_have_gone();
 }
 
-/// Clients write neighbouring sectors of the same blocks, all at once, and one writes and zeroes whole blocks between: each finds what it
-/// wrote last. Planted breaks that were seen red: nobody claims blocks; a change that comes later does not wait.
+/// Clients write neighbouring sectors of the same blocks, all at once, and one writes and zeroes whole blocks between:
+/// each finds what it wrote last. Planted breaks that were seen red: no request claims blocks; a change that comes
+/// later does not wait.
 #[test]
 fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
     const WRITERS: u64 = 4;
@@ -184,7 +186,7 @@ fn what_cannot_be_done_is_answered() {
     assert_eq!(answered(client.read(end - 1, &mut [0; 2])), Err(Errno::InvalidArgument));
     client.submit(0, Command::Read, CommandFlags::NONE, 1, 0).unwrap();
     assert_eq!(client.receive(|_, _, _| {}).unwrap().result, Err(Errno::InvalidArgument));
-    // Whoever asked keeps to whole blocks.
+    // A client that asked keeps to whole blocks.
     let mut asked = served.connect("v", 1, true);
     assert_eq!(answered(asked.write(512, &[1; 512], false)), Err(Errno::InvalidArgument));
     client.disconnect().unwrap();

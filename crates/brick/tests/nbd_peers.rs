@@ -292,8 +292,8 @@ fn the_payload_of_a_refused_write_is_skipped() {
         let mut stream = stream.try_clone().unwrap();
         move || stream.write_all(&[write(1, 8 * MIB), write(2, 1), write(3, MIB)].concat()).unwrap()
     });
-    // This client did not ask for block sizes, so it may write from the second byte on: once it was refused, and mount of ext4 failed on
-    // volumes of 4 KiB blocks.
+    // This client did not ask for block sizes, so it may write from the second byte on. Where that is refused, mount of
+    // ext4 fails on volumes of 4 KiB blocks.
     for expected in [(1, Err(Errno::NoSpace)), (2, Ok(())), (3, Ok(()))] {
         let mut reply = [0; SIMPLE_REPLY_BYTES];
         stream.read_exact(&mut reply).unwrap();
@@ -404,7 +404,7 @@ impl Drop for Peer {
     }
 }
 
-/// Our client against somebody else's server on a Unix socket, over an image of 8 MiB.
+/// Our client against another program's server on a Unix socket, over an image of 8 MiB.
 fn talk_to_a_rival(program: &str, arguments: impl Fn(&Path, &Path) -> Vec<String>) {
     if !is_installed(program) {
         return;
@@ -416,7 +416,7 @@ fn talk_to_a_rival(program: &str, arguments: impl Fn(&Path, &Path) -> Vec<String
     let _server = Peer(server);
     for structured_replies in [true, false] {
         let options = ClientOptions { structured_replies, depth_max: 16, ..ClientOptions::default() };
-        // A socket has a name before somebody listens there.
+        // A socket has a name before a server listens there.
         let connect = || Client::connect(&Address::Unix(socket.clone()), &options);
         let mut tries = (0..PATIENCE.as_nanos() / 5_000_000).map(|_| connect().inspect_err(|_| pause()));
         let mut client = tries.find_map(Result::ok).expect("it listens");

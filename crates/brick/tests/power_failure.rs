@@ -47,7 +47,7 @@ impl Setup {
     fn new(mount: &Path, beside: &Path, random: &mut Random) -> Setup {
         let slow = mount.join(NAMES[0]);
         if random.below(4) == 0 {
-            // Its key and its notes are no part of the machine whose power fails.
+            // Its key and its notes are no part of the machine that loses its power.
             let mut config = encrypted_config("v", &beside.join("key"), VOLUME_BYTES as u64);
             if let plimsoll_brick::backend::Backing::File { path, creates, .. } = &mut config.backing {
                 (*path, *creates) = (slow, false);
@@ -196,7 +196,7 @@ fn run(seed: u64, mount: &Path, disks: &Disks) {
             load.receive();
         }
         drop(load);
-        // What an engine says whose disks are gone is of no account.
+        // What an engine says without its disks is of no account.
         let _ = served.engine.shutdown(PATIENCE);
         drop(served);
         let loses = [random.below(4) > 0, random.below(4) > 0];
@@ -217,10 +217,11 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> bool {
         let disks = Disks::new([VOLUME_BYTES, CACHE_BYTES]);
         let Some(session) = disks.mount(directory.path()) else { return false };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed, directory.path(), &disks)));
-        // An engine that a failed run has left stands in the way of nobody.
+        // An engine that a failed run has left stands in the way of no other run.
         disks.power_off();
         if let Err(panic) = outcome {
-            // Ends the connection, too: else whoever looks at all mounts waits for this process, and it for itself.
+            // Ends the connection, too: else a process that looks at all mounts waits for this process, and it for
+            // itself.
             let _ = rustix::mount::unmount(directory.path(), UnmountFlags::FORCE | UnmountFlags::DETACH);
             println!(
                 "seed {seed}; again: POWER_SEED={seed} cargo test -p plimsoll-brick --test power_failure -- --ignored what_was_promised_survives_power_failures"

@@ -1,15 +1,16 @@
 //! What the policies share: lists of units in order of use, and how old the oldest of each is.
 //!
-//! A policy gives each list a *credit*, and the unit leaves whose age, less its list's credit, is highest. With one list that is
+//! A policy gives each list a *credit*, and the unit with the highest age, less its list's credit, leaves. With one list that is
 //! LRU. With a list for each priority and credits that are never used up it is the paper's selective eviction; everything
 //! between the two is a matter of credits.
 //!
-//! **Age** is counted in units taken in, not in time: an hour without a miss makes nobody older. Under LRU who is not used leaves
-//! at an age of at most the cache's size.
+//! **Age** is counted in units taken in, not in time: an hour without a miss makes no unit older. Under LRU a unit that
+//! is not used leaves at an age of at most the cache's size.
 //!
-//! A unit has ten bits for its stamp, in steps of a 128th of the cache: so ages are told apart up to eight times the cache's
-//! size, and a unit that is older passes for young. Of each list's oldest the step is known in full, since who comes after it
-//! was stamped after it: it may grow as old as it likes. Within a list the order is exact; between lists it is as fine as a step.
+//! A unit has ten bits for its stamp, in steps of a 128th of the cache. So ages are told apart up to eight times the
+//! cache's size, and an older unit passes for young. Of each list's oldest unit the step is known in full, since the
+//! next unit was stamped after it: the oldest may grow as old as it likes. Within a list the order is exact; between
+//! lists it is as fine as a step.
 
 use crate::partition::{Among, Partition};
 use crate::units::{List, STAMPS, UnitId, Units};
@@ -22,7 +23,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 #[derive(Clone, Debug)]
 pub struct AgedLists {
     lists: Vec<List>,
-    /// A bit for each list, set if somebody is in it: most lists of most policies are empty.
+    /// A bit for each list, set if the list holds a unit: most lists of most policies are empty.
     occupied: Vec<u64>,
     /// The step in which the oldest unit of each list was stamped, if it has one.
     oldest_steps: Vec<u64>,
@@ -118,7 +119,7 @@ impl AgedLists {
         }
     }
 
-    /// A unit more was taken in: everybody is older by one.
+    /// A unit more was taken in: every unit is older by one.
     #[inline]
     pub fn grow_older(&mut self) {
         self.taken += 1;
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
     use plimsoll_core::class::Scheme;
 
-    /// Stamps have gone round twice, so that the one who is sixteen sizes old looks as young as the other.
+    /// Stamps have gone round twice, so that a unit that is sixteen sizes old looks as young as the other.
     #[test]
     fn the_oldest_of_a_list_may_grow_older_than_stamps_can_tell() {
         let (mut units, mut lists) = (Units::new(256), AgedLists::new(256, 1, 2));

@@ -1,8 +1,9 @@
 //! Loading ahead what accesses will look at, where it is known which blocks will be accessed.
 //!
-//! **The intuition.** An access to a block in a large cache waits for memory three times: for the bucket of the index, which says
-//! which unit it is; for the unit, which says who its neighbours in its list are; and for those. None of them can be asked for before
-//! the one before it is there. But of several blocks one each of these can be under way at once.
+//! **The intuition.** An access to a block in a large cache waits for memory three times: for the bucket of the index,
+//! which names the unit; for the unit, which names its neighbours in its list; and for those neighbours. Each can be
+//! asked for only when the one before it has arrived. But several blocks can each have one of these loads under way at
+//! once.
 //!
 //! **The rule.** A block goes through a pipeline of three stages, a few accesses long each: when it is announced its bucket is asked
 //! for; some announcements later its unit; and some later its unit's neighbours (Chen et al., *Improving hash join performance through

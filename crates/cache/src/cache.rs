@@ -1,7 +1,7 @@
-//! The cache: who is in which unit, and what happens next. See the crate's page for a unit's way.
+//! The cache: which block is in which unit, and what happens next. See the crate's page for a unit's way.
 //!
 //! **An access** finds the block in a unit, or takes a free unit for it, or goes past the cache: because the policy refuses it,
-//! because the class comes in only while the syncer sleeps, or because nobody is free.
+//! because the class comes in only while the syncer sleeps, or because no unit is free.
 //!
 //! **The syncer** wakes up when fewer units are free than the low watermark, and sleeps when as many are free as the high one. Awake,
 //! it takes the next units out of the policy's order. Clean ones are free at once. Dirty ones are handed out as
@@ -27,7 +27,7 @@ pub struct Access {
     pub block: u64,
     /// What it is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
     /// Whether it is written.
     pub is_write: bool,
@@ -57,7 +57,7 @@ pub struct CleanJob {
     pub block: u64,
     /// What it is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
 }
 
@@ -123,7 +123,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// A cache none of whose units is in a list, not even among the empty ones.
+    /// A cache with all units outside the lists, also outside the list of the empty ones.
     pub(crate) fn without_lists(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
         let rules = Rules::new(config, policy)?;
         let (watermark_low, watermark_high) = watermarks(config, config.is_on_device);
@@ -152,8 +152,8 @@ impl Cache {
         })
     }
 
-    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now; units leave the old order as
-    /// they would have, and enter the new one so. `config.units` is of no account.
+    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now. Units leave the old
+    /// order as they would have, and enter the new one so. `config.units` is of no account.
     ///
     /// # Errors
     /// What of `config` is out of range; nothing is changed then.
@@ -209,8 +209,8 @@ impl Cache {
         self.is_awake
     }
 
-    /// `block` will be accessed, [`ANNOUNCED_AHEAD`] accesses from now: starts loading what that will look at. Whoever reads ahead
-    /// says so of each block in turn.
+    /// `block` will be accessed, [`ANNOUNCED_AHEAD`] accesses from now: starts loading what that access will look at. A
+    /// host that reads ahead announces each block in turn.
     #[inline]
     pub fn announce(&mut self, block: u64) {
         let Cache { announced, index, units, .. } = self;
@@ -309,7 +309,7 @@ impl Cache {
         }
     }
 
-    /// `unit` comes into the order: who is at a bound gives a unit up first.
+    /// `unit` comes into the order: a class or pool at its bound gives a unit up first.
     pub(crate) fn make_room(&mut self, unit: UnitId) {
         let (class, pool) = (self.units.class(unit), self.units.pool(unit));
         while let Some(among) = self.partition.must_make_room(class, pool) {
@@ -349,7 +349,7 @@ impl Cache {
         }
         let unit = self.free.pop(&mut self.units)?;
         if let Some(next) = self.free.oldest() {
-            // Who will be taken out of the index next.
+            // The block that will be taken out of the index next.
             self.index.prefetch(self.index.home(self.units.block(next)));
         }
         self.policy.forgotten(&self.units, unit);
@@ -407,7 +407,7 @@ impl Cache {
         self.cleaned(unit);
     }
 
-    /// Nobody needs `block` any more: its unit is empty at once, or when the host has finished copying it.
+    /// The host does not need `block` any more: its unit is empty at once, or when the host has finished copying it.
     pub fn trim(&mut self, block: u64) {
         self.policy.trimmed(block);
         let Some(unit) = self.index.find(&self.units, block) else { return };
@@ -421,7 +421,7 @@ impl Cache {
         self.empty.push(&mut self.units, unit);
     }
 
-    /// Takes `unit`, which nobody copies, out of whatever it is in.
+    /// Takes `unit`, which is not being copied, out of whatever it is in.
     pub(crate) fn take_out(&mut self, unit: UnitId) {
         match self.units.state(unit) {
             State::InOrder => {

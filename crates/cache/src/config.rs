@@ -31,8 +31,8 @@ pub struct CacheConfig {
     /// Whether the cache is kept on a device ([`store`](crate::store)): then a unit's block is forgotten by
     /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after [`Cache::release`](crate::Cache::release) only.
     pub is_on_device: bool,
-    /// For hashes. Who does not know it cannot choose blocks that meet in one bucket of the index: where others choose them, it is
-    /// to be drawn.
+    /// For hashes. A client that does not know it cannot choose blocks that meet in one bucket of the index. Where
+    /// strangers choose the blocks, draw it at random.
     pub seed: u64,
 }
 

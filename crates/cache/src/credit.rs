@@ -4,24 +4,26 @@
 //! a block of an important class, deserve a longer one, but not an endless one. So each has a *credit*, in units taken in, by
 //! which it may grow older than the others before it leaves (the idea of GreedyDual: Young, *Algorithmica* 11, 1994).
 //!
-//! **The rule.** The unit leaves with the highest age less credit. What a priority is worth depends on which of two *ways* the
-//! cache goes. In the *strict* one it is worth an endless age, as in the paper's selective eviction; in the *level* one, a tenth
-//! of the cache's size, and then hardly anything is lost against LRU. Both need the same lists, so that a change of ways costs
-//! nothing; which one is gone is found out by trying both on a sample ([`duel`](crate::duel)). There it is seen, too, which
-//! classes leave without having been used: they are not taken in.
+//! **The rule.** The unit leaves with the highest age less credit. What a priority is worth depends on which of two
+//! *ways* the cache goes. In the *strict* one it is worth an endless age, as in the paper's selective eviction. In the
+//! *level* one it is worth a tenth of the cache's size, and then hardly anything is lost against LRU. Both need the
+//! same lists, so that a change of ways costs nothing; which one is gone is found out by trying both on a sample
+//! ([`duel`](crate::duel)). There it is seen, too, which classes leave without having been used: they are not taken in.
 //!
-//! In the level way having been used again is worth something, and how much is learned, as in ARC (Megiddo and Modha, FAST 2003), from those who left a short while
-//! ago: somebody who had been used once and comes back soon was sent away too early, and the credit shrinks; somebody who had
-//! been used again and comes back soon needed a longer one, and it grows.
+//! In the level way repeated use is worth something. How much is learned, as in ARC (Megiddo and Modha, FAST 2003),
+//! from units that left a short while ago. If a block that was used once comes back soon, it was sent away too early,
+//! and the credit shrinks. If a block that was used again comes back soon, it needed a longer credit, and the credit
+//! grows.
 //!
-//! **The complication.** A read ahead of a sequential reader, or a program's second look, is no second use: used again is who is
-//! used at an age of a 32nd of the cache's size at least, and until then he keeps his place. Who comes back from among the ghosts
-//! counts as used again.
+//! **The complication.** A read ahead of a sequential reader, or a program's second look, is no second use. A unit
+//! counts as used again when it is used at an age of a 32nd of the cache's size at least; until then it keeps its
+//! place. A block that comes back from among the ghosts counts as used again.
 //!
-//! The ghosts remember a tenth of the cache's size and no more, so that they speak of what a *little* longer life would have
-//! changed, and each changes the credit by less than a unit. Longer memories and larger steps have more hits on most traces;
-//! where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 % (`docs/cache.md`). In the strict way
-//! repeated use is worth nothing: with it the paper's file server had as many hits, was 3 % slower, and its tar 30 %.
+//! The ghosts remember a tenth of the cache's size and no more, so that they speak of what a *little* longer life would
+//! have changed. Each changes the credit by less than a unit. Longer memories and larger steps have more hits on most
+//! traces. Where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 % (`docs/cache.md`). In the
+//! strict way repeated use is worth nothing: with it the paper's file server had as many hits, was 3 % slower, and its
+//! tar 30 %.
 
 use crate::aged_lists::AgedLists;
 use crate::cache::Access;
@@ -67,7 +69,7 @@ impl Way {
 /// The policy.
 pub struct Credit {
     way: Way,
-    /// Who says which way, if there is a choice.
+    /// Says which way, if there is a choice.
     duel: Option<Box<Duel>>,
     lists: AgedLists,
     rules: ClassRules,
@@ -113,7 +115,7 @@ impl Credit {
         self.lists.push(units, group, list, unit);
     }
 
-    /// Somebody would not have had to leave.
+    /// A block that came back soon would not have had to leave.
     fn learn(&mut self, was_again: bool) {
         if self.way == Way::Strict {
             return;

@@ -1,14 +1,15 @@
-//! Which of two ways [`credit`](crate::credit) goes: that whose misses cost less, as two small caches tell.
+//! Which of two ways [`credit`](crate::credit) goes: the one with cheaper misses, as two small caches tell.
 //!
-//! **The intuition.** No way of weighing a class's priority against age is right everywhere: on a file server, strict priorities
-//! more than halve the time; on a machine where metadata is seldom used again, they cost half again as many misses. But
-//! both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of all blocks
-//! and have so much smaller a size (Waldspurger et al., *Efficient MRC construction with SHARDS*, FAST 2015); one always goes
-//! the strict way, the other always the level one. The cache goes the way of the shadow that does better.
+//! **The intuition.** No way of weighing a class's priority against age is right everywhere: on a file server, strict
+//! priorities more than halve the time; on a machine where metadata is seldom used again, they cost half again as many
+//! misses. But both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of
+//! all blocks. Their size is smaller by the same factor (Waldspurger et al., *Efficient MRC construction with SHARDS*,
+//! FAST 2015). One always goes the strict way, the other always the level one. The cache goes the way of the shadow
+//! that does better.
 //!
-//! **The rule.** The cache begins on the strict way: somebody has said what is more important. It leaves it as soon as misses surely
-//! cost more there ([`MissCosts`]), and returns when they surely cost less. What leaves the strict shadow without having been used
-//! is not taken in, where the scheme leaves that open ([`Stays`]).
+//! **The rule.** The cache begins on the strict way, because the scheme says what is more important. It leaves that way
+//! as soon as misses surely cost more there ([`MissCosts`]), and returns when they surely cost less. A class with
+//! blocks that leave the strict shadow unused is not taken in, where the scheme leaves that open ([`Stays`]).
 //!
 //! **Surely**: the difference is greater than [`SURE_DEVIATIONS`] standard deviations. Misses come in runs and not one by one, so
 //! what is taken for independent is the difference over a batch of misses. What is older than two turnovers of a shadow counts
@@ -116,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// The way to go for who goes `way`.
+    /// The way to go for a cache that goes `way`.
     pub fn way_after(&self, way: Way) -> Way {
         if self.cost_more.is_surely_more() {
             Way::Level
@@ -137,7 +138,7 @@ pub struct Duel {
     /// Of blocks in the strict shadow.
     stays: Stays,
     seed: u64,
-    /// Blocks whose hash is up to that are in the sample.
+    /// Blocks with a hash up to that are in the sample.
     hash_max: u64,
     way: Way,
 }
@@ -196,7 +197,7 @@ impl Duel {
         self.way == Way::Strict && self.stays.are_in_vain(class)
     }
 
-    /// Nobody needs `block` any more.
+    /// The host does not need `block` any more.
     pub fn trimmed(&mut self, block: u64) {
         if self.is_in_sample(block) {
             [&mut self.strict, &mut self.level].into_iter().for_each(|shadow| shadow.trim(block));

@@ -1,4 +1,4 @@
-//! Who left a short while ago, in two bytes each.
+//! Blocks that left a short while ago, in two bytes each.
 //!
 //! A set of eight places for each eight ghosts; a new one takes the place of the oldest of its set. A ghost is sixteen bits of its
 //! block's hash, so one in eight thousand strangers is taken for one: that does no harm, because ghosts only teach.

@@ -1,8 +1,8 @@
 //! From a block to its unit, in 5.3 or 6.4 bytes a unit and mostly two reads of memory.
 //!
-//! Buckets are cache lines: fifteen entries, and a count of the blocks that belong here and found no place. A block's entry is
-//! in its own bucket or, if that was full when it came, in the next one with a place; the count says whether it is worth
-//! looking further, so that nothing must be moved when an entry goes.
+//! Buckets are cache lines: fifteen entries, and a count of the blocks that belong here and found no place. A block's
+//! entry is in its own bucket or, if that was full when it came, in the next one with a place. The count says whether
+//! it is worth looking further, so that nothing must be moved when an entry goes.
 //!
 //! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the unit
 //! itself is looked at only where that fits.
@@ -15,7 +15,7 @@ use crate::units::{UnitId, Units};
 use bucket::{Bucket, EMPTY};
 use plimsoll_core::prefetch;
 
-/// Entries of a bucket that are in use when all units are: what is left keeps nearly everybody in his own bucket. One block of 20 is
+/// Entries of a bucket that are in use when all units are: what is left keeps nearly every block in its own bucket. One block of 20 is
 /// not; an access in memory has a third more instructions where one of six is not, and takes as much longer.
 pub(crate) const ENTRIES_FILLED: u32 = 10;
 /// The same of a cache on a device: beside its I/O an access is nothing, and its units have more to remember in their 24 bytes.
@@ -23,7 +23,7 @@ pub(crate) const ENTRIES_FILLED_ON_DEVICE: u32 = 12;
 /// Units that a cache may have: five bits of an entry are left for the hash then.
 pub const UNITS_MAX: u32 = (1 << 27) - 1;
 
-/// Where a block belongs: who asks several things about it hashes it once.
+/// Where a block belongs: code that asks several things about a block hashes it once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Home {
     bucket: u32,
@@ -38,7 +38,7 @@ pub struct Index {
     homes: Homes,
 }
 
-/// Which bucket is whose.
+/// Which bucket is the home of which blocks.
 #[derive(Clone, Copy, Debug)]
 struct Homes {
     buckets: u64,
@@ -67,7 +67,8 @@ impl Homes {
 }
 
 impl Index {
-    /// For `units` units, at most [`UNITS_MAX`], and so many entries of a bucket in use when all units are. Whoever does not know `seed` cannot choose blocks that meet in one bucket.
+    /// For `units` units, at most [`UNITS_MAX`], and so many entries of a bucket in use when all units are. A client
+    /// that does not know `seed` cannot choose blocks that meet in one bucket.
     pub fn new(units: u32, filled: u32, seed: u64) -> Index {
         assert!(units <= UNITS_MAX, "{units} units");
         let buckets = units.div_ceil(filled).max(1) as usize;
@@ -106,7 +107,7 @@ impl Index {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
-    /// The entry of a block whose home that is, and which `is_it` says is the one: its bucket, and its place there.
+    /// The entry of the block with that home for which `is_it` holds: its bucket, and its place there.
     #[inline]
     fn entry(&self, home: Home, mask: u32, wanted: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
         let mut at = home.bucket as usize;
@@ -130,7 +131,7 @@ impl Index {
         self.find_at(self.home(block), units, block)
     }
 
-    /// The same, of a block whose home is known.
+    /// The same, for a block with a known home.
     #[inline]
     pub fn find_at(&self, home: Home, units: &Units, block: u64) -> Option<UnitId> {
         let number = self.homes.number_mask();
@@ -139,13 +140,13 @@ impl Index {
         Some(UnitId(self.buckets[bucket].entries[place] & number))
     }
 
-    /// The entry of `unit`, which holds a block whose home that is.
+    /// The entry of `unit`, which holds a block with that home.
     #[inline]
     fn entry_of(&self, home: Home, unit: UnitId) -> (usize, usize) {
         self.entry(home, u32::MAX, home.tag | unit.0, |_| true).expect("who holds a block is in the index")
     }
 
-    /// `unit` holds the block of `home` now; nobody did before.
+    /// `unit` holds the block of `home` now; no unit did before.
     #[inline]
     pub fn insert(&mut self, home: Home, unit: UnitId) {
         let mut at = home.bucket as usize;
@@ -292,7 +293,7 @@ mod tests {
                     prop_assert_eq!(index.find(&units, block).map(|unit| unit.0), slow.get(&block).copied());
                 }
             }
-            // Nobody is looked for further on than he can be.
+            // No block is looked for further on than it can be.
             slow.iter().for_each(|(&block, &unit)| index.remove(index.home(block), UnitId(unit)));
             prop_assert!(index.buckets.iter().all(|bucket| bucket.passed == 0));
         }

@@ -2,9 +2,9 @@
 //! data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
-//! [`CachePolicy`] knows in which order units leave and may refuse to take a block in; a *syncer* keeps units free between two
-//! watermarks and names the dirty ones that must be written back first. Nobody here reads a clock or moves data: the simulator,
-//! the replay of traces and a live volume do that.
+//! [`CachePolicy`] knows in which order units leave and may refuse to take a block in. A *syncer* keeps units free
+//! between two watermarks and names the dirty ones that must be written back first. Nothing here reads a clock or moves
+//! data: the simulator, the replay of traces and a live volume do that.
 //!
 //! ```text
 //!             taken in                       leaves the order            written back, or was clean
@@ -24,15 +24,15 @@
 //! | [`policy`] | the trait, and the registry of policies |
 //! | [`lru`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
-//! | [`ghosts`] | who left a short while ago |
-//! | [`duel`], [`miss_costs`], [`stays`] | which of its two ways `credit` goes: two small caches try both; what a miss costs; who is used before he leaves |
+//! | [`ghosts`] | blocks that left a short while ago |
+//! | [`duel`], [`miss_costs`], [`stays`] | which way `credit` goes, as two small caches tell; what a miss costs; which classes are used |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `listing`, `threads` | a start that puts all units into their lists at once, on all processors |
 //! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
 //! | [`placement`] | what [`store`] asks of [`Cache`] beyond accesses |
-//! | [`partition`] | classes and pools with a bound, and who is at it |
+//! | [`partition`] | classes and pools with a bound, and which of them is at its bound |
 
 pub mod aged_lists;
 mod announced;

@@ -1,9 +1,9 @@
 //! Putting all units into their lists at once, at a start.
 //!
-//! Who was in the cache comes into the policy's order by age, and that is a walk through memory in no order at all if each unit
-//! is pushed when its turn comes. So it is done by *chains* instead: one for each age and each list of the policy. One walk
-//! through the units, in the order in which they lie in memory, adds each to its chain; then each list is its chains, one behind
-//! the other. Several threads do that for a part of the units each.
+//! Units that were in the cache come into the policy's order by age. To push each unit when its turn comes is a walk
+//! through memory in no order at all. So it is done by *chains* instead: one for each age and each list of the policy.
+//! One walk through the units, in the order in which they lie in memory, adds each to its chain. Then each list is its
+//! chains, one behind the other. Several threads do that for a part of the units each.
 
 use crate::aged_lists::Stamper;
 use crate::cache::Cache;
@@ -89,9 +89,9 @@ fn chain(
 }
 
 impl Cache {
-    /// Puts all units, of which none is in a list, into one: those whose mark says that they hold a block into the policy's
-    /// order, by the rank below `ranks` that is in their stamp (0 is the oldest) and among equals by their number; the others
-    /// among the empty ones.
+    /// Puts all units, of which none is in a list, into one. Units with a mark that says that they hold a block go into
+    /// the policy's order: by the rank below `ranks` in their stamp (0 is the oldest) and among equals by their number.
+    /// The others go among the empty ones.
     pub(crate) fn list_all(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
         let each = (self.units.count() as usize).div_ceil(threads);
         let counts = on_threads(self.units.parts_mut(each), |part| count(&part, ranks, is_held));
@@ -126,7 +126,7 @@ impl Cache {
         self.refill();
     }
 
-    /// Who has more than may be gives up the first of its own that would leave.
+    /// A class or pool beyond its bound gives up the first of its own units that would leave.
     fn expel_beyond_bounds(&mut self) {
         for class in (0..CLASSES as u8).filter_map(Class::new) {
             while self.partition.is_beyond(class) && self.expel(Among::Class(class)) {}
@@ -156,7 +156,7 @@ mod tests {
         scheme
     }
 
-    /// A cache whose units hold this and are in no list, and what each holds.
+    /// A cache with units that hold this and are in no list, and what each holds.
     fn filled(config: &CacheConfig, policy: &PolicyEntry, units: &[Option<Held>]) -> Cache {
         let mut cache = Cache::without_lists(config, policy).unwrap();
         let mut part = cache.units.parts_mut(units.len()).next().unwrap();
@@ -166,7 +166,8 @@ mod tests {
         cache
     }
 
-    /// Everything about who leaves next: of the empty, the free and those that are to be cleaned, then of the order.
+    /// The order in which units leave: first the empty, the free and those that are to be cleaned, then the policy's
+    /// order.
     fn drained(mut cache: Cache) -> Vec<(u32, u32, u64)> {
         let mut all = Vec::new();
         for list in [cache.empty, cache.free, cache.to_clean] {

@@ -1,14 +1,15 @@
 //! What a miss costs a disk, learned for each class.
 //!
 //! **The intuition.** A disk moves its arm to a block that is not in the cache, and what follows that block costs it little more. So
-//! a miss of an inode or of a small file costs a positioning, and a block of a large file a small part of one. Who counts misses
-//! alone does not see that (Cao and Irani, *Cost-aware WWW proxy caching algorithms*, USITS 1997).
+//! a miss of an inode or of a small file costs a positioning, and a block of a large file a small part of one. A count
+//! of misses alone does not see that (Cao and Irani, *Cost-aware WWW proxy caching algorithms*, USITS 1997).
 //!
 //! **The rule.** In each class, blocks that are accessed one behind the other are a *run*. A miss costs the block's own transfer, and
 //! its part of a positioning for each run of its class, by the mean length of the last runs.
 //!
 //! **The complication.** What is a miss once is a write-back later, or a write that goes past the cache: reads and writes weigh alike. A
-//! run is told by its class's last block only, so two readers of one class who take turns make short runs of long ones; so does the disk.
+//! run is told by its class's last block only, so two readers of one class in turns make short runs of long ones; so
+//! does the disk.
 
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;

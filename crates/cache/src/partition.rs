@@ -1,8 +1,8 @@
 //! Classes and pools that may fill only a part of the cache.
 //!
-//! Who is at its bound makes room out of its own: the policy is asked for a victim *among* that class's or that pool's units.
-//! So that it can answer, units of a bounded class and of a bounded pool stand in lists of their own: each pair of them is a
-//! *group*, and everybody without a bound is in the first.
+//! A class or pool at its bound makes room out of its own: the policy is asked for a victim *among* that class's or
+//! that pool's units. So that the policy can answer, units of a bounded class and of a bounded pool stand in lists of
+//! their own. Each pair of them is a *group*, and all units without a bound are in the first.
 
 use crate::units::{POOLS_MAX, Pool};
 use plimsoll_core::Class;
@@ -11,10 +11,10 @@ use plimsoll_core::class::{CLASSES, Scheme};
 /// Groups at the most: a policy looks at the lists of all of them for each unit that leaves.
 pub const GROUPS_MAX: usize = 64;
 
-/// Whose units may leave.
+/// The units among which one may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
-    /// Anybody's.
+    /// All units.
     All,
     /// Those of a class with a bound.
     Class(Class),
@@ -22,7 +22,7 @@ pub enum Among {
     Pool(Pool),
 }
 
-/// Who has a bound, and how many units he has.
+/// The bound classes and pools, and how many units each has.
 #[derive(Clone, Debug)]
 pub struct Partition {
     /// Units that each class may have in the cache's order.
@@ -90,7 +90,7 @@ impl Partition {
         }
     }
 
-    /// Who has to make room before a unit more of `class` and `pool` comes; `None` if nobody has to.
+    /// The class or pool that must make room before a unit more of `class` and `pool` comes; `None` if neither must.
     #[inline]
     pub fn must_make_room(&self, class: Class, pool: Pool) -> Option<Among> {
         let (c, p) = (usize::from(class.number()), usize::from(pool.number()));

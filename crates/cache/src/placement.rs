@@ -26,7 +26,7 @@ impl Cache {
         self.to_clean.len() + self.cleaning.len() as u32
     }
 
-    /// An empty unit, which is the caller's until he relocates a block to it or [`Cache::release`]s it.
+    /// An empty unit, which is the caller's until the caller relocates a block to it or [`Cache::release`]s it.
     pub fn take_empty(&mut self) -> Option<UnitId> {
         let unit = self.empty.pop(&mut self.units)?;
         self.in_limbo += 1;
@@ -77,7 +77,7 @@ impl Cache {
         self.bad.len()
     }
 
-    /// Whether the store has refused `unit`, or it cannot be read, so that it waits for somebody who uses it.
+    /// Whether the store has refused `unit`, or it cannot be read, so that it waits for a request that uses it.
     pub fn is_aside(&self, unit: UnitId) -> bool {
         self.units.state(unit) == State::Aside
     }
@@ -112,7 +112,7 @@ impl Cache {
         from
     }
 
-    /// Forgets `block`: its unit is in limbo, also if it was being cleaned, of which nobody need say how it ended.
+    /// Forgets `block`: its unit is in limbo, also if it was being cleaned; the host need not say how that ended.
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
         self.policy.trimmed(block);
         let unit = self.find(block)?;
@@ -140,7 +140,7 @@ impl Cache {
     /// into the order when it is used. False if `max` are aside already: then it is still being cleaned.
     pub fn set_aside_of(&mut self, unit: UnitId, max: u32) -> bool {
         if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
-            // Somebody uses it.
+            // A request uses it.
             self.clean_failed(unit);
             return true;
         }
@@ -160,7 +160,8 @@ impl Cache {
         self.set_aside_of(unit, self.watermark_high)
     }
 
-    /// The store has what is in `unit`, which nobody asked for by a job: it stays where it is, or is free if it was aside.
+    /// The store has what is in `unit`, without a job that asked for it: the unit stays where it is, or is free if it
+    /// was aside.
     pub fn set_clean(&mut self, unit: UnitId) {
         if self.units.state(unit) != State::Aside {
             return self.units.set_dirty(unit, false);

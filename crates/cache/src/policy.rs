@@ -19,7 +19,7 @@ pub trait CachePolicy: Send + Sync {
         let _ = (access, is_awake);
     }
 
-    /// Nobody needs `block` any more, whether it is in the cache or not.
+    /// The host does not need `block` any more, whether it is in the cache or not.
     fn trimmed(&mut self, block: u64) {
         let _ = block;
     }

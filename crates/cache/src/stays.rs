@@ -1,15 +1,16 @@
 //! Whether blocks of a class are used before they leave, or are taken in for nothing.
 //!
-//! **The intuition.** A block that is taken in costs the fast device a write, sends another one away, and if it is dirty it is read
-//! again and written to the store after all. All that is for nothing if it leaves before anybody uses it.
+//! **The intuition.** A block that is taken in costs the fast device a write and sends another one away. If it is
+//! dirty, it is read again and written to the store after all. All that is for nothing if it leaves before a request
+//! uses it.
 //!
 //! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is not there
 //! any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than one use: so what
 //! is given up by leaving it out is less than a hundredth of its accesses.
 //!
-//! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the file system is
-//! checked). Only who left was there in vain, so as long as less than a quarter of a cache has left of a class, nothing is known of it. What is
-//! older than two turnovers of the class counts for half at the most.
+//! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the
+//! file system is checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has
+//! left of a class, nothing is known of it. What is older than two turnovers of the class counts for half at the most.
 
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;

@@ -1,4 +1,4 @@
-//! One piece of work in several parts, each on a thread of its own: for a start, which serves nobody yet.
+//! One piece of work in several parts, each on a thread of its own: for a start, which serves no requests yet.
 
 use std::thread;
 

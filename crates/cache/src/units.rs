@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the cache on a
-//! device ([`store`](crate::store)) uses and nobody else.
+//! device ([`store`](crate::store)) uses and nothing else does.
 
 mod list;
 mod part;
@@ -65,7 +65,7 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u32);
 
-/// Whose data it is, 0 to 511, for bounds of occupancy; the host numbers its pools so.
+/// The pool that its data belongs to, 0 to 511, for bounds of occupancy; the host numbers its pools so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pool(u16);
 
@@ -207,7 +207,7 @@ impl Units {
         Class::new(CLASS.get(self.word(unit)) as u8).expect("five bits")
     }
 
-    /// Whose it is.
+    /// The pool that it belongs to.
     #[inline]
     pub fn pool(&self, unit: UnitId) -> Pool {
         Pool(POOL.get(self.word(unit)) as u16)

@@ -11,7 +11,7 @@
 //! | [`signals`] | what ends a command that has something to put away |
 //! | [`table`] | how tables are printed |
 //! | [`up`] | the daemon |
-//! | [`why`] | who caused the I/O of disks |
+//! | [`why`] | which processes caused the I/O of disks |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "it panics when nobody reads any more, as behind `| head`: see commands::print")]

@@ -86,7 +86,7 @@ pub fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody may read it: the code says it, too.
+            // Standard error may be closed: the code says it, too.
             let _ = writeln!(std::io::stderr(), "{}", shown_lines(&failure.to_string()));
             ExitCode::from(failure.code())
         }

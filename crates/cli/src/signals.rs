@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 /// What told a command to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// SIGTERM or SIGINT: somebody wants it to end.
+    /// SIGTERM or SIGINT: the command is to end.
     ToEnd,
     /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal that closes
     /// may say so twice, through the shell and by itself.

@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns. A column whose name starts with `>` is aligned to the right.
+    /// A table with these columns. A column with a name that starts with `>` is aligned to the right.
     pub fn new(header: &[&'static str]) -> Table {
         Table { header: header.to_vec(), rows: Vec::new() }
     }

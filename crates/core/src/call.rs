@@ -13,7 +13,7 @@ pub struct FileId(pub u64);
 
 impl FileId {
     /// The device itself, as the file that a file system's metadata is in: each of its pages at its place on the device.
-    /// What a journal or log writes is not: it is nobody's page.
+    /// What a journal or log writes is not: it is no process's page.
     pub const DEVICE: FileId = FileId(0);
 }
 
@@ -51,9 +51,9 @@ pub enum CallKind {
 pub struct Call {
     /// The host's name for it.
     pub id: CallId,
-    /// Who pays.
+    /// The account that pays.
     pub account: AccountId,
-    /// Who waits.
+    /// The thread that waits.
     pub thread: ThreadId,
     /// Which call it is.
     pub kind: CallKind,

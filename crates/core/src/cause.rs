@@ -1,8 +1,8 @@
-//! Who really caused an I/O.
+//! The real causes of an I/O.
 //!
-//! A page is dirtied by one process, again by another, and written by a kernel thread that did neither; a journal block
-//! carries the changes of everyone who joined the transaction. So a request has a *set* of causes (split-level paper,
-//! section 3.2), and whoever charges it shares the cost among them.
+//! A page is dirtied by one process, again by another, and written by a kernel thread that did neither. A journal block
+//! carries the changes of every process that joined the transaction. So a request has a *set* of causes (split-level
+//! paper, section 3.2), and a scheduler that charges it shares the cost among them.
 //!
 //! Accounts below 64, in practice all that are active at once, are bits of one word: copying, union and test cost one
 //! instruction and no memory. Accounts above spill into a sorted list on the heap.
@@ -22,17 +22,17 @@ pub struct CauseSet {
 }
 
 impl CauseSet {
-    /// The set without members: nobody known.
+    /// The set without members: no cause known.
     pub const EMPTY: CauseSet = CauseSet { mask: 0, above: None };
 
-    /// The set whose only member is `account`.
+    /// The set with `account` as its only member.
     pub fn of(account: AccountId) -> CauseSet {
         let mut set = CauseSet::EMPTY;
         set.insert(account);
         set
     }
 
-    /// The set of the accounts 0 to 63 whose bits are set in `mask`.
+    /// The set of the accounts 0 to 63 with their bits set in `mask`.
     pub const fn from_mask(mask: u64) -> CauseSet {
         CauseSet { mask, above: None }
     }
@@ -88,7 +88,7 @@ impl CauseSet {
         self.mask.count_ones() as usize + self.above.as_ref().map_or(0, |above| above.len())
     }
 
-    /// Whether nobody is known.
+    /// Whether no cause is known.
     pub fn is_empty(&self) -> bool {
         self.mask == 0 && self.above.is_none()
     }

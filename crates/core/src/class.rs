@@ -19,7 +19,7 @@ pub const PRIORITY_UNCLASSIFIED: u8 = 12;
 pub struct Class(u8);
 
 impl Class {
-    /// Nobody said what the block is.
+    /// The class of a block of unknown kind.
     pub const UNCLASSIFIED: Class = Class(0);
 
     /// A journal's blocks (Differentiated Storage Services, table 3).

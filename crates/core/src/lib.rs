@@ -1,7 +1,7 @@
 //! The vocabulary of Plimsoll: what every scheduler, simulator and live host speaks.
 //!
 //! One idea carries the project: **a scheduler is a pure state machine**. It is handed events with the time in them and
-//! answers with decisions; it never reads a clock, starts a thread, takes a shared lock or touches a file. So the same
+//! answers with decisions. It never reads a clock, starts a thread, takes a shared lock or touches a file. So the same
 //! scheduler runs in the simulator and in production, and any run can be replayed from its events.
 //!
 //! | module | what it names |
@@ -9,14 +9,14 @@
 //! | [`time`] | [`Time`], [`Span`]: nanoseconds on the host's clock |
 //! | [`units`] | [`Rate`] and byte sizes, parsed from and printed as people write them |
 //! | [`account`] | the tree of pools and sessions and what each was promised ([`Allocation`]) |
-//! | [`cause`] | [`CauseSet`]: who really caused an I/O |
+//! | [`cause`] | [`CauseSet`]: the accounts that really caused an I/O |
 //! | [`class`] | [`Class`] and the schemes that give classes their names and priorities |
 //! | [`request`] | [`BlockRequest`], what reaches a device |
 //! | [`call`] | [`Call`], what a process asked the kernel for |
 //! | [`crc32c`] | the checksum of blocks, and of iSCSI's digests |
 //! | [`mounts`] | [`MountTable`], the kernel's table of mounts |
 //! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
-//! | [`shown`](fn@shown) | text that somebody else chose, in a line of ours |
+//! | [`shown`](fn@shown) | text that another party chose, in a line of ours |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
 
 pub mod account;

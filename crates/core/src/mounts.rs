@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells it.
 pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
-/// File systems whose superblock has a number that belongs to no disk, and whose source is the path of one, which the kernel has opened.
+/// File systems with a superblock number that belongs to no disk, and with the path of a disk, which the kernel has
+/// opened, as their source.
 const NAME_THEIR_DISK: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// One mount.

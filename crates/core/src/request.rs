@@ -50,7 +50,7 @@ pub struct BlockRequest {
     pub id: RequestId,
     /// The session that submitted it: the one that waits.
     pub session: AccountId,
-    /// Who caused it; empty where nobody is known, and then the session counts as the cause.
+    /// The accounts that caused it; empty where none is known, and then the session counts as the cause.
     pub causes: CauseSet,
     /// What the bytes mean.
     pub class: Class,
@@ -60,7 +60,7 @@ pub struct BlockRequest {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub length: u32,
-    /// Somebody waits for it: a read, or a write under an fsync.
+    /// A process waits for it: a read, or a write under an fsync.
     pub is_sync: bool,
     /// The write must be durable when it completes.
     pub is_forced: bool,

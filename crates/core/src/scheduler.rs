@@ -11,7 +11,7 @@
 //! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a request.
 //! "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is sooner.
 //!
-//! Every handler but those of the block level does nothing by default, so a block scheduler implements three functions
+//! Every handler but those of the block level does nothing by default. So a block scheduler implements three functions
 //! and a split-level scheduler the levels that it uses (split-level paper, section 4.2 and table 2).
 //!
 //! The rules that all schedulers keep, and that the conformance suite checks, are in `docs/schedulers/README.md`.
@@ -73,9 +73,9 @@ pub struct PageEvent {
     pub offset: u64,
     /// Bytes, a whole number of pages.
     pub length: u64,
-    /// Who dirtied the pages now (dirtied), or whose the pages were (freed).
+    /// The accounts that dirtied the pages now (dirtied), or that the pages belonged to (freed).
     pub causes: CauseSet,
-    /// Who had dirtied them before and is not yet written; empty if they were clean.
+    /// The accounts that had dirtied them before, not yet written; empty if they were clean.
     pub previous: CauseSet,
 }
 

@@ -1,4 +1,4 @@
-//! Text that somebody else chose, in a line of ours: names of files, mount points, processes, volumes, sessions.
+//! Text that another party chose, in a line of ours: names of files, mount points, processes, volumes, sessions.
 //!
 //! **Rule.** A character that a terminal obeys, or that changes how the characters beside it are read, stands there
 //! escaped. **Complication.** A message of several lines keeps the line ends between its lines ([`shown_lines`]); a name

@@ -2,11 +2,11 @@
 //!
 //! A [`Rate`] has three units. *Runs per second* is the scheduler's own: a run is sequential I/O of one session up to
 //! 32 KiB, a proxy for one seek (Zygaria, section 3). *Bytes per second* is what users of streams think in. *Per cent
-//! of the device* is what administrators think in; it stays a percentage until the device is known, because the same
+//! of the device* is what administrators think in. It stays a percentage until the device is known, because the same
 //! configuration must mean something on a faster disk.
 //!
-//! `Display` is for people, to three digits. What is serialised is read back as the same value, to the last digit: a promise
-//! that is sent is the one that is kept.
+//! `Display` is for people, to three digits. What is serialised is read back as the same value, to the last digit: the
+//! daemon keeps exactly the promise that was sent.
 
 use crate::time::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -173,10 +173,10 @@ impl Rate {
     /// Nothing per second: no reserve.
     pub const ZERO: Rate = Rate::RunsPerSecond(0.0);
 
-    /// Runs per second that this rate asks of a device whose worst case is `device_runs_per_second`.
+    /// Runs per second that this rate asks of a device with `device_runs_per_second` in its worst case.
     ///
-    /// Bytes count as full runs of [`RUN_BYTES_MAX`]: that is the most that the rate can be worth to a session whose
-    /// I/O is random, so that a sum of reserves says what the device must be able to do.
+    /// Bytes count as full runs of [`RUN_BYTES_MAX`]: that is the most that the rate can be worth to a session with
+    /// random I/O. So a sum of reserves says what the device must be able to do.
     pub fn runs_per_second(self, device_runs_per_second: f64) -> f64 {
         match self {
             Rate::RunsPerSecond(runs) => runs,

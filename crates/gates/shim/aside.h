@@ -15,7 +15,8 @@
 #include <linux/seccomp.h>
 
 #define MILLISECOND 1000000
-/* How long who installs a filter for all threads waits for those that are in a call of the shim's: one lease, and a tenth. */
+/* How long a thread that installs a filter for all threads waits for those in a call of the shim's: one lease, and a
+ * tenth. */
 #define SETTLES_MS (LEASE_NS / MILLISECOND * 11 / 10)
 #define NAME "/plimsoll-gate.so"
 #define PRELOAD "LD_PRELOAD="
@@ -26,7 +27,7 @@ extern char **environ __attribute__((weak));
 static int inside;
 
 /* Whether the closed word is meant for this process and counts, and it makes system calls of its own: then `leave` ends that. Counted before the
- * word is looked at again: who stands aside opens it first and counts then. */
+ * word is looked at again: a thread that stands aside opens it first and counts then. */
 static int enter(int class) {
   if (__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != generation) return 0;
   __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
@@ -70,8 +71,8 @@ found:
   return count;
 }
 
-/* Takes the shim out of the list of libraries, in place: whoever copied it keeps what he has. Libraries stand between spaces and
- * colons. */
+/* Takes the shim out of the list of libraries, in place: a copy of it stays as it is. Libraries stand between spaces
+ * and colons. */
 static void forget_preload(int even_if_there) {
   for (char **entry = &environ ? environ : NULL; entry && *entry; entry++) {
     char *at = *entry;

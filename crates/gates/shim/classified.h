@@ -58,7 +58,8 @@ __attribute__((noinline, cold)) static int take_class(int fd, const struct iovec
   ++*vectors;
   --*count;
   if (said != SAID_FIRST + number) {
-    /* A hint: who does not hear it does not hold up the call, and is not asked again before the class changes. */
+    /* A hint: a server that does not hear it does not hold up the call, and is not asked again before the class
+     * changes. */
     int saved = errno;
     plimsoll_classify(fd, number);
     errno = saved;

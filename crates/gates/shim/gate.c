@@ -4,8 +4,8 @@
  *                                        word is our generation: futex wait, until the agent wakes us or its lease runs out
  *                                        word is another number: meant for a process that has the account now; on
  *
- * A closed word counts as long as the agent renews a lease; who finds it run out goes on and remembers it. So nobody
- * waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
+ * A closed word counts as long as the agent renews a lease; a thread that finds it run out goes on and remembers it. So
+ * no thread waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
  * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h). A process that installs a seccomp filter has
  * no gates from then on (aside.h): the shim's own calls would not be among those that it allows itself.
@@ -13,7 +13,7 @@
  * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
  *
  * Everything on the way of a call is async-signal-safe, takes no lock and keeps errno. The library's functions are
- * looked up when the shim is loaded; who calls earlier goes straight to the kernel. It needs no library of its own, so
+ * looked up when the shim is loaded; an earlier call goes straight to the kernel. It needs no library of its own, so
  * that it loads beside any C library. */
 #define _GNU_SOURCE
 #include "kernel.h"
@@ -46,7 +46,7 @@ static const uint32_t *words = no_words;
 /* What stands in a word that is closed for this process; never 0. */
 static uint32_t generation = 1;
 static const uint64_t *lease;
-/* The lease that ran out while somebody waited: whoever finds it again waits no more. */
+/* The lease that ran out while a thread waited: a thread that finds it again waits no more. */
 static uint64_t lease_lost;
 
 extern void *dlsym(void *, const char *) __attribute__((weak));
@@ -150,7 +150,7 @@ static inline void gate_reads(int fd, const struct iovec *vectors, int count, of
   if (is_closed(CLASS_READ)) hold_reads(fd, vectors, count, offset);
 }
 
-/* A read that does not wait asks nobody. */
+/* A read that does not wait asks no gate. */
 static inline void gate_waiting_reads(int fd, const struct iovec *vectors, int count, off_t offset, int flags) {
   if (!(flags & RWF_NOWAIT)) gate_reads(fd, vectors, count, offset);
 }
@@ -174,7 +174,8 @@ static long number_in(const char *name, long end) {
 }
 
 /* Without a file, an account, or with a file that is not what it should be: no gate. Nor behind filters that the launcher does not know
- * of. That the file is long enough is found out by reading it: who touches a page that is not there is killed. */
+ * of. That the file is long enough is found out by reading it: a process that touches a page that is not there is
+ * killed. */
 __attribute__((constructor)) static void load_words(void) {
   char content[WORDS_BYTES] __attribute__((aligned(sizeof(uint32_t))));
   const char *path = getenv("PLIMSOLL_GATE_WORDS");

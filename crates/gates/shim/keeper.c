@@ -56,7 +56,7 @@ static int agent_answers(void) {
   return now_ns() < __atomic_load_n((const uint64_t *)(words + LEASE_OFFSET), __ATOMIC_ACQUIRE);
 }
 
-/* A tick may end the wait for the listener's lock; nobody else knows the number of what we received. */
+/* A tick may end the wait for the listener's lock; no other program knows the number of what we received. */
 static void let_go_on(uint64_t id) {
   struct seccomp_notif_resp response = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
   while (ioctl(LISTENER, SECCOMP_IOCTL_NOTIF_SEND, &response) && errno == EINTR) {}

@@ -1,8 +1,9 @@
 //! Directories that are an agent's own.
 //!
-//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says whose calls wait (words,
-//! sockets). Their names are known beforehand, and lie where everybody may make files, below `/dev/shm` for example. So whoever came
-//! first may have made a directory or a link there, to change what lies in it later.
+//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says which
+//! account's calls wait (words, sockets). Their names are known beforehand, and lie where every user may make files,
+//! below `/dev/shm` for example. So another user may have made a directory or a link there first, to change what lies
+//! in it later.
 
 use crate::error::GateError;
 use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
@@ -11,30 +12,30 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Everybody may enter, the agent alone may write.
+/// Every user may enter, only the agent may write.
 const MODE: u32 = 0o755;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const ENTERED_BY_OTHERS: u32 = 0o001;
 const PERMISSIONS: u32 = 0o7777;
 
-/// Makes the directory `path`, which everybody may enter and nobody but this user may write to, or takes over one that is so: a
-/// predecessor's. What it lies in exists.
+/// Makes the directory `path`, which every user may enter and only this user may write to, or takes over one that is
+/// so: a predecessor's. What it lies in exists.
 ///
 /// # Errors
-/// What is there is no directory, somebody else's, or somebody else may write to it; nothing of it is changed then. The
-/// system refuses.
+/// What is there is no directory, or another user's, or another user may write to it; nothing of it is changed then.
+/// The system refuses.
 pub fn make_own(path: &Path) -> Result<(), GateError> {
     let (directory, _) = open_own(path, WRITABLE_BY_OTHERS)?;
     set_mode(&directory, path)
 }
 
 /// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode that it has:
-/// who may enter it, and which group may write to it, is this user's to say. A new one can be entered by everybody, as tenants
-/// find their gates below it.
+/// which users may enter it, and which group may write to it, is this user's to say. Every user may enter a new one, as
+/// tenants find their gates below it.
 ///
 /// # Errors
-/// As of [`make_own`]; of those who may write to it, only everybody is refused.
+/// As of [`make_own`]; of modes, only one that lets every user write is refused.
 pub fn make_state(path: &Path) -> Result<(), GateError> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(GateError::file("make", parent))?;
@@ -118,7 +119,7 @@ mod tests {
         assert!(nowhere.starts_with("cannot make "), "{nowhere}");
     }
 
-    /// Broken on purpose and seen red: links are followed; anybody's directory does; any mode does.
+    /// Broken on purpose and seen red: links are followed; any user's directory does; any mode does.
     #[test]
     fn what_somebody_else_has_prepared_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!((problem(&path).as_str(), mode(&path)), (expected, 0o700));
     }
 
-    /// Broken on purpose and seen red: any mode does; the mode is set always; anybody's directory does.
+    /// Broken on purpose and seen red: any mode does; the mode is set always; any user's directory does.
     #[test]
     fn a_directory_for_state_keeps_its_mode_and_is_nobody_elses() {
         let folder = tempfile::tempdir().unwrap();

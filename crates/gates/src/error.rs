@@ -53,7 +53,7 @@ pub enum GateError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Somebody else was there before.
+    /// Another agent was there before.
     #[error("{path} is not ours: {problem}; delete it if nothing needs it", path = path.display())]
     Foreign {
         /// What should be a directory of ours.
@@ -83,7 +83,7 @@ pub enum GateError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A command's filter has nobody who listens to it.
+    /// No agent listens to a command's filter.
     #[error("the agent did not take the command's filter over: {source}")]
     HandOver {
         /// What happened at its socket.
@@ -103,7 +103,7 @@ pub enum GateError {
         /// Bytes that the kernel takes.
         max: usize,
     },
-    /// Whoever handed it over may have done so on purpose.
+    /// The sender may have done so on purpose.
     #[error("what was handed over is no seccomp listener but {got}")]
     NotListener {
         /// What it leads to.

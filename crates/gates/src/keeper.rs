@@ -1,4 +1,4 @@
-//! Keepers: who answers a tenant's calls when the agent does not.
+//! Keepers: processes that answer a tenant's calls when the agent does not.
 //!
 //! A keeper is a process of its own (`shim/keeper.c`), one a listener, that ends with the tenant and not with the
 //! agent. It has the listener, the ledger of what the agent received, and the words with the agent's lease. When the
@@ -6,10 +6,10 @@
 //! agent.
 //!
 //! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait, and
-//! those that were killed are replaced by a thread of our own: whoever hears the listeners waits for neither.
+//! those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for neither.
 //!
-//! What it cannot help: with the keeper *and* the agent killed, nobody is left who could answer, and the kernel fails
-//! the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
+//! What it cannot help: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
+//! fails the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
 //! `KillMode=process`.
 
 use crate::error::GateError;
@@ -47,10 +47,10 @@ const REGISTRATION_MAX: usize = 4096;
 /// Bytes of `sun_path`, the end included.
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
 
-/// Who is behind a listener: what an agent needs to know to take it over.
+/// The tenant behind a listener: what an agent needs to know to take it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
-    /// Who pays.
+    /// The account that pays.
     pub account: AccountId,
     /// What to call it: a container's or a command's name. A keeper remembers 512 characters of it.
     pub name: String,
@@ -169,7 +169,7 @@ impl Keepers {
         Ok(Keepers { starter, replacements, socket })
     }
 
-    /// For whoever takes new listeners in.
+    /// For the thread that takes new listeners in.
     pub fn starter(&self) -> KeeperStarter {
         self.starter.clone()
     }
@@ -195,7 +195,7 @@ impl Keepers {
             let Some((registration, listener, ledger)) = self.offer(&socket).ok().flatten() else { continue };
             let listener = Listener::adopt(listener, ledger, registration.account)?;
             let keeper = Keeper { socket };
-            // Who is gone meanwhile is found to be so, and replaced.
+            // A keeper that is gone meanwhile is found to be so, and replaced.
             let _ = keeper.acknowledge();
             return Ok(Some((registration, listener, keeper)));
         }

@@ -43,7 +43,7 @@ pub(crate) fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
         if listener < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor, which nobody else knows.
+        // SAFETY: a new descriptor, which no other code knows.
         Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
     };
     match install() {
@@ -58,7 +58,7 @@ pub(crate) fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
 /// Receives a notification into the [`NOTIFICATION_BYTES`] zeroed bytes at `place`. It waits if there is none.
 ///
 /// # Safety
-/// The bytes are mapped, and nobody holds a reference to them that is not to an atomic.
+/// The bytes are mapped, and no code holds a reference to them that is not to an atomic.
 pub(crate) unsafe fn receive(listener: BorrowedFd<'_>, place: *mut u8) -> io::Result<()> {
     // SAFETY: as the caller says; the request has the size of the structure in it.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE, place) })
@@ -87,8 +87,8 @@ fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. Whoever takes that for
-/// an answer forgets a call that waits.
+/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. A caller
+/// that takes that for an answer forgets a call that waits.
 fn undisturbed(mut request: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match request() {

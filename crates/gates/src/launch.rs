@@ -1,7 +1,7 @@
 //! Starting a command behind gates.
 //!
 //! The command is prepared and then either started ([`Command::spawn`]) or, better, executed in place of this process
-//! ([`CommandExt::exec`]): then nothing stays between the command and whoever started it, and signals, terminal, job
+//! ([`CommandExt::exec`]): then nothing stays between the command and its caller, and signals, terminal, job
 //! control and exit code are its own.
 //!
 //! A filter is installed by the command's own process, after it has forked and before it executes, and handed to the
@@ -44,11 +44,11 @@ const FILTERS: &str = "PLIMSOLL_GATE_FILTERS";
 /// Options of AddressSanitizer. What it finds of a program that was linked to it as a library holds also where another library comes first.
 const SANITIZER: &str = "ASAN_OPTIONS";
 const SANITIZER_OPTION: &str = "verify_asan_link_order=0";
-/// Where the shim, and whoever has the libraries, says the classes of files.
+/// Where the shim, and programs with the libraries, say the classes of files.
 const CLASSES: &str = plimsoll_classes::SOCKET_VARIABLE;
 /// How long the agent may take to start a keeper.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The version of the OCI runtime specification whose words we use.
+/// The version of the OCI runtime specification that we follow.
 const OCI_VERSION: &str = "1.0.2";
 /// Stands for the process's number, which is known only after the fork; as many digits as the largest.
 const UNKNOWN_PROCESS: u32 = u32::MAX;
@@ -86,7 +86,7 @@ impl Launch {
         self.with_shim_at(programs.shim(), words.path(), account, generation)
     }
 
-    /// The same by their names, for who is not the agent.
+    /// The same by their names, for a caller other than the agent.
     ///
     /// # Errors
     /// The account has no words.
@@ -112,8 +112,8 @@ impl Launch {
 
     /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
     ///
-    /// Who has not CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as the
-    /// user who starts them.
+    /// A caller without CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as
+    /// the user who starts them.
     #[must_use]
     pub fn with_filter(self, filter: Filter, socket: &Path, metadata: &str, name: &str) -> Launch {
         let container = ContainerState {
@@ -210,18 +210,18 @@ fn own_filters() -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
 }
 
-/// How far a process got on its way behind a filter: it has none yet; it has, and nobody listens; the agent does.
+/// How far a process got on its way behind a filter: it has none yet; it has, and no agent listens; the agent does.
 const NOTHING: u8 = 0;
 const FILTERED: u8 = 1;
 const LISTENED_TO: u8 = 2;
 
 /// Installs a filter and hands its listener over; made before the fork.
 struct Handover {
-    /// Seen by who executes without a fork.
+    /// Seen by a process that executes without a fork.
     reached: Arc<AtomicU8>,
     socket: OwnedFd,
     program: Vec<libc::sock_filter>,
-    /// For who has a file as stdin, stdout or stderr.
+    /// For a process with a file as stdin, stdout or stderr.
     program_with_standard_descriptors: Vec<libc::sock_filter>,
     text: Vec<u8>,
     /// Where in the text the process's number goes.

@@ -1,5 +1,5 @@
 //! Gates: the place where a scheduler delays a process's system calls, at their entry, before the file system's journal
-//! entangles them with everybody else's (split-level paper, section 3.1), on a stock kernel and from user space.
+//! entangles them with all others' (split-level paper, section 3.1), on a stock kernel and from user space.
 //!
 //! ```text
 //!   tenant                                            agent
@@ -11,11 +11,11 @@
 //!                        +---- keeper: answers when the agent does not
 //! ```
 //!
-//! | gate | cost while open | who cannot pass by |
+//! | gate | cost while open | what cannot pass by |
 //! | --- | --- | --- |
 //! | preload shim, at [`words`] | nanoseconds | programs that call through the C library and do not mean to pass by |
-//! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | anybody, with all that it starts |
-//! | [`oci`]: the same for containers, by the runtime | the same | anybody in the container |
+//! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | any process, with all it starts |
+//! | [`oci`]: the same for containers, by the runtime | the same | any process in the container |
 //!
 //! A gate **fails open**. The words count only as long as their lease is renewed; behind each listener stands a
 //! [`keeper`], a process that lets every call go on when the agent is gone or does not renew the lease. `docs/gates.md`

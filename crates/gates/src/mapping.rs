@@ -19,7 +19,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `file`, which must have them: who touches what is not there is killed.
+    /// Maps the first `bytes` bytes of `file`, which must have them: a process that touches what is not there is
+    /// killed.
     pub(crate) fn new(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.

@@ -15,7 +15,8 @@ use std::path::Path;
 /// Descriptors of one message; what is more, the kernel closes.
 pub(crate) const DESCRIPTORS_MAX: usize = 8;
 
-/// A socket that listens at `path`, in place of one that an earlier agent left, and does not wait; `mode` says who may connect.
+/// A socket that listens at `path`, in place of one that an earlier agent left, and does not wait; `mode` says which
+/// users may connect.
 ///
 /// # Errors
 /// The path is too long for a socket, or the socket cannot be made there.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const SHIM: (&str, &[u8]) = ("plimsoll-gate.so", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-gate.so")));
 const KEEPER: (&str, &[u8]) = ("plimsoll-keeper", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-keeper")));
-/// Everybody may load and run them, nobody may write them.
+/// Every user may load and run them, none may write them.
 const MODE: u32 = 0o555;
 
 /// Shim and keeper, written to a directory.
@@ -20,9 +20,9 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Writes them to `directory`, which everybody may enter and only the agent may write to: the shim becomes part
+    /// Writes them to `directory`, which every user may enter and only the agent may write to: the shim becomes part
     /// of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
-    /// are replaced; who runs them keeps what he has.
+    /// are replaced; a process that runs them keeps what it has.
     ///
     /// # Errors
     /// The directory's name cannot stand in a list of libraries, it is mounted `noexec`, or a file cannot be written.
@@ -73,7 +73,7 @@ mod tests {
         }
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        // Of a mount whose server has died nobody can say anything.
+        // Of a mount whose server has died the kernel says nothing.
         let is_there = |fields: &[&str]| std::fs::metadata(fields[1]).is_ok();
         match fields.find(|fields| fields[3].split(',').any(|option| option == "noexec") && is_there(fields)) {
             Some(fields) => assert!(refusal(fields[1]).contains(" is mounted noexec; "), "{}", refusal(fields[1])),

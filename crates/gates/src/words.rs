@@ -7,25 +7,25 @@
 //! [begins](GateWords::begin_generation) a generation of its account, and its shims wait at words that say that number and pass all
 //! others. The generations stand in the file beside the words, where the next agent goes on counting.
 //!
-//! Whoever is woken goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
+//! A woken process goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
 //! ([`GateWords::admit`]), where all at once would be a herd.
 //!
-//! **What a stranger can do.** To read the file is enough to wake who waits at a word, to wait there, and to move waiters to
-//! another word. Waking is no loss, for nobody has to look at a word at all: what passes is charged, and the levels below hold.
-//! Waiting is worse: the kernel wakes those who have waited longest and does not say whose they are, so strangers take the places
-//! of those who were meant, and wait again at once. So whoever [admits](GateWords::admit) must not take for granted that somebody of
-//! the account went on, nor wait for ever until nobody is left: it lets in more where nothing comes of it, or opens the word, which
-//! reaches all who wait at it (how the agent does is in `plimsoll_agent`'s `readers` and `calls`). Who was moved (`FUTEX_REQUEUE`)
-//! is reached by neither, and sleeps until the lease that he saw runs out: half a second at most, and then he looks at the word
-//! again.
+//! **What a stranger can do.** To read the file is enough to wake waiters at a word, to wait there, and to move waiters
+//! to another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the
+//! levels below hold. Waiting is worse: the kernel wakes the longest waiters and does not name their account, so
+//! strangers take the places of the intended ones, and wait again at once. So a caller that [admits](GateWords::admit)
+//! must not take for granted that a process of the account went on, nor wait for ever until none is left. It lets in
+//! more where nothing comes of it, or opens the word, which reaches all waiters (how the agent does is in
+//! `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps until
+//! the lease that it saw runs out: half a second at most, and then it looks at the word again.
 //!
 //! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
 //! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
 //! moved, it sleeps on; has it not, it goes on, and its process waits no more until it has moved. So an agent that
-//! was killed, stopped or is stuck holds nobody for longer than [`LEASE`].
+//! was killed, stopped or is stuck holds no process for longer than [`LEASE`].
 //!
 //! The file outlives the agent. The next one takes it over with all words open, and tenants that were started under the
-//! one before obey it as long as nobody begins a new generation of their account.
+//! one before obey it as long as no agent begins a new generation of their account.
 
 use crate::class::GateClass;
 use crate::clock::monotonic_now;
@@ -49,8 +49,8 @@ pub const ACCOUNTS_MAX: u32 = 64;
 pub const LEASE: Span = Span::from_millis(500);
 /// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
 pub const RENEWAL: Span = Span::from_millis(100);
-/// How soon whoever is held goes on after the agent was killed: that is promised, and what is left of it beyond [`LEASE`] is for waking
-/// up.
+/// How soon a held process goes on after the agent was killed: that is promised, and what is left of it beyond
+/// [`LEASE`] is for waking up.
 pub const FAIL_OPEN: Span = Span::from_secs(1);
 // An agent that renews as late as it may and dies then has closed words for so long after it last turned.
 const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos());
@@ -58,13 +58,13 @@ const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos
 pub const FILE_NAME: &str = "gate-words";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PLGW");
-/// In version 1 a closed word was 1, whoever it was meant for.
+/// In version 1 a closed word was 1, whichever account it was meant for.
 const VERSION: u32 = 2;
 const VERSION_OFFSET: usize = 4;
 /// Where in the file the end of the lease is: 8 bytes, nanoseconds of the monotonic clock.
 pub const LEASE_OFFSET: usize = 64;
 const WORDS_OFFSET: usize = 4096;
-/// A cache line: whoever closes one word slows no other's readers down.
+/// A cache line: a write to one word slows no other's readers down.
 const WORD_STRIDE: usize = 64;
 const BYTES: usize = WORDS_OFFSET + ACCOUNTS_MAX as usize * GateClass::ALL.len() * WORD_STRIDE;
 
@@ -73,9 +73,10 @@ const GENERATION_OFFSET: usize = 4;
 
 const OPEN: u32 = 0;
 const FIRST_GENERATION: u32 = 1;
-/// Everybody may read; only the owner writes.
+/// Every user may read; only the owner writes.
 const MODE: u32 = 0o644;
-/// What is locked as long as an agent has the words. Whoever may read a file may lock it, too, so it is one that nobody else can open.
+/// What is locked as long as an agent has the words. A process that may read a file may lock it, too, so it is one that
+/// no other user can open.
 const LOCK_NAME: &str = "gate-words.lock";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
@@ -111,13 +112,13 @@ pub struct GateWords {
     #[allow(dead_code, reason = "the lock is held as long as this is open")]
     lock: OwnedFd,
     mapping: Mapping,
-    /// [`Lease::since`], nanoseconds. Nobody but us has to know it.
+    /// [`Lease::since`], nanoseconds. Only this crate has to know it.
     lease_since: AtomicU64,
 }
 
 impl GateWords {
     /// Makes the words in `directory`, or takes over those of an agent that is gone. `directory` exists, is on a
-    /// tmpfs, and nobody but the agent may write to it.
+    /// tmpfs, and only the agent may write to it.
     ///
     /// # Errors
     /// Another agent has them; the file is not ours; the directory cannot be used.
@@ -141,7 +142,8 @@ impl GateWords {
         let mut file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
         let at = |action| GateError::file(action, &path);
         if is_of_an_earlier_version(&file) {
-            // Shims that look at it could not tell who a closed word is meant for. Where it is deleted, they wait for nobody.
+            // Shims that look at it could not tell which account a closed word is meant for. Where it is deleted, they
+            // do not wait.
             std::fs::remove_file(&path).map_err(at("delete"))?;
             file = File::from(open(&path, Mode::from_raw_mode(MODE))?);
         }
@@ -151,7 +153,7 @@ impl GateWords {
         } else if length != BYTES as u64 {
             return Err(GateError::NotWords { path, problem: format!("it has {length} bytes, expected {BYTES}") });
         }
-        // A page that the tmpfs has no room for would kill whoever touches it, agent or tenant.
+        // A page that the tmpfs has no room for would kill the process that touches it, agent or tenant.
         fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64).map_err(|errno| at("reserve")(errno.into()))?;
         let mapping = Mapping::new(file.as_fd(), BYTES).map_err(at("map"))?;
         let words = GateWords { path, lock, mapping, lease_since: AtomicU64::new(0) };
@@ -159,7 +161,7 @@ impl GateWords {
         Ok(words)
     }
 
-    /// Opens whatever is closed, and only then says that somebody is here again.
+    /// Opens whatever is closed, and only then says that an agent is here again.
     fn begin(&self) -> Result<(), GateError> {
         let (magic, version) = (self.mapping.word(0), self.mapping.word(VERSION_OFFSET));
         match (magic.load(Ordering::Relaxed), version.load(Ordering::Relaxed)) {
@@ -217,8 +219,8 @@ impl GateWords {
         self.generation_word(account).load(Ordering::Relaxed)
     }
 
-    /// The account is somebody else's from now on. Its words are open, and closed ones hold nobody any more that was started before.
-    /// Answers with the new generation.
+    /// The account is another tenant's from now on. Its words are open, and closed ones hold no process any more that
+    /// was started before. Answers with the new generation.
     ///
     /// # Panics
     /// If the account has no words: [`ACCOUNTS_MAX`].
@@ -229,7 +231,7 @@ impl GateWords {
         next
     }
 
-    /// Lets whoever waits go on, and whoever comes.
+    /// Lets all waiting and coming processes go on.
     ///
     /// # Panics
     /// As [`close`](Self::close).
@@ -241,8 +243,8 @@ impl GateWords {
         }
     }
 
-    /// Lets at most `count_max` of those go on who wait at a closed word, which stays closed. Answers with how many did; if
-    /// they are fewer, nobody waits there any more. They need not be of that account: see [the module's text](self).
+    /// Lets at most `count_max` waiters at a closed word go on; it stays closed. Answers with how many did; if they are
+    /// fewer, none waits there any more. They need not be of that account: see [the module's text](self).
     ///
     /// # Panics
     /// As [`close`](Self::close).
@@ -328,7 +330,8 @@ mod tests {
         assert_eq!(words.collect::<BTreeMap<_, _>>(), BTreeMap::from(expected));
     }
 
-    /// A keeper of an agent that is gone or stuck looks after that time, and lets go on whom the agent held.
+    /// A keeper of an agent that is gone or stuck looks after that time, and lets the processes go on that the agent
+    /// held.
     #[test]
     fn a_keeper_looks_early_enough_to_keep_what_is_promised() {
         let source = include_str!("../shim/keeper.c");
@@ -415,7 +418,8 @@ mod tests {
         assert_eq!(words.generation(AccountId(0)), FIRST_GENERATION);
     }
 
-    /// Everybody may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the words that is locked.
+    /// Every user may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the
+    /// words that is locked.
     #[test]
     fn whoever_locks_the_words_keeps_no_agent_from_them() {
         let directory = directory();

@@ -2,12 +2,12 @@
 //!
 //! **Intuition.** A write is paid late: its pages go to the disk long after its call returned, and until then it would seem
 //! to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call leaves a
-//! deposit; what it causes is taken out of that first, and what is left comes back when it returns. Who makes clean
-//! pages dirty is charged by the [`DirtyModel`]; when his pages are written or freed, he gets back the same part of
-//! that as he has fewer dirty bytes. **Complication.** A request does not say which advance was paid for its pages, so
-//! what comes back is the average of the account's: in all exactly what was charged.
+//! deposit; what it causes is taken out of that first, and what is left comes back when it returns. An account that
+//! makes clean pages dirty is charged by the [`DirtyModel`]; when its pages are written or freed, it gets back the same
+//! part of that as it has fewer dirty bytes. **Complication.** A request does not say which advance was paid for its
+//! pages, so what comes back is the average of the account's: in all exactly what was charged.
 //!
-//! Metadata blocks are paid when they are written only: who dirties one dirties many, over and over.
+//! Metadata blocks are paid when they are written only: a call that dirties one dirties many, over and over.
 //!
 //! O(1) for each cause of an event; nothing is allocated once warm.
 
@@ -87,14 +87,15 @@ impl Advances {
         cost
     }
 
-    /// Pages are never written; tells `refund` who gets back how much.
+    /// Pages are never written; tells `refund` which account gets back how much.
     pub fn pages_freed(&mut self, event: &PageEvent, refund: impl FnMut(AccountId, u64)) {
         if event.file != FileId::DEVICE {
             self.change_books(&event.causes, |ledger| ledger.pages_freed(event), refund);
         }
     }
 
-    /// A request goes to the device: if it writes pages, they are dirty no more. Tells `refund` who gets back how much.
+    /// A request goes to the device: if it writes pages, they are dirty no more. Tells `refund` which account gets back
+    /// how much.
     pub fn request_added(&mut self, request: &BlockRequest, refund: impl FnMut(AccountId, u64)) {
         self.change_books(&request.causes, |ledger| ledger.request_added(request), refund);
     }
@@ -124,7 +125,7 @@ impl Advances {
 #[cfg(test)]
 mod tests {
     //! Breaks that were planted, and that turned the test red: freed pages are not settled; half of an advance comes back
-    //! whatever part is written; who dirties with others pays the whole; a deposit is spent twice.
+    //! whatever part is written; one of several dirtiers pays the whole; a deposit is spent twice.
 
     use super::*;
     use crate::testing::disk;

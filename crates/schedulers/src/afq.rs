@@ -1,20 +1,21 @@
 //! `afq`: Actually Fair Queuing, priorities that hold for reads, buffered writes and fsync alike.
 //!
 //! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for blocks
-//! of others. So reads are put in order at the block level, and calls that write at their entry; and whoever caused an
-//! I/O pays for it, whoever submits it (split-level paper, section 5.1).
+//! of others. So reads are put in order at the block level, and calls that write at their entry; and the account that
+//! caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
 //!
-//! **Rule.** Everybody walks along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
+//! **Rule.** All accounts walk along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
 //! dispatched, the slower the higher their priority. A read, or a call that writes, goes on while its account is not
 //! ahead of the others by more than [`SLACK`]. Block writes go out at once: the journal may need any of them.
 //!
 //! **Complications.**
-//! - *Debts.* Pages are written long after they were dirtied. Who dirties a clean page is charged then what it will
-//!   probably cost, and when it is written that is taken back and what it does cost is charged. A call that goes on
-//!   leaves a deposit, so that a hundred threads do not go on at the same debt.
+//! - *Debts.* Pages are written long after they were dirtied. An account that dirties a clean page is charged then what
+//!   it will probably cost, and when it is written that is taken back and what it does cost is charged. A call that
+//!   goes on leaves a deposit, so that a hundred threads do not go on at the same debt.
 //! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are back.
-//! - *Lingering.* Who waited for the disk will want it again at once, but not in the same instant. So it still contends
-//!   for a moment, and pays if it leaves the disk idle. A writer that asks nothing of the disk does not contend for long.
+//! - *Lingering.* An account that waited for the disk will want it again at once, but not in the same instant. So it
+//!   still contends for a moment, and pays if it leaves the disk idle. A writer that asks nothing of the disk does not
+//!   contend for long.
 //!
 //! O(log accounts) an event, and for each cause of a request.
 
@@ -41,14 +42,15 @@ pub const SLICE: Span = Span::from_millis(50);
 pub const SLACK: Span = Span::from_millis(200);
 /// How many slacks level 0 may be behind when it comes back: one, by which others may be ahead, and one for itself.
 const CREDIT_SLACKS: u64 = 2;
-/// What anybody may be ahead, as time of the device: a call may cost so much and still be paid in full.
+/// What an account may be ahead, as time of the device: a call may cost so much and still be paid in full.
 pub const LEAD_MAX: Span = Span::from_secs(2);
-/// How long who had a read or an fsync still contends, on a disk (CFQ: `cfq_slice_idle`).
+/// How long an account that had a read or an fsync still contends, on a disk (CFQ: `cfq_slice_idle`).
 const LINGER: Span = Span::from_millis(8);
 /// What fsyncs of a batch may cost together, as time of the device; twice as long the next batch waits for stragglers.
 const BATCH_MAX: Span = Span::from_millis(500);
 
-/// Lines of [`Stride`]: who contends, who waits with a read, and from here on with a call of each queue.
+/// Lines of [`Stride`]: the accounts that contend, those that wait with a read, and from here on those with a call of
+/// each queue.
 const CONTENDS: usize = 0;
 const READS: usize = 1;
 const CALLS: usize = 2;
@@ -85,7 +87,7 @@ pub struct Afq {
     at_once: VecDeque<BlockRequest>,
     /// Reads are noted.
     at_device: AtDevice<AccountId>,
-    /// Whose reads the disk is at, and the pass at which its slice ends.
+    /// The account that the disk reads for, and the pass at which its slice ends.
     slice: Option<(AccountId, u64)>,
     batch: CallBatch,
     joined: JoinedCalls,
@@ -140,7 +142,7 @@ impl Afq {
         self.stride.stand_in(account, lines);
     }
 
-    /// Lets go of those who contend for nothing any more.
+    /// Lets go of accounts that contend for nothing any more.
     fn expire(&mut self, now: Time) {
         while let Some(first) = self.stride.first(CONTENDS)
             && self.members[first.index()].anticipation.contends_until() <= now
@@ -201,7 +203,7 @@ impl Afq {
         self.batch.begin(now, released.len() - before);
     }
 
-    /// Whose read is next; otherwise what to answer.
+    /// The account with the next read; otherwise what to answer.
     fn choose(&mut self, now: Time) -> Result<AccountId, Dispatch> {
         if let Some((reader, end)) = self.slice
             && self.stride.pass(reader) < end

@@ -1,11 +1,11 @@
-//! Whether somebody who has nothing under way will want the disk again at once (anticipatory scheduling: Iyer and Druschel,
-//! SOSP 2001).
+//! Whether an account with nothing under way will want the disk again at once (anticipatory scheduling: Iyer and
+//! Druschel, SOSP 2001).
 //!
-//! **Intuition.** Who reads a file, or syncs one, asks for the next block right after he has the last one. In between he
-//! wants nothing, and a disk that turns to others then goes there and back for each of his blocks. **Rule.** Who was served
-//! contends for a moment more: he *lingers*. Who is waiting contends in any case, and who is in a call that writes as
-//! long as he makes clean pages dirty. **Complication.** Who did not come back in time is not waited for until he has
-//! been back soon once more.
+//! **Intuition.** An account that reads or syncs a file asks for the next block right after it has the last one. In
+//! between it wants nothing. A disk that turns to others then goes there and back for each of its blocks. **Rule.** A
+//! served account contends for a moment more: it *lingers*. A waiting account contends in any case, and one in a call
+//! that writes as long as it makes clean pages dirty. **Complication.** An account that did not come back in time is
+//! not waited for until it has been back soon once more.
 //!
 //! All is O(1).
 
@@ -15,40 +15,40 @@ use plimsoll_core::{Span, Time};
 /// (`MAX_PAUSE`, 200 ms).
 pub const STALE: Span = Span::from_millis(500);
 
-/// What is known of somebody; he does nothing at first.
+/// What is known of an account; it does nothing at first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anticipation {
     contends_until: Time,
     is_writing: bool,
-    /// When he last made something dirty that was clean, and when he was last served.
+    /// When it last made something dirty that was clean, and when it was last served.
     wrote: Time,
     served: Time,
-    /// Whether he came back soon the last time.
+    /// Whether it came back soon the last time.
     comes_back: bool,
 }
 
 impl Anticipation {
-    /// Until when he contends, if nothing happens; [`Time::MAX`] while he waits.
+    /// Until when it contends, if nothing happens; [`Time::MAX`] while it waits.
     pub fn contends_until(&self) -> Time {
         self.contends_until
     }
 
-    /// Whether he has nothing under way, and contends, if he does, because he will come back.
+    /// Whether it has nothing under way, and contends, if it does, because it will come back.
     pub fn is_lingering(&self) -> bool {
         self.contends_until < Time::MAX && !self.is_writing
     }
 
-    /// He made something dirty that was clean.
+    /// The account made something dirty that was clean.
     pub fn has_written(&mut self, now: Time) {
         self.wrote = now;
     }
 
-    /// He was served.
+    /// The account was served.
     pub fn was_served(&mut self, now: Time) {
         self.served = now;
     }
 
-    /// What he does now: whether he waits for the disk, and whether he is in a call that writes.
+    /// What it does now: whether it waits for the disk, and whether it is in a call that writes.
     pub fn does(&mut self, is_waiting: bool, is_writing: bool, linger: Span) {
         self.is_writing = is_writing;
         self.contends_until = match (is_waiting, is_writing) {
@@ -59,7 +59,7 @@ impl Anticipation {
         };
     }
 
-    /// He wants the disk again, or is waited for no longer; answers with how long he was, if he was lingering.
+    /// The account wants the disk again, or is waited for no longer; answers with how long it was, if it was lingering.
     pub fn stop_lingering(&mut self, now: Time, wants_it: bool, linger: Span) -> Option<Span> {
         let (was_lingering, away) = (self.is_lingering(), now.since(self.served));
         self.comes_back = wants_it && (away <= linger || (self.comes_back && !was_lingering));
@@ -69,8 +69,8 @@ impl Anticipation {
 
 #[cfg(test)]
 mod tests {
-    //! Breaks that were planted, and that turned the test red: nobody is forgotten who did not come back; who waits
-    //! contends for as long as who lingers.
+    //! Breaks that were planted, and that turned the test red: an account that did not come back is not forgotten; a
+    //! waiting account contends only as long as a lingering one.
 
     use super::*;
 
@@ -80,8 +80,8 @@ mod tests {
         Time::ZERO + Span::from_millis(milliseconds)
     }
 
-    /// He asks for something at one time and has it at another; answers with how long he was waited for, and until when he
-    /// will be.
+    /// The account asks for something at one time and has it at another; answers with how long it was waited for, and
+    /// until when it will be.
     fn serve(him: &mut Anticipation, from: u64, to: u64) -> (Option<Span>, Time) {
         let waited = him.stop_lingering(at(from), true, LINGER);
         him.does(true, false, LINGER);

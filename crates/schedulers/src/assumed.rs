@@ -1,10 +1,10 @@
-//! What a disk is taken for of which nobody has measured anything.
+//! What an unmeasured disk is taken for.
 //!
 //! A scheduler that promises how long a call takes, or shares the disk's time, has to know how long a page and a flush take. A disk
 //! with a rate of zero would be one that moves nothing: all calls cost the same, and a flush never ends. So it is taken for a slow
 //! one of its kind. What is guessed too slow makes others wait longer before a large fsync; the order of tenants does not depend on it.
 //!
-//! Schedulers for which zero means that nobody knows, and who do without (`split_token`, `zygaria`, `wdt`), are not given this.
+//! Schedulers for which zero means unknown, and that do without (`split_token`, `zygaria`, `wdt`), are not given this.
 
 use plimsoll_core::DeviceProfile;
 
@@ -13,7 +13,7 @@ const WITH_A_HEAD: (f64, f64) = (75.0, 100e6);
 /// Of one without: a solid-state drive of the first years.
 const WITHOUT_A_HEAD: (f64, f64) = (2_000.0, 200e6);
 
-/// The device with each rate that nobody knows (zero) as that of a slow one of its kind; what is known stays.
+/// The device with each unknown rate (zero) as that of a slow one of its kind; what is known stays.
 pub fn with_assumed_rates(device: &DeviceProfile) -> DeviceProfile {
     let (runs_per_second, bytes_per_second) = if device.is_rotational { WITH_A_HEAD } else { WITHOUT_A_HEAD };
     let known = |rate: f64, assumed: f64| if rate > 0.0 { rate } else { assumed };

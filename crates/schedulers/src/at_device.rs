@@ -1,7 +1,7 @@
 //! The requests at a device, and a note on each of which something has to be known when it is done.
 //!
-//! A completion says whose request it was, not what it was. O(1) when a request goes to the device, O(noted) when it comes
-//! back: as many as the device holds at the most.
+//! A completion names the session of its request, not the request. O(1) when a request goes to the device, O(noted)
+//! when it comes back: as many as the device holds at the most.
 
 use plimsoll_core::RequestId;
 

@@ -1,10 +1,10 @@
-//! A token bucket of bytes that may go into debt, for those who pay what a thing costs after they let it go.
+//! A token bucket of bytes that may go into debt, for schedulers that charge the cost of an I/O after it has gone on.
 //!
-//! **Intuition.** What an I/O costs is known when it is too late to refuse it. So who has tokens, or none but no debt, may
-//! go on, pays whatever it was, and waits before the next until the debt is paid. **Rule.** The balance grows at a rate up
-//! to what [`BURST`] brings, or to some bytes if they are more. It is kept as one point in time, when it is zero again if nothing more is taken: no timer, no
-//! count, and "until when does somebody wait?" is answered by reading it. **Complication.** What was taken by a guess may
-//! come back.
+//! **Intuition.** What an I/O costs is known when it is too late to refuse it. So an account with tokens, or with none
+//! but no debt, may go on, pays whatever it was, and waits before the next until the debt is paid. **Rule.** The
+//! balance grows at a rate up to what [`BURST`] brings, or to some bytes if they are more. It is kept as one point in
+//! time, when it is zero again if nothing more is taken: no timer, no count, and "until when does an account wait?" is
+//! answered by reading it. **Complication.** What was taken by a guess may come back.
 
 use plimsoll_core::{Span, Time};
 
@@ -32,7 +32,7 @@ impl Balance {
         Balance { saved_bytes, ..self }
     }
 
-    /// The same debt in bytes at another rate; who has tokens begins without.
+    /// The same debt in bytes at another rate; an account with tokens begins without.
     pub fn at_rate(&self, now: Time, bytes_per_second: f64) -> Balance {
         let mut balance = Balance::new(now, bytes_per_second).saving(self.saved_bytes);
         balance.take(now, self.zero_at.since(now).as_nanos() as f64 / self.nanoseconds_per_byte);

@@ -1,17 +1,18 @@
 //! What an I/O costs a device, in *normalised bytes*: the bytes that the device could have moved in sequence meanwhile.
 //!
-//! **Intuition.** A disk spends its time on moving bytes and on moving its arm. Whoever makes it move the arm for 10 ms has
-//! used as much of it as somebody who reads 1.4 MB in sequence, so that is what a random 4 KiB costs (split-level paper,
-//! section 5.3: "1 MB of random I/O may be counted as 10 MB").
+//! **Intuition.** A disk spends its time on moving bytes and on moving its arm. A caller that moves the arm for 10 ms
+//! has used as much of it as one that reads 1.4 MB in sequence, so that is what a random 4 KiB costs (split-level
+//! paper, section 5.3: "1 MB of random I/O may be counted as 10 MB").
 //!
 //! **Rule.** [`CostModel`], for requests at the block level: a request that begins where the one before it ended costs its
 //! bytes; any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`], for pages
-//! as they become dirty, when nobody knows yet where they will lie: the same, with offsets in the file for places on the
+//! as they become dirty, when their place is not known yet: the same, with offsets in the file for places on the
 //! disk. Solid-state drives have no arm: a read costs its bytes and at least a minimum, a write its bytes as often as the
 //! drive must move them, and more where it does not continue a recent one (paper: "simpler models could be used on SSD").
 //!
 //! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there; that a stream
-//! was interrupted at all is said by [`Cost::is_resumed`], so that a scheduler can charge who interrupted it.
+//! was interrupted at all is said by [`Cost::is_resumed`], so that a scheduler can charge the account that interrupted
+//! it.
 //!
 //! Everything follows from the [`DeviceProfile`] and the constants below, so the models are estimates, within a factor that
 //! the tests state for each known drive. All steps are O(1) and allocate nothing.
@@ -34,14 +35,15 @@ const FLASH_READ_BYTES_MIN: f64 = 7143.0;
 /// Streams that are remembered while others interrupt them, and places where one may begin. A disk's buffer has 8 segments,
 /// a drive's controller tells 32 writers apart (`FlashParameters`).
 const STREAMS: usize = 16;
-/// Files whose last dirtied page is remembered; a power of two. 16 KiB in all.
+/// Files with a remembered last dirtied page; a power of two. 16 KiB in all.
 const FILES: usize = 1024;
 
 /// What tells one device from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Device {
     /// Bytes that a positioning costs: so many, and so many for each square root of the distance in bytes; divided by the
-    /// gain where the drive has a queue to choose from. A write that somebody waits for, more by what the head settles longer.
+    /// gain where the drive has a queue to choose from. A write that a call waits for, more by what the head settles
+    /// longer.
     Disk { fixed_bytes: f64, bytes_per_root: f64, queue_gain: f64, settle_bytes: f64 },
     /// What a byte costs that is written: how much longer the drive takes than to read it. Bytes that a write costs which
     /// continues nothing.
@@ -165,9 +167,10 @@ impl CostModel {
 
     /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must be
     /// durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays the fixed
-    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write has paid
-    /// since the flush before: nothing for writes elsewhere, all of it for a journal's commit block, whose place has passed
-    /// by while the blocks before it were made durable. Writes that nobody waits for (`is_sync` is false) come many at a time, so a disk is quicker with each.
+    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write
+    /// has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's commit
+    /// block: its place has passed by while the blocks before it were made durable. Writes that no call waits for
+    /// (`is_sync` is false) come many at a time, so a disk is quicker with each.
     pub fn cost(&mut self, request: &BlockRequest) -> Cost {
         if request.operation == Operation::Flush {
             return Cost { positioning: self.flush().round() as u64, ..Cost::default() };
@@ -227,7 +230,7 @@ impl DirtyModel {
     /// What it will cost to write `length` bytes of `file` from `offset`, which become dirty now, in normalised bytes.
     pub fn charge(&mut self, file: FileId, offset: u64, length: u64) -> u64 {
         let slot = &mut self.last_ends[file.0 as usize % FILES];
-        // The first pages of a file need a positioning, how far nobody knows: from their own end, the least there is.
+        // The first pages of a file need a positioning of unknown distance: from their own end, the least there is.
         let from = if slot.0 == file { slot.1 } else { offset + length };
         *slot = (file, offset + length);
         (self.device.transfer(length, true) + self.device.positioning(from, offset, true, true)).round() as u64
@@ -285,7 +288,7 @@ mod tests {
         let is_write = last.operation != Operation::Read;
         let is_seen = |request: &&BlockRequest| profile.is_rotational || request.operation != Operation::Read;
         // What goes on is taken out of the one and stands in the other. Of each only the last sixteen count, and of
-        // equals the one whose number has the least remainder.
+        // equals the one with the number of the least remainder.
         let (mut candidates, mut streams) = (Vec::<Option<u64>>::new(), Vec::<Option<u64>>::new());
         let find = |ends: &[Option<u64>], offset| {
             let recent = ends.len().saturating_sub(16)..ends.len();

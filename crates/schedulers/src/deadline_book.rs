@@ -1,22 +1,22 @@
-//! Who was promised which deadlines, and the shortest that an fsync of others was promised.
+//! Which files and accounts have which deadlines, and the shortest fsync deadline of the others.
 //!
-//! **Rule.** A file's own deadline comes before its account's. **Complication.** How long somebody may keep a device busy
-//! follows from what all others were promised, whether they ask for anything or not; so the fsync deadlines stand in order,
-//! and the first one of somebody else is never further than the second.
+//! **Rule.** A file's own deadline comes before its account's. **Complication.** How long an account may keep a device
+//! busy follows from what all others were promised, whether they ask for anything or not; so the fsync deadlines stand
+//! in order, and the first one of another account is never further than the second.
 //!
 //! Asking is O(1), a promise O(promises).
 
 use crate::keyed_slab::KeyedSlab;
 use plimsoll_core::{AccountId, Deadlines, FileId, Span};
 
-/// Who was promised a deadline.
+/// The file or account that has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineHolder {
     /// An account.
     Account(AccountId),
-    /// Whoever syncs this file.
+    /// Every account that syncs this file.
     File(FileId),
-    /// Everybody.
+    /// Every account.
     Default,
 }
 
@@ -69,7 +69,7 @@ impl DeadlineBook {
         }
     }
 
-    /// The deadline of an fsync, and to whom it was promised; `None` if neither file nor account have one.
+    /// The deadline of an fsync, and the file or account that has it; `None` if neither file nor account have one.
     pub fn fsync(&self, account: AccountId, file: FileId) -> Option<(Span, DeadlineHolder)> {
         let of_account = || self.account(account).fsync.map(|deadline| (deadline, DeadlineHolder::Account(account)));
         self.file(file).fsync.map(|deadline| (deadline, DeadlineHolder::File(file))).or_else(of_account)
@@ -80,7 +80,7 @@ impl DeadlineBook {
         file.and_then(|file| self.file(file).read).or_else(|| self.account(account).read)
     }
 
-    /// The shortest fsync deadline that somebody else was promised. To whom the default was promised may be anybody.
+    /// The shortest fsync deadline that others have. The default may be any account's.
     pub fn shortest_of_others(&self, promise: DeadlineHolder) -> Option<Span> {
         let is_others = |&&(_, other): &&(Span, DeadlineHolder)| other != promise || promise == DeadlineHolder::Default;
         self.fsyncs.iter().find(is_others).map(|&(deadline, _)| deadline)

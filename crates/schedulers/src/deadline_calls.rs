@@ -1,9 +1,10 @@
 //! Calls with deadlines: held until their file is written, held until their turn, or under way.
 //!
-//! **Intuition.** Who holds calls back must find the one with the earliest deadline among those it may let go, and the one
-//! that was held for long enough whatever it is for. **Rule.** Each call stands in one of three [lines](Line), in each by
-//! deadline; while it is held, its patience counts too. **Complication.** What is written is a file, and several calls may
-//! wait for it: each waiting call is linked to the one that began to wait for the same file before it.
+//! **Intuition.** A scheduler that holds calls back must find the call with the earliest deadline among those it may
+//! let go, and the call that was held long enough whatever it is for. **Rule.** Each call stands in one of three
+//! [lines](Line), in each by deadline; while it is held, its patience counts too. **Complication.** What is written is
+//! a file, and several calls may wait for it: each waiting call is linked to the one that began to wait for the same
+//! file before it.
 //!
 //! The first of a line is O(1), a change O(log5 calls), leaving the line of those that wait O(waiting for the file). Nothing
 //! is allocated once as many calls were in it at once as ever are.
@@ -39,7 +40,7 @@ pub struct DeadlineCall<T> {
     /// What else is known of it.
     pub note: T,
     line: Line,
-    /// Who began to wait for the same file before.
+    /// The call that began to wait for the same file before.
     next_waiting: u32,
 }
 
@@ -50,7 +51,7 @@ pub struct DeadlineCalls<T> {
     by_patience: MinTree,
     /// Places that the trees know.
     places: u32,
-    /// By file, who began to wait for it last.
+    /// By file, the call that began to wait for it last.
     waiting: KeyedSlab<FileId, u32>,
 }
 
@@ -115,12 +116,12 @@ impl<T> DeadlineCalls<T> {
         self.calls.remove(place);
     }
 
-    /// The earliest deadline of a line; [`Time::MAX`] if nobody stands there.
+    /// The earliest deadline of a line; [`Time::MAX`] if the line is empty.
     pub fn earliest(&self, line: Line) -> Time {
         Time::from_nanos(self.by_deadline.first(line as usize).key)
     }
 
-    /// Whose it is.
+    /// The call that has it.
     pub fn first(&self, line: Line) -> Option<u32> {
         let first = self.by_deadline.first(line as usize);
         (first.key != ABSENT).then_some(first.owner)
@@ -136,7 +137,7 @@ impl<T> DeadlineCalls<T> {
         (self.patience_ends() <= now).then_some(self.by_patience.first(PATIENCE).owner)
     }
 
-    /// Who began to wait for a file last.
+    /// The call that began to wait for a file last.
     pub fn waiting_for(&self, file: FileId) -> Option<u32> {
         self.waiting.find(file).map(|list| *self.waiting.get(list))
     }
@@ -183,8 +184,8 @@ impl<T> DeadlineCalls<T> {
 
 #[cfg(test)]
 mod tests {
-    //! Breaks that were planted, and that turned the test red: who is under way is impatient; who stops waiting stays in its
-    //! file's list; the middle of a list is cut off with what comes behind it.
+    //! Breaks that were planted, and that turned the test red: a call under way is impatient; a call that stops waiting
+    //! stays in its file's list; the middle of a list is cut off with what comes behind it.
 
     use super::*;
     use plimsoll_core::Span;

@@ -8,7 +8,7 @@
 //!   until that one is done.
 //!
 //! A request that is *due*, because its account would otherwise fall below its reserve, does not wait for the bound in
-//! runs, and less may overtake it; but only what is not due itself is held back for it, so that a device whose reserves
+//! runs, and less may overtake it. But only what is not due itself is held back for it, so that a device whose reserves
 //! are all in use keeps its full queue.
 
 use plimsoll_core::{BlockRequest, Completion, DeviceProfile, RequestId};
@@ -48,7 +48,7 @@ impl DeviceWindow {
         DeviceWindow { requests: 0, runs: 0, requests_max, held: device.is_rotational.then(Vec::new) }
     }
 
-    /// Whether the device holds as many requests as it should, whoever they are of.
+    /// Whether the device holds as many requests as it should, whichever accounts they are of.
     pub fn is_full(&self) -> bool {
         self.requests >= self.requests_max
     }

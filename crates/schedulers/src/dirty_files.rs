@@ -1,11 +1,11 @@
 //! What writing each file's dirty pages will cost, and which file has been dirty for longest.
 //!
-//! **Intuition.** An fsync takes as long as its file's dirty pages take to write, and pages that nobody syncs have to be
-//! written all the same before they are old. **Rule.** The cost is estimated when pages become dirty, by how scattered they
-//! are in the file ([`DirtyModel`]), and goes with them in proportion when they are written or freed. Files stand in a
-//! queue by when they became dirty; the first has its turn until all is written that was dirty when that began, and
-//! then goes to the end. **Complication.** The host may know of fewer dirty pages than the books do: a file of which
-//! several slices in a row write nothing is struck out.
+//! **Intuition.** An fsync takes as long as its file's dirty pages take to write, and pages that no call syncs have to
+//! be written all the same before they are old. **Rule.** The cost is estimated when pages become dirty, by how
+//! scattered they are in the file ([`DirtyModel`]), and goes with them in proportion when they are written or freed.
+//! Files stand in a queue by when they became dirty; the first has its turn until all is written that was dirty when
+//! that began, and then goes to the end. **Complication.** The host may know of fewer dirty pages than the books do: a
+//! file of which several slices in a row write nothing is struck out.
 //!
 //! O(causes) an event ([`DirtyLedger`]), O(1) amortised for the oldest; nothing is allocated once warm.
 
@@ -15,7 +15,7 @@ use crate::keyed_slab::KeyedSlab;
 use plimsoll_core::{BlockRequest, DeviceProfile, FileId, PageEvent, Span, Time};
 use std::collections::VecDeque;
 
-/// Age at which dirty pages are written whether anybody waits or not (Linux, `dirty_expire_centisecs`).
+/// Age at which dirty pages are written whether a call waits for them or not (Linux, `dirty_expire_centisecs`).
 const DIRTY_EXPIRE: Span = Span::from_secs(30);
 /// After so many slices that wrote nothing, nothing of the file can be dirty: the books are wrong.
 const FRUITLESS_SLICES_MAX: u32 = 4;
@@ -61,7 +61,7 @@ impl DirtyFiles {
         }
     }
 
-    /// How much is dirty, and whose it is.
+    /// How much is dirty, and which accounts dirtied it.
     pub fn ledger(&self) -> &DirtyLedger {
         &self.ledger
     }

@@ -1,15 +1,15 @@
-//! Who has how many dirty bytes in which file.
+//! Which account has how many dirty bytes in which file.
 //!
 //! **Intuition.** A scheduler that hears of every page that becomes dirty, is freed, or goes to the device can keep the
 //! books of what is yet to be written: what an fsync of a file would cost, what an account has waiting. **Rule.** The
-//! bytes of a page are shared evenly by those who dirtied it; a dirty page that somebody else dirties too is shared anew;
-//! a write request of a file takes its bytes out, and so do freed pages. **Complication.** A request has the causes of
-//! all its pages, but not page by page. So the bytes of a file are exact, and the parts of its accounts come out
-//! of the request's causes evenly, of those who have none left from the others. Always: the parts of a file's accounts sum
-//! up to the file's bytes, and those of an account to the account's.
+//! bytes of a page are shared evenly by the accounts that dirtied it; a dirty page that another account dirties too is
+//! shared anew; a write request of a file takes its bytes out, and so do freed pages. **Complication.** A request has
+//! the causes of all its pages, but not page by page. So the bytes of a file are exact, and the parts of its accounts
+//! come out of the request's causes evenly, of accounts with none left from the others. Always: the parts of a file's
+//! accounts sum up to the file's bytes, and those of an account to the account's.
 //!
 //! What was dirty before the scheduler came is not in the books; taking out more than there is leaves nothing, and never
-//! less than nothing. Pages dirtied by nobody known are the device's ([`AccountId::ROOT`]).
+//! less than nothing. Pages without a known cause are the device's ([`AccountId::ROOT`]).
 //!
 //! Cost: O(1) for each cause of an event. Nothing is allocated once as many files and accounts were dirty at once as ever
 //! are.
@@ -87,7 +87,7 @@ impl DirtyLedger {
         part.map_or(0, |part| self.parts.get(part).bytes)
     }
 
-    /// Who has something dirty in a file, and how much, latest comers first.
+    /// The accounts with something dirty in a file, and how much, latest comers first.
     pub fn parts(&self, file: FileId) -> impl Iterator<Item = (AccountId, u64)> {
         let mut next = self.files.find(file).map_or(NONE, |entry| self.files.get(entry).parts);
         std::iter::from_fn(move || {
@@ -228,7 +228,7 @@ mod tests {
     const PAGES: u64 = 12;
     const ACCOUNTS: [u32; 5] = [0, 1, 2, 63, 70];
 
-    /// The set of those of [`ACCOUNTS`] whose bits are set.
+    /// The set of those of [`ACCOUNTS`] with set bits.
     fn set(mask: u8) -> CauseSet {
         ACCOUNTS.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, &a)| AccountId(a)).collect()
     }

@@ -1,7 +1,7 @@
 //! Flushes among requests that have a place.
 //!
-//! **Rule.** A flush has no place to be sorted by, and somebody waits for it: it goes at once. **Complication.** Who flushes
-//! without end must not keep others from the device: while others wait, never two go in a row.
+//! **Rule.** A flush has no place to be sorted by, and a caller waits for it: it goes at once. **Complication.** A
+//! session that flushes without end must not keep others from the device: while others wait, never two go in a row.
 //!
 //! O(1) an event; allocates only while the number of queued flushes is a new record.
 
@@ -21,7 +21,7 @@ impl FlushQueue {
         self.flushes.push_back(flush);
     }
 
-    /// The flush that goes next; `None` if it is the turn of others, of whom some wait or none do. Whoever asks then
+    /// The flush that goes next; `None` if it is the turn of others, of which some wait or none do. The caller then
     /// dispatches one of these.
     pub fn pop(&mut self, others_wait: bool) -> Option<BlockRequest> {
         let is_others_turn = others_wait && self.has_just_flushed;

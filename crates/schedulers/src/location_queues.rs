@@ -2,7 +2,7 @@
 //!
 //! **Intuition.** A disk likes requests in the order of their places. **Rule.** A sweep over the device takes what was
 //! there when it began; what comes meanwhile waits for the next one. So nothing waits for more than two sweeps, and two
-//! heaps are all that the order of place needs. A request whose deadline has passed goes out of turn, the earliest first.
+//! heaps are all that the order of place needs. A request past its deadline goes out of turn, the earliest first.
 //! **Complication.** A heap gives back its first only. So what went out of turn leaves its entry behind, and the slot that
 //! it had in the memory of all queues is free when the sweep has come by.
 //!
@@ -66,7 +66,7 @@ impl LocationQueue {
 /// What all queues have queued. A queue must be used with the same one always.
 #[derive(Default)]
 pub struct LocationQueues {
-    /// `None` for a request that went out of turn and whose entry in the sweep is still there.
+    /// `None` for a request that went out of turn and still has its entry in the sweep.
     slots: Vec<Option<BlockRequest>>,
     free: Vec<u32>,
 }
@@ -88,9 +88,9 @@ impl LocationQueues {
         self.slots[slot as usize] = Some(request);
     }
 
-    /// Takes the request whose deadline has passed, the earliest first, or else the next by place.
+    /// Takes the request past its deadline, the earliest first, or else the next by place.
     pub fn pop(&mut self, now: Time, queue: &mut LocationQueue) -> Option<BlockRequest> {
-        // A sweep that is over ends here, whoever goes next.
+        // A sweep that is over ends here, whichever request goes next.
         let first = loop {
             let first = queue.first()?;
             if self.slots[first as usize].is_some() {

@@ -1,7 +1,7 @@
-//! Whose key is the smallest, of many keys that change all the time.
+//! Finds the owner of the smallest of many keys that change all the time.
 //!
 //! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line, the
-//! smallest of each line and whose it is, up to one line at the top. A slot never moves, so there is no position index to
+//! smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position index to
 //! keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the processor loads
 //! them side by side.
 //!
@@ -12,15 +12,15 @@
 //!   slots   [ 7c 3d 9e ..]  [ 8h 5k ..]
 //! ```
 //!
-//! Nobody ever walks down: each key has its owner beside it all the way up, and who comes first is known without a
-//! search.
+//! No search walks down: each key has its owner beside it all the way up, so the top names the first owner.
 //!
-//! A slot has several keys, each with a tree of its own, so that who changes one of them waits for one line a level, and
-//! who never has one of them for none; the lines of a slot's keys lie side by side, because they are mostly changed together.
+//! A slot has several keys, each with a tree of its own, so that a change of one of them waits for one line a level,
+//! and an owner without one of them waits for none. The lines of a slot's keys lie side by side, because they are
+//! mostly changed together.
 //!
-//! `set` is O(log5 slots), and most changes stop at the first level whose smallest key stays the same; `first` is O(1).
-//! Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough that a slot
-//! pays for a handful of lines.
+//! `set` is O(log5 slots), and most changes stop at the first level where the smallest key stays the same; `first` is
+//! O(1). Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough
+//! that a slot pays for a handful of lines.
 
 /// The key of a slot that takes no part.
 pub const ABSENT: u64 = u64::MAX;
@@ -34,10 +34,10 @@ const LINE_KEYS: usize = 5;
 /// Slots are added by this part of those that there are.
 const GROWTH_PART: usize = 8;
 
-/// The smallest key, and whose it is.
+/// The smallest key, and its owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct First {
-    /// [`ABSENT`] if nobody takes part; then the owner means nothing.
+    /// [`ABSENT`] if no owner takes part; then the owner means nothing.
     pub key: u64,
     /// The number that its slot was given.
     pub owner: u32,
@@ -81,7 +81,7 @@ impl Default for MinTree {
 }
 
 impl MinTree {
-    /// Who has the smallest of the keys numbered `which` (in the lowest slot on a tie). O(1).
+    /// The owner of the smallest of the keys numbered `which` (in the lowest slot on a tie). O(1).
     pub fn first(&self, which: usize) -> First {
         self.firsts[which]
     }
@@ -94,7 +94,8 @@ impl MinTree {
         self.lines[slot / LINE_KEYS].iter_mut().for_each(|line| line.owners[slot % LINE_KEYS] = owner);
     }
 
-    /// The lines that [`set_one`](MinTree::set_one) looks at for `slot`, for a caller who can have them loaded in advance.
+    /// The lines that [`set_one`](MinTree::set_one) looks at for `slot`, for a caller that can have them loaded in
+    /// advance.
     pub(crate) fn lines_of(&self, slot: usize, which: usize) -> impl Iterator<Item = &Line> {
         let (mut line, mut level_start, mut level_lines) = (slot / LINE_KEYS, 0, self.slot_lines);
         std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
 //! `noop`: no policy. Requests go to the device in the order in which they come, as many as there are.
 //!
-//! It is the yardstick: what the device does when nobody intervenes.
+//! It is the yardstick: what the device does when no scheduler intervenes.
 
 use plimsoll_core::{BlockRequest, Dispatch, Scheduler, Time};
 use std::collections::VecDeque;

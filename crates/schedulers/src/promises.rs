@@ -14,7 +14,7 @@ pub enum Promise {
     Reserve,
     /// A rate that the account never exceeds.
     Limit,
-    /// The account's part of what nobody reserved.
+    /// The account's part of what no account reserved.
     Weight,
     /// The account's place among the others: 0 to 7, or idle.
     Priority,
@@ -110,7 +110,7 @@ pub enum Target {
     Tenants,
     /// Members of an observed disk.
     Observed,
-    /// Cgroups whose limits `plimsoll agent --wdt` sets.
+    /// Cgroups that `plimsoll agent --wdt` limits.
     Cgroups,
 }
 
@@ -177,7 +177,7 @@ pub enum Reach {
 pub struct Kept {
     /// What is promised.
     pub promise: Promise,
-    /// To whom.
+    /// The account that has the promise.
     pub target: Target,
     /// At which levels, the highest first.
     pub levels: &'static [Level],

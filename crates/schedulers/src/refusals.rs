@@ -43,7 +43,7 @@ pub fn not_kept(name: &str, account: &Promised<'_>, allocation: &Allocation) -> 
         .collect()
 }
 
-/// Those who keep a promise, in words.
+/// The schedulers that keep a promise, in words.
 fn keepers(promise: Promise, account: &Promised<'_>) -> String {
     let names: Vec<&str> =
         registry().iter().filter(|entry| entry.keeps(promise, account)).map(|entry| entry.name).collect();

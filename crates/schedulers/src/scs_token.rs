@@ -1,10 +1,10 @@
 //! `scs_token`: a token bucket at the system calls, the call-level scheduler that the split-level paper compares with.
 //!
-//! **Intuition.** At the entry of a call everybody is known by name and nothing is entangled yet, so that is where to
-//! throttle. **Rule.** A read or write of an account with a limit takes its bytes from the account's bucket, which fills
-//! at the limit. While the balance is negative, its reads and writes wait at the entry. Below, at the block level,
-//! requests are `cfq`'s, Linux's own when the paper was measured. **Complication.** There is none, and that is its
-//! failure: at the entry nobody knows what the call will cost. A random 4 KiB read costs as much as a sequential one, a
+//! **Intuition.** At the entry of a call every account is known by name and nothing is entangled yet, so that is where
+//! to throttle. **Rule.** A read or write of an account with a limit takes its bytes from the account's bucket, which
+//! fills at the limit. While the balance is negative, its reads and writes wait at the entry. Below, at the block
+//! level, requests are `cfq`'s, Linux's own when the paper was measured. **Complication.** There is none, and that is
+//! its failure: at the entry the cost of the call is unknown. A random 4 KiB read costs as much as a sequential one, a
 //! read that the cache will answer as much as one from the disk, and an overwritten page as much as a new one
 //! (split-level paper, figures 6 and 14).
 //!
@@ -125,7 +125,7 @@ impl Scheduler for ScsToken {
         if !matches!(call.kind, CallKind::Read | CallKind::Write) {
             return CallDecision::Admit;
         }
-        // Whoever waits for the same balance came first.
+        // Earlier waiters for the same balance go first.
         let is_its_turn = self.chain(call.account).all(|known| known.balance.is_none() || known.held == 0);
         if is_its_turn && self.pay(now, call.account, call.length) {
             return CallDecision::Admit;

@@ -1,9 +1,10 @@
 //! A second commit of the journal while the disk is there.
 //!
-//! **Intuition.** When a commit is done, whoever waited for it writes again and has changed his inode again, long before his
-//! data can be written: they lie far away, and the head is at the journal. A commit that goes at once costs two revolutions;
-//! one that goes after the data has cost the way there and back as well. So the next calls are committed *ahead* of their data;
-//! when these are written, the calls are over, and their processes can write once more before the head leaves.
+//! **Intuition.** When a commit is done, a waiting call writes again and has changed its inode again, long before its
+//! data can be written: they lie far away, and the head is at the journal. A commit that goes at once costs two
+//! revolutions; one that goes after the data has cost the way there and back as well. So the next calls are committed
+//! *ahead* of their data; when these are written, the calls are over, and their processes can write once more before
+//! the head leaves.
 //!
 //! ```text
 //!   one commit a round:  data, ------> commit, <------
@@ -27,7 +28,7 @@ use plimsoll_core::{BlockRequest, FileId, RequestId, Span, Time, Wish};
 const GRANT_MAX: Span = Span::from_millis(5);
 /// One that has begun is waited for so long: a batch's length.
 const COMMIT_MAX: Span = Span::from_millis(500);
-/// What those who are let go are given to begin their own writes, before others' are begun for them.
+/// The time that released calls are given to begin their own writes, before others' are begun for them.
 const HEAD_START: Span = Span::from_micros(100);
 /// Of each file, bytes that are written early: what one small transaction changes.
 const EARLY_BYTES_MAX: u64 = 16 << 10;
@@ -54,7 +55,7 @@ pub struct SecondCommit {
     has_head: bool,
     state: State,
     must_wish: bool,
-    /// The last block of a commit that nobody wished for.
+    /// The last block of a commit that no call asked for.
     record: Option<RequestId>,
     /// The batch under way was committed before it began.
     is_ahead: bool,
@@ -182,8 +183,8 @@ impl SecondCommit {
 #[cfg(test)]
 mod tests {
     //! Planted: there is no second commit; a third follows; nothing is written early; everything is, however much it is;
-    //! what fails is tried again at once; what failed is never forgotten; who is not granted a commit waits for it; a device
-    //! without a head is asked for two; files are remembered without end.
+    //! what fails is tried again at once; what failed is never forgotten; a call without a granted commit waits for it;
+    //! a device without a head is asked for two; files are remembered without end.
 
     use super::*;
     use plimsoll_core::{AccountId, Class, Operation};

@@ -2,15 +2,15 @@
 //!
 //! **Intuition.** A deadline for a block write means nothing where the file system's journal makes it wait for the blocks
 //! of others. But at the entry of an fsync nothing is entangled yet, and the dirty pages of its file say what it will
-//! cost. **Rule.** An fsync goes on at once if those who were promised a shorter deadline could wait for it. Otherwise its
+//! cost. **Rule.** An fsync goes on at once if the accounts with a shorter deadline could wait for it. Otherwise its
 //! file is written first, in the background and in slices, each as long as the fsyncs that go on can wait, until what is
-//! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that somebody waits for and writes
-//! that nobody waits for stand in location queues; the one with the nearest deadline goes: of reads the earliest of them
-//! all, of awaited writes that of the fsync that goes on above, of the others the time by which none of them should wait
-//! any more. While an fsync goes on, few writes go that nobody waits for; to a drive without a head none that comes once the
-//! journal is being written, since the last flush would wait for it too. **Complication.** What an fsync takes
-//! besides its data (its turn at the journal, the commit, the barrier) nobody knows: it is measured, mean and deviation
-//! as TCP does its round trips, and taken off every deadline.
+//! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that a call waits for and
+//! writes that no call waits for stand in location queues; the queue with the nearest deadline goes. Of reads that is
+//! the earliest of all, of awaited writes that of the fsync that goes on above. Of the other writes it is the time by
+//! which none of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive
+//! without a head none that comes once the journal is being written, since the last flush would wait for it too.
+//! **Complication.** What an fsync takes besides its data (its turn at the journal, the commit, the barrier) is
+//! unknown: it is measured, mean and deviation as TCP does its round trips, and taken off every deadline.
 //!
 //! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's, and then writes are held so that it
 //! never has more to write than the shortest deadline can bear ([`Writeback::Flusher`]; the paper's Split-Pdflush).
@@ -55,10 +55,11 @@ const STARVED_PART: u64 = 10;
 /// How long a write may wait in the queue before reads that come later let it pass (as long as a read: Linux,
 /// `read_expire`).
 const WRITE_EXPIRE: Span = Span::from_millis(500);
-/// While an fsync goes on, the device has this part of its requests, one over so many, from writes that nobody waits for.
-/// Ours: a drive's own queue knows no deadlines.
+/// While an fsync goes on, the device has this part of its requests, one over so many, from writes that no call waits
+/// for. Ours: a drive's own queue knows no deadlines.
 const UNAWAITED_PART: usize = 4;
-/// How long a write that nobody waits for is kept away from a commit. Ours: longer than one takes a drive without a head.
+/// How long a write that no call waits for is kept away from a commit. Ours: longer than one takes a drive without a
+/// head.
 const HELD_FOR_COMMIT_MAX: Span = Span::from_millis(5);
 /// How long is waited for the requests of a slice. Ours: longer than a file system thinks.
 const UNANSWERED_MAX: Span = Span::from_millis(100);
@@ -66,10 +67,10 @@ const UNANSWERED_MAX: Span = Span::from_millis(100);
 /// part from which on writes are held: below where the kernel begins to throttle writers, half-way to all of it.
 const BACKGROUND_PART: f64 = 0.5;
 const HELD_PART: f64 = 0.7;
-/// Who has less than one over so many of what is dirty is not held for it.
+/// An account with less than one over so many of what is dirty is not held for it.
 const WRITERS: u64 = 16;
 
-/// Who starts writeback.
+/// What starts writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
     /// The scheduler: the host has no flusher.
@@ -78,13 +79,13 @@ pub enum Writeback {
     Flusher,
 }
 
-/// Kinds of requests, in the order in which they go if their deadlines are equal: writes that somebody waits for, reads,
-/// writes that nobody waits for.
+/// Kinds of requests, in the order in which they go if their deadlines are equal: writes that a call waits for, reads,
+/// writes that no call waits for.
 const AWAITED: usize = 0;
 const READS: usize = 1;
 const UNAWAITED: usize = 2;
 
-/// An fsync: who promised its deadline, and once it goes on, since when, and what its data takes.
+/// An fsync: where its deadline comes from, and once it goes on, since when, and what its data takes.
 #[derive(Clone, Copy)]
 struct Fsync {
     promise: DeadlineHolder,
@@ -117,7 +118,7 @@ pub struct SplitDeadline {
     queues: [LocationQueue; 3],
     queued: LocationQueues,
     flushes: FlushQueue,
-    /// Writes that nobody waits for are noted.
+    /// Writes that no call waits for are noted.
     at_device: AtDevice<()>,
     has_head: bool,
     /// When the journal was first written to since the last fsync returned, on a drive without a head.
@@ -155,8 +156,8 @@ impl SplitDeadline {
         }
     }
 
-    /// How long the device may be busy for whom this was promised, so that nobody else whose fsync comes meanwhile misses
-    /// his deadline.
+    /// How long the device may be busy for the account with this promise, so that no other fsync that comes meanwhile
+    /// misses its deadline.
     fn allowance(&self, promise: DeadlineHolder) -> Span {
         let shortest = self.promised.shortest_of_others(promise);
         shortest.map_or(Span::MAX, |deadline| deadline.saturating_sub(self.commit.most(DEVIATIONS)))
@@ -179,7 +180,7 @@ impl SplitDeadline {
         data > room.max(self.page_time)
     }
 
-    /// Where an fsync belongs whose turn it is. It goes on if nobody who does so already was promised to be done earlier, or
+    /// The line of an fsync that has its turn. It goes on if every fsync that does so already has a later deadline or
     /// can wait for it.
     fn line(&self, now: Time, deadline: Time, promise: DeadlineHolder, data: Span) -> Line {
         if self.is_dear(data, promise) {
@@ -190,7 +191,7 @@ impl SplitDeadline {
         if goes_on { Line::UnderWay } else { Line::Ready }
     }
 
-    /// Those that wait for a file that is written far enough are ready, if they make nobody late or may do so.
+    /// Those that wait for a file that is written far enough are ready, if they make no fsync late or may do so.
     fn look_at_waiting(&mut self, now: Time, file: FileId) {
         let Some(last) = self.fsyncs.waiting_for(file) else { return };
         let promise = self.fsyncs.get(last).note.promise;
@@ -237,7 +238,7 @@ impl SplitDeadline {
         own > 0 && own * WRITERS >= total && is_too_much
     }
 
-    /// What is to be written in the background: of whom, and in whose name.
+    /// What is to be written in the background: of which account, and in which session's name.
     fn writeback_target(&mut self, now: Time) -> Option<(FileId, DeadlineHolder)> {
         if let Some(waiting) = self.fsyncs.first(Line::Waiting) {
             let fsync = self.fsyncs.get(waiting);

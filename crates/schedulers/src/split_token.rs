@@ -1,9 +1,9 @@
 //! `split_token`: limits in *normalised bytes*, kept across all three levels (split-level paper, section 5.3).
 //!
-//! **Intuition.** Who is limited may use so much of the disk, and what uses a disk is known for certain only at the bottom,
-//! when it is too late to hold a write back: the journal has entangled it with everybody else's. So a write is *charged
-//! early and roughly*, when its pages become dirty, and *again and exactly* when it is dispatched; and it is held back
-//! before it enters the file system.
+//! **Intuition.** A limited account may use so much of the disk. What a call uses is known for certain only at the
+//! bottom, when it is too late to hold a write back: the journal has entangled it with all others'. So a write is
+//! *charged early and roughly*, when its pages become dirty, and *again and exactly* when it is dispatched; and it is
+//! held back before it enters the file system.
 //!
 //! ```text
 //!   calls        those that modify wait while the balance is negative; reads never (the cache may have them)
@@ -14,20 +14,20 @@
 //!
 //! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to a tenth of a second of the
 //! disk. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
-//! Who waits, waits for the one of these balances that is negative for longest, behind those who came before; calls and
+//! A waiter waits for that one of these balances that is negative for longest, behind earlier waiters; calls and
 //! reads stand in one line. When it is zero the calls go that are before the first read, or the one read that is first.
 //!
 //! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each account
 //! remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was charged.
-//! *Somebody's stream is interrupted.* Then the disk goes there and back again, and who interrupted pays for both. The stream
-//! goes on with one request: a drive that was given more would begin with what passes by first, and go round once more.
-//! *Metadata reads never wait*: who makes one may have a transaction open that others need committed.
+//! *A stream is interrupted.* Then the disk goes there and back again, and the account that interrupted pays for both.
+//! The stream goes on with one request: a drive that was given more would begin with what passes by first, and go round
+//! once more. *Metadata reads never wait*: the caller may have a transaction open that others need committed.
 //!
-//! *Who waits for two balances* keeps his place in the one line while he is in the other, and nobody who came later passes
-//! him: or those who are quick with the next call could starve him.
+//! *A waiter for two balances* keeps its place in one line while it is in the other, and no later waiter passes it.
+//! Otherwise accounts that are quick with the next call could starve it.
 //!
-//! Cost: O(depth of the account x causes) per event, and O(log5 accounts) where somebody waits. Requests that may go are
-//! given to the device in the order in which they came, as many as [`DeviceWindow`] allows.
+//! Cost: O(depth of the account x causes) per event, and O(log5 accounts) where a call or read waits. Requests that may
+//! go are given to the device in the order in which they came, as many as [`DeviceWindow`] allows.
 
 use crate::balance::Balance;
 use crate::cost_model::{CostModel, DirtyModel};
@@ -43,19 +43,20 @@ use std::collections::VecDeque;
 
 /// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
 /// is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as much to
-/// random reads as to writes that nobody waits for and that are charged alike (`split-fig13-sweep`).
+/// random reads as to writes that no call waits for and that are charged alike (`split-fig13-sweep`).
 const WAY_BACK_PART: f64 = 5.0 / 8.0;
 
-/// The same after a write that somebody waits for, mostly a journal's with its flush: it is gone to at once, so less was read
-/// ahead before. `tests/trips.rs` holds what a stream loses to a tenth, on three drives.
+/// The same after a write that a call waits for, mostly a journal's with its flush: it is gone to at once, so less was
+/// read ahead before. `tests/trips.rs` holds what a stream loses to a tenth, on three drives.
 const WAY_BACK_PART_AWAITED: f64 = 3.0 / 4.0;
 
-/// Of the disk's time, what may be saved up whatever the limit: what others do not notice for longer. Who overwrites memory
-/// pays for a journal's commit every few seconds and now and then for what the kernel writes of a file in one go (1024 pages,
-/// `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back; it is not held for that if it can afford it in the mean.
+/// Of the disk's time, what may be saved up whatever the limit: what others do not notice for longer. An account that
+/// overwrites memory pays for a journal's commit every few seconds and now and then for what the kernel writes of a
+/// file in one go (1024 pages, `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back. It is not held for that if
+/// it can afford it in the mean.
 const SAVED_SPAN: Span = Span::from_millis(100);
 
-/// Whose turn comes first at the calls, and at the reads: keys of the tree.
+/// The account with the first turn at the calls, and at the reads: keys of the tree.
 const CALLS: usize = 0;
 const READS: usize = 1;
 
@@ -86,7 +87,7 @@ impl Dirty {
     }
 }
 
-/// Who waits: a call at its entry, or a read at the disk.
+/// A waiter: a call at its entry, or a read at the disk.
 enum Waiter {
     Call(CallId, AccountId),
     Read(BlockRequest),
@@ -101,7 +102,7 @@ impl Waiter {
     }
 }
 
-/// What is known of an account, and who waits for its balance: calls and reads of it and of all that are in it.
+/// What is known of an account, and the waiters for its balance: calls and reads of it and of all that are in it.
 struct Node {
     parent: Option<AccountId>,
     balance: Option<Balance>,
@@ -127,16 +128,16 @@ pub struct SplitToken {
     guess: DirtyModel,
     model: CostModel,
     nodes: Vec<Node>,
-    /// Accounts whose balance somebody waits for, by when it will be zero, and by who is first.
+    /// Accounts with a waiter for their balance, by when it will be zero, and by the first waiter.
     waiting: MinTree,
-    /// How many have come who might wait: the last one's place.
+    /// How many possible waiters have come: the last one's place.
     arrivals: u64,
-    /// Requests that wait for the device only, or whose account has not been looked at yet.
+    /// Requests that wait for the device only, or are of an account that has not been looked at yet.
     arrived: VecDeque<BlockRequest>,
     window: DeviceWindow,
-    /// Who caused what was dispatched last.
+    /// The causes of the last dispatched request.
     last_causes: Vec<AccountId>,
-    /// It was a write that somebody waits for.
+    /// It was a write that a call waits for.
     last_is_awaited: bool,
     /// The read at the device that goes on with a stream after others' requests, and where it ends.
     resuming: Option<(RequestId, u64)>,
@@ -177,14 +178,14 @@ impl SplitToken {
         self.note_waiting(account.id);
     }
 
-    /// A place behind all who have come.
+    /// A place behind all earlier waiters.
     fn new_place(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
     }
 
-    /// What who has this place waits for, of the account and all that it is in: the balance that is negative for longest,
-    /// or one for which somebody waits who came before; `None` if he need not wait.
+    /// What the waiter with this place waits for, of the account and all that it is in: the balance that is negative
+    /// for longest, or one with an earlier waiter; `None` if it need not wait.
     fn blocking(&self, now: Time, account: AccountId, place: u64) -> Option<AccountId> {
         let (mut latest, mut blocking, mut next) = (now, None, Some(account));
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get(id.index())?))) {
@@ -197,7 +198,7 @@ impl SplitToken {
         blocking
     }
 
-    /// Has somebody wait for the account's balance.
+    /// Adds a waiter for the account's balance.
     fn wait(&mut self, account: AccountId, place: u64, waiter: Waiter) {
         self.nodes[account.index()].line.join(place, waiter);
         self.note_waiting(account);
@@ -217,7 +218,7 @@ impl SplitToken {
         None
     }
 
-    /// Tells the tree who waits for this account's balance, and until when.
+    /// Tells the tree the first waiter for this account's balance, and until when.
     fn note_waiting(&mut self, account: AccountId) {
         let node = &self.nodes[account.index()];
         let mut keys = [ABSENT; KEYS];
@@ -290,7 +291,7 @@ impl SplitToken {
         }
     }
 
-    /// The next request whose account may use the disk now, without looking at the device.
+    /// The next request of an account that may use the disk now, without looking at the device.
     fn next_request(&mut self, now: Time) -> Option<BlockRequest> {
         if let Some(Waiter::Read(request)) = self.next_due(now, READS) {
             return Some(request);
@@ -358,7 +359,7 @@ impl Scheduler for SplitToken {
         if event.previous.is_empty() {
             charged = self.guess.charge(event.file, event.offset, event.length) as f64;
         }
-        // Who had dirtied them already hands over a part of the pages, and of what they were charged for.
+        // An account that had dirtied them already hands over a part of the pages, and of what they were charged for.
         for cause in event.previous.iter() {
             let handed_over = length / had_them - length / (had_them + come);
             let paid = self.dirty(cause, is_metadata).map_or(0.0, |dirty| dirty.take(handed_over));

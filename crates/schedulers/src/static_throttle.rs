@@ -1,10 +1,11 @@
 //! `static_throttle`: fixed caps by weight, for reads and for writes apart (*ST* of the WDT paper, section 2). To
 //! compare with.
 //!
-//! **Intuition.** If everybody may use its part of the device and no more, everybody has its part. **Rule.** Each
+//! **Intuition.** If each container may use its part of the device and no more, each has its part. **Rule.** Each
 //! container (an account directly below the device) may read its weight's part of what the device does at its worst,
 //! and write as much again, whether or not the others are there. **Complication.** That is all that is wrong with it:
-//! what one does not use is lost, and who reads more than it writes, or writes more, has caps that do not fit it.
+//! what one does not use is lost, and a tenant that reads more than it writes, or writes more, has caps that do not fit
+//! it.
 
 use crate::request_queues::{Queue, RequestQueues};
 use plimsoll_core::account::Account;
@@ -103,7 +104,7 @@ impl Scheduler for StaticThrottle {
             _ => (self.accounts[parent.index()].container, 0),
         };
         self.accounts[index] = Place { container, weight, has_asked: false };
-        // Whoever had the number before has left nothing to wait for.
+        // The account that had the number before has left nothing to wait for.
         self.lines[index * QUEUES..][..QUEUES].iter_mut().for_each(|line| line.release = Time::ZERO);
     }
 

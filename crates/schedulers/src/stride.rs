@@ -1,17 +1,17 @@
-//! Stride scheduling over many accounts: each moves ahead by what it was given, the slower the more it weighs, and whoever
-//! is furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
+//! Stride scheduling over many accounts: each moves ahead by what it was given, the slower the more it weighs, and the
+//! account furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
 //!
-//! **Intuition.** Everybody walks along the same line. A unit of service is one *stride*, and strides are inversely
+//! **Intuition.** All accounts walk along the same line. A unit of service is one *stride*, and strides are inversely
 //! proportional to shares. If the last one always goes first, all stay together, and each was given its share.
 //!
-//! **Rule.** An account's *pass* is where it stands. The [line](Stride::first) of those who contend says who is last;
-//! accounts may stand in other lines too (who waits for what), and each line knows its own last one. Real time is a
-//! line before best effort, idle one behind it: [`Priority`] gives the class and, by level, the share: 8 to 1 for
+//! **Rule.** An account's *pass* is where it stands. The [line](Stride::first) of contending accounts says which is
+//! last; accounts may stand in other lines too (by what they wait for), and each line knows its own last one. Real time
+//! is a line before best effort, idle one behind it: [`Priority`] gives the class and, by level, the share: 8 to 1 for
 //! levels 0 to 7.
 //!
-//! **Complications.** Who was away and comes back must not claim what it did not ask for: it starts where the last one
-//! stands, a *credit* behind it at the most. And nobody is ever further ahead than a *lead*, so that the wait for one's turn
-//! is bounded whatever was charged.
+//! **Complications.** An account that comes back must not claim what it did not ask for: it starts where the last one
+//! stands, a *credit* behind it at the most. No account is ever further ahead than a *lead*, so that the wait for one's
+//! turn is bounded whatever was charged.
 //!
 //! A charge, an entry and an exit are O(log accounts); [`first`](Stride::first) and [`is_due`](Stride::is_due) are O(1).
 //! Nothing is allocated but when accounts open.
@@ -51,12 +51,12 @@ impl Walker {
     }
 }
 
-/// See the module's text. Line 0 is of those who contend.
+/// See the module's text. Line 0 is of contending accounts.
 pub struct Stride {
     walkers: Vec<Walker>,
     trees: [MinTree; 2],
     counts: [u32; LINES],
-    /// For each class how far the last of those who contend has come.
+    /// For each class how far the last contending account has come.
     floors: [u64; CLASSES],
     /// In passes.
     credit: u64,
@@ -70,8 +70,8 @@ pub const fn passes(cost: u64) -> u64 {
 }
 
 impl Stride {
-    /// Without accounts. `credit` is what level 0 may be behind when it comes back, `lead` what anybody may be ahead at
-    /// the most, both as costs.
+    /// Without accounts. `credit` is what level 0 may be behind when it comes back, `lead` what an account may be ahead
+    /// at the most, both as costs.
     pub fn new(credit: u64, lead: u64) -> Stride {
         Stride {
             walkers: Vec::new(),
@@ -106,14 +106,14 @@ impl Stride {
         self.place(account, lines);
     }
 
-    /// Closes an account: it stands in no line, and who gets its number owes nothing for it.
+    /// Closes an account: it stands in no line, and the next account with its number owes nothing for it.
     pub fn close(&mut self, account: AccountId) {
         self.stand_in(account, 0);
         self.walkers[account.index()].pass = 0;
         self.open(account, Priority::default());
     }
 
-    /// The one who is furthest behind in a line.
+    /// The account that is furthest behind in a line.
     pub fn first(&self, line: usize) -> Option<AccountId> {
         let first = self.trees[line / KEYS].first(line % KEYS);
         (first.key != ABSENT).then_some(AccountId(first.owner))
@@ -135,7 +135,7 @@ impl Stride {
         walker.pass + (cost.saturating_mul(walker.stride) >> PASS_SHIFT)
     }
 
-    /// Whether nobody contends who is further behind than `slack` [passes], or of a class that goes before.
+    /// Whether no contending account is further behind than `slack` [passes], or of a class that goes before.
     pub fn is_due(&self, account: AccountId, slack: u64) -> bool {
         let first = self.trees[0].first(0).key;
         let walker = &self.walkers[account.index()];
@@ -145,7 +145,8 @@ impl Stride {
         }
     }
 
-    /// Puts the account into exactly these lines (bits). Who stood in none begins near the last of its class.
+    /// Puts the account into exactly these lines (bits). An account that stood in none begins near the last of its
+    /// class.
     pub fn stand_in(&mut self, account: AccountId, lines: u8) {
         let before = self.walkers[account.index()].lines;
         if before == lines {
@@ -161,7 +162,7 @@ impl Stride {
             let has = |lines: u8| u32::from(lines >> line & 1);
             self.counts[line] = self.counts[line] + has(lines) - has(before);
         }
-        // Elsewhere its keys are as they were: who stood in none has none.
+        // Elsewhere its keys are as they were: an account that stood in none has none.
         self.place(account, before ^ lines);
     }
 
@@ -218,8 +219,8 @@ impl Stride {
 #[cfg(test)]
 mod tests {
     //! Breaks that were planted, and the test that each turned red:
-    //! - everybody has the same stride: `who_always_wants_gets_its_share`
-    //! - who comes back is not moved up (`max(floor - credit)` left out): `agrees_with_a_scan`
+    //! - every account has the same stride: `who_always_wants_gets_its_share`
+    //! - an account that comes back is not moved up (`max(floor - credit)` left out): `agrees_with_a_scan`
     //! - the lead is not bounded: `agrees_with_a_scan`
     //! - real time and best effort share a class: `agrees_with_a_scan`
 
@@ -256,7 +257,7 @@ mod tests {
         ]
     }
 
-    /// The same by looking at everybody: class, stride, lines, pass.
+    /// The same by looking at every account: class, stride, lines, pass.
     #[derive(Default)]
     struct Scan {
         walkers: Vec<(usize, u64, u8, u64)>,
@@ -360,7 +361,7 @@ mod tests {
                 served[first.index()] += cost;
                 stride.charge(first, cost);
             }
-            // Nobody is ahead of another by more than one service of its own.
+            // No account is ahead of another by more than one service of its own.
             let line = |account: usize| served[account] as f64 / f64::from(8 - levels[account]);
             let last = (0..levels.len()).map(line).fold(f64::MAX, f64::min);
             for (account, &level) in levels.iter().enumerate() {

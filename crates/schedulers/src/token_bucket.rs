@@ -5,7 +5,7 @@
 //! answers with a deadline (served by then, the account has its reserve), the *limit* bucket with a release time.
 //!
 //! The complication is what happens when an account does not ask. A limit bucket that filled up meanwhile would allow a
-//! burst, and a reserve bucket would let a tenant that slept for an hour push everybody aside. So an empty queue earns
+//! burst, and a reserve bucket would let a tenant that slept for an hour push all others aside. So an empty queue earns
 //! nothing: see [`ReserveBucket::wake`].
 
 use plimsoll_core::units::RUN_BYTES_MAX;
@@ -13,7 +13,7 @@ use plimsoll_core::{Rate, Span, Time};
 
 /// How much faster than promised a reserve fills. Completions scatter around dispatches by tens of milliseconds on a
 /// disk; 5 % in hand keeps every single second's completions at what was promised. Where everything is reserved and the
-/// device has nothing in hand, all reserves share the shortfall alike (`Zygaria::overload`), so nobody loses by it.
+/// device has nothing in hand, all reserves share the shortfall alike (`Zygaria::overload`), so no account loses by it.
 pub const RESERVE_HEADROOM: f64 = 1.05;
 /// What an account that was served late and then briefly had nothing to ask may still claim afterwards.
 const RESERVE_CATCH_UP_MAX: Span = Span::from_millis(250);

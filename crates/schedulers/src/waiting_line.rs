@@ -1,26 +1,26 @@
-//! Who waits for the same thing, in the order in which they came, even if they waited for something else before.
+//! Waiters for the same thing, in the order of their arrival, even if they waited for something else before.
 //!
-//! **Intuition.** Who needs several things at once waits for one of them at a time, and moves on when it is there and
-//! another one is missing. If that meant the end of another line each time, he might wait for ever. **Rule.** Whoever
-//! comes is given a place, a number larger than all before, and keeps it in whatever line he waits.
+//! **Intuition.** A waiter that needs several things waits for one at a time, and moves on when it is there and another
+//! is missing. If it joined each next line at the end, it might wait for ever. **Rule.** A new waiter gets a place, a
+//! number larger than all before, and keeps it in every line.
 
 use std::collections::VecDeque;
 
-/// See the module's text. O(1) for who came last, O(waiting) for who has waited elsewhere before.
+/// See the module's text. O(1) for a new waiter, O(waiting) for a waiter from another line.
 pub struct WaitingLine<T> {
     waiting: VecDeque<(u64, T)>,
 }
 
 impl<T> WaitingLine<T> {
-    /// Nobody waits.
+    /// The line is empty.
     pub const EMPTY: WaitingLine<T> = WaitingLine { waiting: VecDeque::new() };
 
-    /// Whose place is the smallest, and the place.
+    /// The waiter with the smallest place, and the place.
     pub fn first(&self) -> Option<&(u64, T)> {
         self.waiting.front()
     }
 
-    /// Somebody waits; no two have the same place.
+    /// A waiter joins; no two have the same place.
     pub fn join(&mut self, place: u64, who: T) {
         let at = match self.waiting.back() {
             Some(&(last, _)) if place < last => self.waiting.partition_point(|&(other, _)| other < place),

@@ -1,10 +1,10 @@
 //! How much an account had lately, as a number that can wait in a tree.
 //!
-//! Zygaria compares moving averages, `T = sum of b_i * 0.9^i` over quarter seconds (section 4.2), and serves whoever is
-//! lowest. Every average sinks all the time, so a tree of them would be stale at once. But all sink by the same factor:
-//! a quarter second multiplies each by 0.9 and changes nobody's place. So instead of letting the averages sink we let what
-//! is added grow: a run in quarter second n counts `0.9^-n`. That sum stands still until the account is served, and
-//! orders accounts as `T` does at every moment.
+//! Zygaria compares moving averages, `T = sum of b_i * 0.9^i` over quarter seconds (section 4.2), and serves the lowest
+//! account. Every average sinks all the time, so a tree of them would be stale at once. But all sink by the same
+//! factor: a quarter second multiplies each by 0.9 and changes no account's place. So instead of letting the averages
+//! sink we let what is added grow: a run in quarter second n counts `0.9^-n`. That sum stands still until the account
+//! is served, and orders accounts as `T` does at every moment.
 //!
 //! The complications: `0.9^-n` leaves the range of a float after half an hour, so a power of two is kept apart. And the
 //! paper cuts the sum off after 20 quarter seconds; a cut would move accounts that are not served. We keep the tail; it is

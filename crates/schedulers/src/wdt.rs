@@ -6,15 +6,15 @@
 //! owed. How much all get together follows what the heaviest was able to use ([`governor`]).
 //!
 //! **Complication.** Here the throttle stands where a device's queue is seen, so two things are better than in the
-//! paper. The device is given no more than it takes, and of those who have credits whoever has used least for its weight goes
-//! first: all use up a window side by side, and not the lightest first. And a window ends when it is used up: at once when the
-//! device runs dry while everybody waits for credits, and not by the clock while somebody who asks has some. So an estimate
-//! that is too low costs no bandwidth, and one that is too high no shares.
+//! paper. The device is given no more than it takes, and of the containers with credits the one that has used least for
+//! its weight goes first: all use up a window side by side, and not the lightest first. And a window ends when it is
+//! used up: at once when the device runs dry while all wait for credits, and not by the clock while a container that
+//! asks has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
 //!
 //! What threads share is [`throttle`], which has neither clock nor queue; this scheduler uses it with one thread.
 //!
 //! **Containers** are the accounts directly below the device; a pool's sessions share its credits in order of arrival.
-//! So nobody gains by opening more sessions.
+//! So a pool gains nothing by opening more sessions.
 
 use crate::growth::reserve_sparingly;
 use crate::request_queues::{Queue, RequestQueues};
@@ -36,7 +36,7 @@ const DATALESS_SECTORS: u32 = 8;
 /// with 96 of 256 requests.
 const DRY_PART: u32 = 2;
 /// How long a window may go on after its end by the clock: a second in all, after which TotalCredit is predicted anew. Longer,
-/// who weighs little would wait because a prediction was far off.
+/// a container of little weight would wait because a prediction was far off.
 const OVERTIME_MAX: Span = Span::from_millis(900);
 
 /// How far a sector takes a container of weight 1, as a power of two.
@@ -44,7 +44,7 @@ const STEP_BITS: u32 = 32;
 /// Of that, what a pass does not keep: at 1 GB/s, all for weight 1, the last one is 34 years away.
 const PASS_SHIFT: u32 = 18;
 
-/// A container's requests, and how far it has come: whoever is furthest behind goes first.
+/// A container's requests, and how far it has come: the container furthest behind goes first.
 struct Container {
     requests: Queue,
     /// Sectors by weight.
@@ -64,12 +64,12 @@ pub struct Wdt {
     governor: Governor,
     /// By account number: the container that it is in, which has the number of an account itself.
     container_of: Vec<u32>,
-    /// By account number. Who has requests is either ready or waiting.
+    /// By account number. A container with requests is either ready or waiting.
     containers: Vec<Container>,
     queues: RequestQueues,
     /// Those that may have credits, by how far they have come.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// How far the last one that was served had come: who comes back begins there.
+    /// How far the last one that was served had come: a container that comes back begins there.
     floor: u64,
     /// Those that had none, by the window in which they have some again.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
@@ -95,7 +95,7 @@ impl Wdt {
         }
     }
 
-    /// Lets everyone try again who has credits in this window.
+    /// Lets every container with credits in this window try again.
     fn wake_due(&mut self) {
         let window = self.throttle.window();
         while let Some(&Reverse((due, container))) = self.waiting.peek()
@@ -112,7 +112,7 @@ impl Wdt {
         self.ready.push(Reverse((one.pass, container)));
     }
 
-    /// The next request whose container has credits; those that have none wait.
+    /// The next request of a container with credits; those that have none wait.
     fn admit(&mut self) -> Option<BlockRequest> {
         while let Some(Reverse((pass, container))) = self.ready.pop() {
             let index = container as usize;
@@ -186,7 +186,7 @@ impl Scheduler for Wdt {
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
         if self.ready.is_empty() && self.waiting.is_empty() {
-            // Nobody has asked meanwhile; the clock went on.
+            // No container has asked meanwhile; the clock went on.
             self.governor.end_due(now, &self.throttle);
         }
         let container = self.container_of[request.session.index()];

@@ -1,12 +1,12 @@
 //! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), any number of sessions, any depth.
 //!
-//! **Intuition.** Everyone first gets what was promised, then the water is poured in: what is left goes to whoever
-//! stands lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a limit bucket
-//! that says before when it may not be. If a deadline has passed, the account with the earliest goes first. Otherwise
-//! the lowest pool, and in it the lowest session, by a moving average of what each had.
+//! **Intuition.** Every account first gets what was promised, then the water is poured in: what is left goes to the
+//! account that stands lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a
+//! limit bucket that says before when it may not be. If a deadline has passed, the account with the earliest goes
+//! first. Otherwise the lowest pool, and in it the lowest session, by a moving average of what each had.
 //!
 //! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in a
-//! [`MinTree`](crate::min_tree::MinTree) that knows who comes first, and a decision goes from first to first:
+//! [`MinTree`](crate::min_tree::MinTree) that knows which member comes first, and a decision goes from first to first:
 //!
 //! ```text
 //!             device            deadline: earliest that falls due below, among members that may go
@@ -22,9 +22,9 @@
 //! What the device holds is out of the scheduler's hands, so it is bounded ([`DeviceWindow`]).
 //!
 //! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
-//! clock that deadlines are read on is set back for everyone at once: all reserves shrink by the same factor, and
-//! [`overload`](Scheduler::overload) says by how much. As somebody is always due then, who reserved nothing would starve:
-//! one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
+//! clock that deadlines are read on is set back for all accounts at once: all reserves shrink by the same factor, and
+//! [`overload`](Scheduler::overload) says by how much. As some account is always due then, an account without a reserve
+//! would starve: one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
 //!
 //! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log5 members). Accounts that are
 //! not active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early
@@ -55,8 +55,9 @@ const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
 /// level is the headroom of the reserves, which has no other use then.
 const OVERLOAD_DUE_MAX: u32 = (RESERVE_HEADROOM / (RESERVE_HEADROOM - 1.0)) as u32;
 
-/// Runs of one stream, each behind the other, that a device with a head is given together while nobody is due. Half a
-/// megabyte takes a disk about as long as going elsewhere and back, so more would win little and cost the others more.
+/// Runs of one stream, each behind the other, that a device with a head is given together while no account is due. Half
+/// a megabyte takes a disk about as long as going elsewhere and back, so more would win little and cost the others
+/// more.
 const BATCH_RUNS_MAX: u64 = 16;
 
 /// A run under way: requests that continue it belong to what was already paid.
@@ -88,7 +89,7 @@ pub struct Zygaria {
     overload: Span,
     /// Dispatched because they were due, since one was not.
     due_in_a_row: u32,
-    /// How late the last one was that no limit held: everybody is, and nobody's limit is to blame.
+    /// How late the last one was that no limit held: all are late, and no limit is to blame.
     lateness: Span,
 }
 
@@ -132,7 +133,7 @@ impl Zygaria {
         now.saturating_sub(self.set_back)
     }
 
-    /// Writes the keys of `id`, and of everyone above it, into the trees.
+    /// Writes the keys of `id`, and of every account above it, into the trees.
     fn refresh(&mut self, now: Time, mut id: AccountId) {
         while id != AccountId::ROOT {
             let parent = self.node(id).parent;
@@ -148,7 +149,7 @@ impl Zygaria {
         self.node_mut(member).present = self.members_mut(pool).write(slot, present, keys);
     }
 
-    /// Lets everyone in `pool` take part again whose waiting is over.
+    /// Lets every account in `pool` take part again that has waited long enough.
     fn release_due(&mut self, now: Time, pool: AccountId) {
         loop {
             let first = self.members_mut(pool).keys.first(WAITING);
@@ -190,7 +191,7 @@ impl Zygaria {
     }
 
     /// Sets the clock of deadlines back if even the earliest has waited too long. Waiting for a limit, one's own or a
-    /// pool's, does not count: that is nobody else's business.
+    /// pool's, does not count: it concerns no other account.
     fn absorb_overload(&mut self, now: Time) {
         let due_long_ago = self.deadline_clock(now).saturating_sub(LATENESS_MAX).as_nanos();
         let (mut id, mut deadline, mut released) = (AccountId::ROOT, u64::MAX, Time::ZERO);
@@ -242,7 +243,7 @@ impl Zygaria {
         request
     }
 
-    /// Takes the cost out of the buckets of `session` and of everyone above it.
+    /// Takes the cost out of the buckets of `session` and of every account above it.
     fn charge(&mut self, now: Time, session: AccountId, runs: u64, bytes: u64, is_due: bool) {
         self.tide.advance(now);
         let earliest = Time::from_nanos(self.members_mut(AccountId::ROOT).keys.first(DEADLINE).key);
@@ -261,7 +262,7 @@ impl Zygaria {
         if release == Time::ZERO && runs > 0 {
             self.lateness = if is_due { clock.since(earliest) } else { Span::ZERO };
         }
-        // Who waits for a limit is owed nothing for it; who waits because all do, keeps its place among them.
+        // An account that waits for a limit is owed nothing for it; one that waits because all do keeps its place.
         let release = release.saturating_sub(self.set_back).saturating_sub(self.lateness);
         self.node_mut(session).reserve.not_before(release);
         self.refresh(now, session);
@@ -295,22 +296,22 @@ impl Zygaria {
         }
     }
 
-    /// Whether one more request of `session` would hold others up. Who is alone may fill the device; who was not a
-    /// moment ago is not: the other one thinks about its next request.
+    /// Whether one more request of `session` would hold others up. A session that is alone may fill the device. A
+    /// session that had company a moment ago is not alone: the other one thinks about its next request.
     fn would_crowd(&self, now: Time, session: AccountId, is_due: bool) -> bool {
         let is_alone = || self.node(session).active == self.node(AccountId::ROOT).active;
         let was_alone = || now.since(self.asked.1) >= COMPANY_SPAN;
         self.window.is_crowded(is_due) && !(is_alone() && was_alone())
     }
 
-    /// The session whose run is under way, if its next request goes with it.
+    /// The session with the run under way, if its next request goes with it.
     fn continued(&self) -> Option<AccountId> {
         let run = self.run.as_ref()?;
         let Below::Requests(queue) = &self.node(run.session).below else { return None };
         run.is_continued_by(queue.front()?).then_some(run.session)
     }
 
-    /// The session whose stream is under way at a device with a head, if its next run goes with it: where the head is.
+    /// The session with the stream under way at a device with a head, if its next run goes with it: where the head is.
     fn batched(&self, now: Time) -> Option<AccountId> {
         let run = self.run.as_ref().filter(|run| self.is_rotational && run.batch_runs_left > 0)?;
         let Below::Requests(queue) = &self.node(run.session).below else { return None };

@@ -37,7 +37,7 @@ pub struct ConfigurationError {
     pub problems: Vec<Problem>,
 }
 
-/// Where a section of the file and its keys stand, so that whoever finds a fault later can name the line.
+/// Where a section of the file and its keys stand, so that a later check that finds a fault can name the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The section's dotted key, as `pool.web`; empty for the file itself.
@@ -45,7 +45,7 @@ pub struct Place {
     /// The line of its header.
     pub line: usize,
     pub(crate) keys: BTreeMap<String, usize>,
-    /// Keys whose value is wrong, or that are missing though they must be there.
+    /// Keys with a wrong value, or that are missing though they must be there.
     pub(crate) wrong: BTreeSet<String>,
 }
 

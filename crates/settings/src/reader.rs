@@ -1,4 +1,4 @@
-//! Reads one table of the file key by key. Whatever nobody asked for is an unknown key.
+//! Reads one table of the file key by key. A key that is not asked for is an unknown key.
 //!
 //! Every getter answers `None` both where the key is missing and where its value is wrong; in the second case it has
 //! said so in `problems`. So the caller goes on, and one run finds all errors of a file.
@@ -301,7 +301,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Ends reading: keys that nobody asked for are unknown.
+    /// Ends reading: keys that were not asked for are unknown.
     pub fn finish(self, problems: &mut Vec<Problem>) -> Place {
         let known = self.known.iter().copied().collect::<BTreeSet<_>>();
         for (key, _) in self.table.iter().filter(|(key, _)| !known.contains(key.get_ref().as_ref())) {

@@ -195,7 +195,7 @@ fn clash(scheme: &Scheme, name: &str, number: Class) -> Option<(String, u8)> {
     same_number.or(same_name).map(|other| (other.name.clone(), other.number.number()))
 }
 
-/// Reads one class into `scheme`. Of one that was `inherited`, what the section leaves out stays as it is.
+/// Reads one class into `scheme`. Of an `inherited` class, what the section leaves out stays as it is.
 fn class(name: &str, mut section: Section<'_>, inherited: &Scheme, scheme: &mut Scheme, problems: &mut Vec<Problem>) {
     let before = problems.len();
     let number = section.integer("number", 0..=CLASSES as u64 - 1, problems).map(|number| number as u8);

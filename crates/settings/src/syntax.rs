@@ -11,8 +11,8 @@ const DUPLICATE: &str = "duplicate key";
 /// What the parser calls a value that is no TOML.
 const UNQUOTED: &str = "string values must be quoted";
 
-/// Parses `text`. Keys given twice are reported and the first one kept; the second answer is false if there is any
-/// other error, because then nobody knows what the rest was meant to be.
+/// Parses `text`. Keys given twice are reported and the first one kept. The second answer is false if there is any
+/// other error, because then it is unknown what the rest was meant to be.
 pub fn parse<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
     parse_past(&[DUPLICATE], text, lines, problems)
 }

@@ -13,10 +13,10 @@
 //! between the nodes fill, then the client's window, and the whole pipeline has the rate of its slowest node, while the
 //! others' tokens go unused. That is what the paper's figure 21 is about.
 //!
-//! As in HDFS: a node passes a packet on before it writes it (`BlockReceiver.receivePacket`), data goes into the page
-//! cache and is not synced at a block's end (`dfs.datanode.synconclose` = false), and the next block begins when the
-//! last packet of this one was acknowledged (`DataStreamer`). Left out: checksum files, renaming of finished blocks,
-//! racks, the NameNode's view of load, failures, and the time of the servers' own code.
+//! As in HDFS: a node passes a packet on before it writes it (`BlockReceiver.receivePacket`). Data goes into the page
+//! cache and is not synced at a block's end (`dfs.datanode.synconclose` = false). The next block begins when the last
+//! packet of this one was acknowledged (`DataStreamer`). Left out: checksum files, renaming of finished blocks, racks,
+//! the NameNode's view of load, failures, and the time of the servers' own code.
 
 use crate::executor::Executor;
 use crate::executor::wait::{Semaphore, WaitQueue};
@@ -65,7 +65,7 @@ pub struct Cluster {
 /// What a client tells of a packet that all nodes of its pipeline have: when it was sent, and its bytes.
 pub type Acknowledged = Rc<dyn Fn(Time, u64)>;
 
-/// Who writes a file, from a machine of its own.
+/// The client that writes a file, from a machine of its own.
 pub struct Client {
     cluster: Rc<Cluster>,
     card: usize,
@@ -81,7 +81,7 @@ struct Block {
     streams: Vec<Rc<Stream>>,
     /// Packets that each node has written.
     written: Vec<Cell<u64>>,
-    /// Packets that all nodes have written, whose acknowledgement is on its way or there.
+    /// Packets that all nodes have written, with the acknowledgement on its way or there.
     complete: Cell<u64>,
     acknowledged: Cell<u64>,
     /// Packets that may still be sent ahead.

@@ -44,7 +44,7 @@ pub struct MachineConfig {
     pub request_bytes_max: u32,
     /// Requests of each kind, synchronous and asynchronous, that the block layer has (`nr_requests`).
     pub requests_max: u32,
-    /// In whose name the kernel's own tasks submit.
+    /// The sessions of the kernel's own tasks.
     pub accounts: KernelAccounts,
 }
 

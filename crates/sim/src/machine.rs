@@ -44,7 +44,7 @@ pub struct Rooms {
     pub(crate) names: RefCell<Names>,
     /// Calls between entry and return.
     pub(crate) gate: Gate,
-    /// Dirty inodes and the throttling of those who dirty.
+    /// Dirty inodes and the throttling of processes that dirty.
     pub(crate) writeback: Writeback,
     /// Cores.
     pub(crate) cpu: Cpu,
@@ -69,7 +69,7 @@ impl Deref for Machine {
 }
 
 impl Machine {
-    /// A machine whose file system is mounted and whose flusher runs. The scheduler learns every account of `accounts`.
+    /// A machine with a mounted file system and a running flusher. The scheduler learns every account of `accounts`.
     pub(crate) fn boot(
         executor: Rc<Executor>,
         config: MachineConfig,

@@ -4,8 +4,8 @@
 //! switch between them is never full. A piece of `n` bytes alone takes `latency + n / rate`: its first bit arrives
 //! after the latency, while the rest is still being sent.
 //!
-//! A [`Stream`] is TCP as far as it matters to storage: what was sent arrives once, in order, and whoever does not
-//! receive holds up who sends, because only so many pieces fit into the buffers between them. Left out: loss, slow
+//! A [`Stream`] is TCP as far as it matters to storage: what was sent arrives once, in order, and a receiver that does
+//! not receive holds up the sender, because only so many pieces fit into the buffers between them. Left out: loss, slow
 //! start, acknowledgements' own bandwidth, headers.
 
 use crate::executor::Executor;

@@ -2,15 +2,15 @@
 //!
 //! **Intuition.** A line of memory that was written elsewhere has to come from there, and from another node it takes three times
 //! as long as from a core beside. Under a lock such journeys happen one after the other, so they bound what all cores
-//! together can do. **Rule.** Who has the lock keeps it for
+//! together can do. **Rule.** A thread keeps the lock for
 //!
 //! ```text
-//!   work + lines x journey(from the one that had it last) + a far journey for each other node on which somebody waits
+//!   work + lines x journey(from the one that had it last) + a far journey for each other node on which a thread waits
 //! ```
 //!
 //! The last is the price of spinning: a ticket lock, as Linux had until 4.1, is read by all that wait, so each hand-over calls
-//! the line to each of their nodes. **Complication.** None: first come, first served; who waits for a lock uses its core
-//! meanwhile, and sends nothing else.
+//! the line to each of their nodes. **Complication.** None: first come, first served; a thread that waits for a lock
+//! uses its core meanwhile, and sends nothing else.
 //!
 //! Whether all containers share one lock (Linux 4.0: that of the request queue) or each has its own (WDT, section 3.5) is
 //! all that differs.
@@ -33,7 +33,7 @@ const WORK: Span = Span::from_nanos(300);
 /// of the WDT paper's figure 9 have 133/176 of what they have with a lock each.
 const LINES: u64 = 16;
 
-/// Who shares a lock when a request passes the throttling layer.
+/// The threads that share a lock when a request passes the throttling layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThrottleLock {
     /// There is no lock.
@@ -69,7 +69,7 @@ struct Lock {
     free_at: Time,
     /// Thread and node that had it last.
     holder: Option<(u32, usize)>,
-    /// Until when somebody of each node waits.
+    /// Until when a thread of each node waits.
     waited_until: [Time; NODES_MAX],
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    /// Requests a second that threads pass who do nothing else, and far lines a request.
+    /// Requests a second that threads pass that do nothing else, and far lines a request.
     fn passes(kind: ThrottleLock, threads: u32, nodes: usize, containers: usize) -> (f64, f64) {
         const REQUESTS: u64 = 2000;
         let (executor, layer) = (Rc::new(Executor::default()), Rc::new(ThrottleLayer::new(kind)));

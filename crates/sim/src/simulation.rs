@@ -1,9 +1,9 @@
 //! The run: one or several machines in one virtual time, and the loop that moves it.
 //!
 //! ```text
-//!   run every ready task  ->  ask the schedulers (calls to release, wishes, requests to dispatch)  ->  anybody ready?
+//!   run every ready task  ->  ask the schedulers (calls to release, wishes, requests to dispatch)  ->  any task ready?
 //!            ^                                                                                          | no
-//!            +------ wake who slept, end what the devices have done <----- time jumps to the next event <+
+//!            +------ wake sleepers, end what the devices have done <------ time jumps to the next event <+
 //! ```
 //!
 //! So a scheduler is asked once all that happens at an instant has happened, as a host does that empties its plug.

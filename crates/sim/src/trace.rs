@@ -44,7 +44,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Folds an event in: what, when, to whom, and how much.
+    /// Folds an event in: what, when, to which account, and how much.
     #[inline]
     pub fn record(&self, event: Event, now: Time, subject: u64, amount: u64) {
         let mut hash = self.hash.get();

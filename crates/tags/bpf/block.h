@@ -1,6 +1,6 @@
 /*
- * A bio enters the block layer: before it is allocated a request, split or merged. What it is shows in whom it calls when
- * it ends; who caused each of its 4 KiB stands with the page, the block of metadata or the transaction.
+ * A bio enters the block layer: before it is allocated a request, split or merged. Its kind shows in the function that
+ * it calls when it ends; the causes of each of its 4 KiB stand with the page, the block of metadata or the transaction.
  */
 #ifndef PLIMSOLL_BLOCK_H
 #define PLIMSOLL_BLOCK_H
@@ -13,7 +13,7 @@
 #define BIO_STEPS_MAX (1 << 18)
 /* Steps of a search in the static layout: enough for any number of ranges. */
 #define SEARCH_STEPS_MAX 32
-/* Blocks of one request whose tags are joined: 16 MiB. */
+/* Blocks of one request with joined tags: 16 MiB. */
 #define REQUEST_BLOCKS_MAX 4096
 /* Pointers to pages of anonymous memory are marked in their low bits. */
 #define MAPPING_FLAGS 3
@@ -105,7 +105,7 @@ static __noinline void write_tag(__u64 block, __u64 causes, const struct bio_wal
 	__sync_val_compare_and_swap(&tag->sequence, sequence + 1, sequence + 2);
 }
 
-/* For people who look: what the run is, and through whom it came. */
+/* For people who look: what the run is, and which thread submitted it. */
 static __noinline void count_flow(const struct bio_walk *walk)
 {
 	if (!walk)
@@ -150,7 +150,7 @@ static __noinline void charge_run(struct bio_walk *walk)
 	walk->run_bytes = 0;
 }
 
-/* A page of a file is written: who dirtied it. It is clean from now on, unless somebody dirties it again. */
+/* A page of a file is written: the accounts that dirtied it. It is clean from now on, unless a task dirties it again. */
 static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *folio, __u64 index)
 {
 	struct page_key page = { .inode = walk->key, .index = index };
@@ -213,7 +213,7 @@ static __always_inline void look_at_metadata(struct bio_walk *walk, __u64 block,
 		if (walk->flags & TAG_WRITE)
 			found->causes = __sync_fetch_and_or(&known->causes, TAKEN) & CAUSES;
 	}
-	/* The journal's superblock is nobody's; it moves because of who filled the journal last. */
+	/* The journal's superblock has no cause of its own; it moves because of the accounts that filled the journal last. */
 	if (!found->causes && found->block_class == CLASS_JOURNAL)
 		found->causes = state.committing;
 }
@@ -287,7 +287,8 @@ static __always_inline void is_all(struct bio_walk *walk, __u64 causes, __u32 bl
 	walk->block_class = block_class;
 }
 
-/* What can be said of the whole bio by whom it calls when it ends. A module's types are there when it is loaded. */
+/* What can be said of the whole bio by the function that it calls when it ends. A module's types are there when it is
+ * loaded. */
 static __always_inline void look_at_end(struct bio_walk *walk, struct bio *bio)
 {
 	__u64 end = (__u64)bio->bi_end_io;

@@ -1,4 +1,5 @@
-/* Who changed each block of metadata: of ext4 by the number of its 4 KiB, of XFS by its first sector (`key_of_buffer`). */
+/* The accounts that changed each block of metadata: of ext4 by the number of its 4 KiB, of XFS by its first sector
+ * (`key_of_buffer`). */
 #ifndef PLIMSOLL_BLOCKS_H
 #define PLIMSOLL_BLOCKS_H
 
@@ -13,7 +14,7 @@ static __always_inline void mark_block(__u64 number, __u64 causes)
 		struct block fresh = { .causes = causes };
 		if (!bpf_map_update_elem(&metadata, &number, &fresh, BPF_NOEXIST))
 			return;
-		/* Somebody else may have been first. */
+		/* Another task may have been first. */
 		block = bpf_map_lookup_elem(&metadata, &number);
 	}
 	if (block)
@@ -44,7 +45,8 @@ static __always_inline void touch_block(__u64 number, __u64 causes, __u32 transa
 		__sync_fetch_and_or(&block->touched[slot], causes);
 }
 
-/* The block is part of `transaction`: those who touched it have changed it; if nobody did, all of the transaction have. */
+/* The block is part of `transaction`: accounts that touched it have changed it; if none did, all of the transaction
+ * have. */
 static __always_inline void commit_block(__u64 number, __u64 all, __u32 transaction)
 {
 	struct block *block = bpf_map_lookup_elem(&metadata, &number);

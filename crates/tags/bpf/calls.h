@@ -1,4 +1,4 @@
-/* When system calls return: for whoever let them in and wants to know how long they took. */
+/* When system calls return: for the agent, which let them in and measures how long they took. */
 #ifndef PLIMSOLL_CALLS_H
 #define PLIMSOLL_CALLS_H
 
@@ -19,7 +19,7 @@ int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
 	__u64 number = call_number(registers);
 	if (number >= 64 * CALL_WORDS || !(settings.calls[(number / 64) & (CALL_WORDS - 1)] & (1ULL << (number & 63))))
 		return 0;
-	/* Who is registered nowhere was let in by nobody. */
+	/* A task that is registered nowhere was not let in. */
 	if (current_causes() == 1ULL << ACCOUNT_OTHERS)
 		return 0;
 	struct call_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);

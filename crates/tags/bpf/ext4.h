@@ -1,7 +1,7 @@
 /*
- * ext4 and its journal. A transaction has the causes of all who joined it; a block of metadata that it changed has those
- * who looked it up for it, or the transaction's if nobody did. Kernel threads that allocate or convert extents act for the
- * inode's recent writers.
+ * ext4 and its journal. A transaction has the causes of all tasks that joined it; a block of metadata that it changed
+ * has those of the tasks that looked it up for it, or the transaction's if none did. Kernel threads that allocate or
+ * convert extents act for the inode's recent writers.
  */
 #ifndef PLIMSOLL_EXT4_H
 #define PLIMSOLL_EXT4_H
@@ -93,7 +93,7 @@ int BPF_PROG(jbd2_handle_restart, __u32 device, tid_t transaction)
 	return begin_handle(device, transaction);
 }
 
-/* Who works for one inode does not work for the next. */
+/* A task that works for one inode does not work for the next. */
 SEC("tp_btf/jbd2_handle_stats")
 int BPF_PROG(jbd2_handle_stats, __u32 device)
 {
@@ -208,7 +208,8 @@ int BPF_PROG(jbd2_start_commit, struct journal_s *journal, struct transaction_s 
 	return 0;
 }
 
-/* Nobody joins the transaction any more; what follows is its journal blocks. A full commit writes what was pending fast. */
+/* No task joins the transaction any more; what follows is its journal blocks. A full commit writes what was pending
+ * fast. */
 SEC("tp_btf/jbd2_commit_flushing")
 int BPF_PROG(jbd2_commit_flushing, struct journal_s *journal, struct transaction_s *transaction)
 {
@@ -261,10 +262,11 @@ int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *t
 }
 
 /*
- * Whose changes a fast commit writes: those who joined the running transaction since the last commit of either kind. Fsyncs that overlap all
- * begin one, and the kernel lets one of them go on, whichever. So the first one to begin takes who is pending, for whoever goes on, and it ends
- * with whoever wrote something. One that finds itself alone again begins with its first block. Who joined is taken a moment before the kernel
- * takes what they changed, and so may be taken with the commit before; but a commit is always its fsync's, too.
+ * The accounts whose changes a fast commit writes: those that joined the running transaction since the last commit of
+ * either kind. Fsyncs that overlap all begin one, and the kernel lets one of them go on, whichever. So the first one to
+ * begin takes the pending accounts, for the one that goes on, and it ends with the one that wrote something. One that
+ * finds itself alone again begins with its first block. The set of those that joined is taken a moment before the
+ * kernel takes what they changed, and so may be taken with the commit before; but a commit is always its fsync's, too.
  */
 static __always_inline void begin_fast_commit(void)
 {

@@ -1,8 +1,10 @@
 /*
- * Which account a task is. A thread's registration goes before its process's, that before its cgroup's; who has none is
- * "others" or gets an account of its own. What was found is remembered with the task until a registration changes.
+ * Which account a task is. A thread's registration goes before its process's, that before its cgroup's; a task that has
+ * none is "others" or gets an account of its own. What was found is remembered with the task until a registration
+ * changes.
  *
- * A kernel thread is nobody: it works on behalf of somebody, whom the programs of the file systems set (`act_for`).
+ * A kernel thread has no account: it works on behalf of other accounts, which the programs of the file systems set
+ * (`act_for`).
  */
 #ifndef PLIMSOLL_IDENTITY_H
 #define PLIMSOLL_IDENTITY_H
@@ -17,8 +19,8 @@
 #define HIERARCHIES_MAX 16
 
 /*
- * The registration of an account that has ended means nobody, from that moment on: whoever has it is what else it is
- * registered as, and what it creates does not inherit it. User space takes it out later.
+ * The registration of an account that has ended means no account, from that moment on: a task that has it is what else
+ * it is registered as, and what it creates does not inherit it. User space takes it out later.
  */
 static __always_inline bool has_ended(const struct registration *registration)
 {
@@ -44,14 +46,14 @@ static __always_inline struct actor *actor_of(struct task_struct *task)
 
 /*
  * A search for a registration among the cgroups that a task is in: in each hierarchy one, and those above it. Its loops are callbacks,
- * since the verifier would follow a loop in a loop step by step, in each program that asks who somebody is.
+ * since the verifier would follow a loop in a loop step by step, in each program that asks for a task's account.
  */
 struct group_search {
 	/* Of the task: a struct css_set. */
 	__u64 set;
 	/* The next one to look at: a struct cgroup, or 0. */
 	__u64 cgroup;
-	/* Whom it found; less than 0: nobody. */
+	/* The account that it found; less than 0: none. */
 	__s64 account;
 };
 
@@ -90,8 +92,8 @@ static long search_uppermost(__u32 number, struct group_search *search)
 }
 
 /*
- * Whether the cgroup to look at or one above it is registered. Whoever may make cgroups may nest them without end, and does not come out
- * of his account by that.
+ * Whether the cgroup to look at or one above it is registered. A tenant that may make cgroups may nest them without
+ * end, and does not leave its account by that.
  */
 static __noinline bool search_upwards(struct group_search *search)
 {
@@ -184,7 +186,7 @@ static __noinline __u64 resolve(struct task_struct *task)
 	return 1ULL << (account & 63);
 }
 
-/* On whose behalf the task acts: itself, or for a kernel thread those whom it works for; 0 if that is not known. */
+/* On whose behalf the task acts: itself, or for a kernel thread the accounts that it works for; 0 if that is not known. */
 static __always_inline __u64 causes_of(struct task_struct *task, struct actor *actor)
 {
 	if (is_kernel_thread(task))
@@ -206,7 +208,7 @@ static __always_inline __u64 current_causes(void)
 	return causes_of(task, actor_of(task));
 }
 
-/* The current kernel thread works on behalf of `causes` from now on. Others stay who they are. */
+/* The current kernel thread works on behalf of `causes` from now on. Other tasks keep their account. */
 static __always_inline void act_for(__u64 causes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -274,7 +276,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_thread, struc
 	return 0;
 }
 
-/* A task that exits still closes its files: it keeps who it was, while its number may soon be another's. */
+/* A task that exits still closes its files: it keeps its account, while its number may soon be another's. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {

@@ -11,7 +11,7 @@ struct page_key {
 struct actor {
 	__u64 generation;  /* of the registrations that `causes` comes from; of a kernel thread: of the sweeps */
 	__u64 causes;      /* of a kernel thread: on whose behalf it works now */
-	__u64 inode;       /* whose set of writers this task joined last */
+	__u64 inode;       /* this task joined its set of writers last */
 	__u64 epoch;       /* `inode_epoch` at that time */
 	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
 	__u64 last_page;
@@ -24,8 +24,9 @@ struct actor {
 };
 
 /*
- * A block of metadata. Who looks it up within a handle of jbd2 may or may not change it; only if it is among the buffers
- * of the transaction, when that commits, they did. Two transactions are alive at once: the one that commits and the next.
+ * A block of metadata. A task that looks it up within a handle of jbd2 may or may not change it; only if it is among
+ * the buffers of the transaction, when that commits, the tasks did. Two transactions are alive at once: the one that
+ * commits and the next.
  */
 struct block {
 	__u64 causes;
@@ -95,8 +96,8 @@ static __always_inline void count(volatile __u64 *counter, __u64 amount)
 }
 
 /*
- * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, who then
- * looks by itself as long as there is something.
+ * Hands a record to the reader. Waking it costs more than the record: it is done once for a reader that waits, which
+ * then looks by itself as long as there is something.
  */
 static __always_inline void submit(void *event)
 {
@@ -123,12 +124,12 @@ static __always_inline void join(void *map, const void *key, __u64 causes)
 		__sync_fetch_and_or(set, causes);
 }
 
-/* How often whoever joins a set is overtaken by somebody else until he gives up. */
+/* How often another task may overtake a task that joins a set until that gives up. */
 #define JOIN_TRIES 3
 
 /*
- * The same for a set whose I/O may have been taken: then it begins anew. Gives back the causes that it had and that still
- * stand, 0 if there were none.
+ * The same for a set with I/O that may have been taken: then it begins anew. Gives back the causes that it had and that
+ * still stand, 0 if there were none.
  */
 static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 {
@@ -146,7 +147,7 @@ static __always_inline __u64 join_anew(__u64 *set, __u64 causes)
 		__u64 found = __sync_fetch_and_or(set, causes);
 		if (!(found & TAKEN))
 			return found;
-		/* Taken between: those whose I/O that was do not stand any more. */
+		/* Taken between: the accounts of that I/O do not stand any more. */
 		before = found | causes;
 	}
 	return 0;

@@ -1,14 +1,15 @@
 /*
- * Which pages of files are dirty, and who dirtied each. A write looks its page up before the kernel goes on, so what counts is how
- * much memory a look touches: a hash table that scatters pages has one of the processor's misses for each, and one of its address
- * translations (`docs/tags.md`, "What it costs").
+ * Which pages of files are dirty, and the accounts that dirtied each. A write looks its page up before the kernel goes
+ * on, so what counts is how much memory a look touches. A hash table that scatters pages has one of the processor's
+ * misses for each, and one of its address translations (`docs/tags.md`, "What it costs").
  *
  * So a line of the processor's cache holds four pages, 64 pages of a file that follow each other have lines that do, in 4 KiB of
- * memory, and such runs are scattered. A page whose line is full goes to a second line of its own; who finds neither is lost, and
- * counted. Entering and leaving is a word that changes hands: there is no lock, and no list of free entries.
+ * memory, and such runs are scattered. A page of a full line goes to a second line of its own; a page that finds
+ * room in neither is lost, and counted. Entering and leaving is a word that changes hands: there is no lock, and no
+ * list of free entries.
  *
  * The complication: a number of 64 bits stands for inode and index. Two pages of the same line have the same one once in 2^64;
- * a seed keeps whoever chooses inodes and indexes from choosing that.
+ * a seed keeps a tenant that chooses inodes and indexes from choosing that.
  */
 #ifndef PLIMSOLL_PAGE_TABLE_H
 #define PLIMSOLL_PAGE_TABLE_H

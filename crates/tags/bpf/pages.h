@@ -1,6 +1,6 @@
 /*
- * Who dirtied each page of a file. ext4 tells of every write through its buffers, XFS of every buffered write, all file
- * systems when a clean page becomes dirty.
+ * The accounts that dirtied each page of a file. ext4 tells of every write through its buffers, XFS of every buffered
+ * write, all file systems when a clean page becomes dirty.
  */
 #ifndef PLIMSOLL_PAGES_H
 #define PLIMSOLL_PAGES_H
@@ -84,7 +84,8 @@ static __always_inline bool has_dirty_pages(struct inode *inode)
 	return flags & dirty;
 }
 
-/* All is written: whoever writes the inode next is its only recent writer. Work that is left is still for the last ones. */
+/* All is written: the account that writes the inode next is its only recent writer. Work that is left is still for the
+ * last ones. */
 SEC("tp_btf/writeback_single_inode")
 int BPF_PROG(writeback_single_inode, struct inode *inode)
 {
@@ -99,7 +100,7 @@ int BPF_PROG(writeback_single_inode, struct inode *inode)
 	return 0;
 }
 
-/* The current kernel thread works for those who wrote the inode lately. */
+/* The current kernel thread works for the accounts that wrote the inode lately. */
 static __always_inline void act_for_inode(struct inode *inode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -205,7 +206,7 @@ static __noinline __u64 mark_many(struct page_key *first, __u64 pages, __u64 cau
 	return walk->fresh;
 }
 
-/* The same, and told to whoever reads events. */
+/* The same, and told to the reader of events. */
 static __always_inline __u64 mark_and_tell(__u64 inode, __u64 first, __u64 pages, __u64 causes, bool is_join)
 {
 	struct page_key page = { .inode = inode, .index = first };

@@ -11,9 +11,9 @@
 /* Bit 62 of the causes of a metadata block: it belongs to a directory. */
 #define DIRECTORY (1ULL << 62)
 #define CAUSES (DIRECTORY - 1)
-/* Who is registered nowhere, unless every process has an account of its own. */
+/* Tasks that are registered nowhere, unless every process has an account of its own. */
 #define ACCOUNT_OTHERS 0
-/* The counters of what nobody is known to have caused. */
+/* The counters of what has no known cause. */
 #define COUNTERS_UNKNOWN 63
 #define COUNTERS 64
 
@@ -52,18 +52,18 @@ struct settings {
 	__u32 hierarchies;          /* entries of `css_set.subsys` */
 	__u32 block_sectors;        /* of a block of the file system (ext4) */
 	__u32 has_flows;
-	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls whose return is told */
+	__u64 calls[CALL_WORDS];    /* bits: numbers of system calls that tell of their return */
 	__u64 page_line_mask;       /* lines of the table of dirty pages less one; they are a power of two, 64 at least */
-	__u64 page_seed;            /* chance, so that nobody can choose pages that have one number */
+	__u64 page_seed;            /* chance, so that no tenant can choose pages that have one number */
 	__u32 inodes_per_group;     /* ext4; 0: not known where inodes are */
 	__u32 inode_bytes;
 };
 
 /* Shared memory: user space and programs both change it. */
 struct state {
-	__u64 generation;           /* counts changes of who is registered: what a task remembers of itself is then stale */
-	__u64 free_accounts;        /* bits that nobody has */
-	__u64 ended_accounts;       /* bits that mean nobody any more, and that something may still carry or be registered as */
+	__u64 generation;           /* counts changes of registrations: what a task remembers of itself is then stale */
+	__u64 free_accounts;        /* bits that no account has */
+	__u64 ended_accounts;       /* bits that mean no account any more, and that something may still carry or be registered as */
 	__u64 cgroups;              /* registered cgroups */
 	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
 	__u64 sweeps;               /* counts sweeps: on whose behalf a kernel thread worked before is forgotten */
@@ -74,7 +74,7 @@ struct state {
 	__u64 fast_committing;      /* causes of the fast commit that is being written */
 	__u64 fast_owner;           /* the thread that began it; 0: there is none */
 	__u64 checkpoint_last;      /* XFS: the newest committed item list */
-	__u64 checkpoint_mount;     /* XFS: mounts so far whose lists began anew */
+	__u64 checkpoint_mount;     /* XFS: mounts so far with lists that began anew */
 	__u64 entries_lost;         /* dirtied pages and blocks that found no room */
 	__u64 pages_elsewhere;      /* dirty pages that are in their second line */
 	__u64 inodes_guessed;       /* blocks for which the inode's recent writers stood in for the page's */
@@ -88,7 +88,7 @@ struct state {
 	__u32 committed;            /* number of the jbd2 transaction that was written last */
 };
 
-/* Who an account was opened for, automatically. */
+/* The process that an account was opened for, automatically. */
 struct owner {
 	__u32 process;
 	__u32 spare;
@@ -118,9 +118,9 @@ struct tag {
 	__u8 flags;
 };
 #define TAG_WRITE 1             /* it was a write */
-#define TAG_SYNC 2              /* somebody waits for it (REQ_SYNC) */
+#define TAG_SYNC 2              /* a task waits for it (REQ_SYNC) */
 #define TAG_DIRECT 4            /* it went past the page cache */
-#define TAG_SAID 8              /* its class was said by whoever asked for it */
+#define TAG_SAID 8              /* the task that asked for it said its class */
 #define SLOT_STEP 0x9e3779b1ULL /* how far further on each stretch of a device begins in the table of tags */
 
 /* The hint in an I/O priority is bits 3 to 12. The kernel passes it on and knows 1 to 7; ours is 512 and a class. */

@@ -53,7 +53,7 @@ int sweep_accounts(struct sweep *context)
 	bpf_for_each_map_elem(&dirty_pages, find_in_pages, &sweep, 0);
 	bpf_for_each_map_elem(&inodes, take_out, &sweep, 0);
 	bpf_for_each_map_elem(&checkpoints, take_out, &sweep, 0);
-	/* Tasks look their inodes up again, and kernel threads work for nobody until they are told. */
+	/* Tasks look their inodes up again, and kernel threads work for no account until they are told. */
 	count(&state.inode_epoch, 1);
 	count(&state.sweeps, 1);
 	bpf_for_each_map_elem(&metadata, find_in_metadata, &sweep, 0);

@@ -1,6 +1,6 @@
 /*
- * Who really caused each block's I/O: programs on tracepoints of a stock kernel (docs/tags.md). Each header is a topic.
- * The license is what the kernel asks of programs that call most of its helper functions.
+ * The accounts that really caused each block's I/O: programs on tracepoints of a stock kernel (docs/tags.md). Each
+ * header is a topic. The license is what the kernel asks of programs that call most of its helper functions.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>

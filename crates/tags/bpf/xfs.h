@@ -1,7 +1,7 @@
 /*
  * XFS. A committed transaction joins the committed item list (CIL) of its time; a log write has the causes of the lists
- * that are being pushed. Buffers have the causes of those who logged them. Kernel threads that map, convert or free
- * extents act for the inode's recent writers.
+ * that are being pushed. Buffers have the causes of the tasks that logged them. Kernel threads that map, convert or
+ * free extents act for the inode's recent writers.
  */
 #ifndef PLIMSOLL_XFS_H
 #define PLIMSOLL_XFS_H
@@ -12,8 +12,8 @@ static __always_inline bool is_our_xfs(struct xfs_inode *inode)
 }
 
 /*
- * A buffered write is told of three times, because what it will write is not what it writes: it may end early (a full disk, memory of
- * the caller that is not there), and a page that was entered and never becomes dirty would stay.
+ * A buffered write is told of three times, because what it will write is not what it writes. It may end early (a full
+ * disk, memory of the caller that is not there), and a page that was entered and never becomes dirty would stay.
  *
  * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on. Then each folio that
  * becomes dirty is told of (`writeback_dirty_folio`). After each part: what was written of folios that were dirty, in pages that were not.
@@ -128,7 +128,7 @@ struct item_walk {
 	__u64 next;
 };
 
-/* An inode is changed in its block, too, by everybody who logs it, not only by who does so first. */
+/* An inode is changed in its block, too, by every task that logs it, not only by the first. */
 static long log_next(__u32 number, struct item_walk *walk)
 {
 	if (!walk->next || walk->next == walk->head)
@@ -155,7 +155,7 @@ static long log_next(__u32 number, struct item_walk *walk)
 
 /* Sequences of lists begin anew with each mount: so does the number of a mount, in the upper bits of their keys. */
 #define MOUNT_SHIFT 48
-/* Whoever reads a sequence while another list begins may be told the one before. */
+/* A task that reads a sequence while another list begins may be told the one before. */
 #define SEQUENCES_ASTRAY 8
 
 static __always_inline __u64 key_of_checkpoint(__u64 sequence)
@@ -223,7 +223,7 @@ int BPF_PROG(xfs_setfilesize, struct xfs_inode *inode)
 	return 0;
 }
 
-/* The last link is gone: what the kernel frees later, it frees for whoever removed it. */
+/* The last link is gone: what the kernel frees later, it frees for the account that removed it. */
 SEC("tp_btf/xfs_iunlink")
 int BPF_PROG(xfs_iunlink, struct xfs_inode *inode)
 {
@@ -266,7 +266,7 @@ int BPF_PROG(xfs_iget_recycle, struct xfs_inode *inode)
 	return 0;
 }
 
-/* Its number may have been another file's, whose last link somebody removed. */
+/* Its number may have been that of another file before a task removed its last link. */
 SEC("tp_btf/xfs_iget_miss")
 int BPF_PROG(xfs_iget_miss, struct xfs_inode *inode)
 {
@@ -309,7 +309,7 @@ static __always_inline __u32 class_of_xfs_buffer(struct xfs_buf *buffer)
 	if (IS('i', 'n', 'o'))
 		return name[7] == 'd' ? CLASS_INODE : CLASS_BITMAP; /* xfs_inobt: the tree of inodes */
 	if (IS('f', 'i', 'n') || IS('b', 'n', 'o') || IS('c', 'n', 't') || IS('r', 'm', 'a') || IS('r', 'e', 'f'))
-		return CLASS_BITMAP; /* trees that say what is free, or whose it is */
+		return CLASS_BITMAP; /* trees that say what is free, or which owner's it is */
 	if (IS('d', 'i', 'r') || IS('d', 'a', '3'))
 		return CLASS_DIRECTORY;
 	return CLASS_INDIRECT; /* extent maps, attributes, links */

@@ -1,13 +1,14 @@
-//! Accounts: who an I/O is charged to, and how a task is found to belong to one.
+//! Accounts: what an I/O is charged to, and how a task is found to belong to one.
 //!
-//! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: everybody who is registered
-//! nowhere. A thread's registration goes before its process's, and that before its cgroup's; children inherit at fork
-//! what their creator was registered as, and keep it over exec and setuid. What a process is registered as holds for it and
-//! for what it forks from then on, not for the children that it has.
+//! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: every process that is
+//! registered nowhere. A thread's registration goes before its process's, and that before its cgroup's; children
+//! inherit at fork what their creator was registered as, and keep it over exec and setuid. What a process is registered
+//! as holds for it and for what it forks from then on, not for the children that it has.
 //!
-//! When an account has ended, what is registered as it means nobody from that moment on, and is taken out of the tables by
-//! whoever has the time ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
-//! again when both are gone, which a **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options) later. Until then it is nobody else's; a tag older than an account never means that account.
+//! When an account has ended, what is registered as it means no account from that moment on, and is taken out of the
+//! tables later ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
+//! again when both are gone, which a **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options)
+//! later. Until then no other account has it; a tag older than an account never means that account.
 
 use crate::Counters;
 use crate::error::TagsError;
@@ -32,10 +33,10 @@ pub struct AccountInfo {
     pub process: Option<u32>,
 }
 
-/// An account whose number is free again.
+/// An account with a number that is free again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Who it was.
+    /// The account that it was.
     pub info: AccountInfo,
     /// What it caused in all.
     pub counters: Counters,
@@ -63,13 +64,13 @@ pub struct AccountsOf<'a> {
 }
 
 impl AccountsOf<'_> {
-    /// The account of everybody who is registered nowhere.
+    /// The account of every process that is registered nowhere.
     pub const OTHERS: AccountId = AccountId(ACCOUNT_OTHERS);
 
     /// Opens an account.
     ///
     /// # Errors
-    /// [`TagsError::NoAccountFree`] if 61 are open or still carried: whoever wanted one stays with the others.
+    /// [`TagsError::NoAccountFree`] if 61 are open or still carried: the caller's tenant stays with the others.
     pub fn open(&mut self, name: &str) -> Result<AccountId, TagsError> {
         let free = self.word(offset_of!(State, free_accounts));
         loop {
@@ -161,8 +162,9 @@ impl AccountsOf<'_> {
         self.word(offset_of!(State, generation)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends `account`: who was registered as it belongs to the others, or to what else it is registered as (without the
-    /// programs, once it is [taken out](Self::unregister)). The number comes free in a later [`recycle`](Self::recycle). O(1).
+    /// Ends `account`: a process that was registered as it belongs to the others, or to what else it is registered as
+    /// (without the programs, once it is [taken out](Self::unregister)). The number comes free in a later
+    /// [`recycle`](Self::recycle). O(1).
     ///
     /// # Errors
     /// [`TagsError::NotOpen`] if there is no such account.
@@ -175,8 +177,8 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is registered as
-    /// somebody else by now stays. Says how many were taken out. O(registrations that are given).
+    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is
+    /// registered as another account by now stays. Says how many were taken out. O(registrations that are given).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses it.
@@ -194,15 +196,15 @@ impl AccountsOf<'_> {
             }
         }
         if count > 0 {
-            // Where every process has an account, whoever had one that ended gets one of its own now.
+            // Where every process has an account, a process whose account ended gets one of its own now.
             self.forget();
         }
         Ok(count)
     }
 
     /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing any more,
-    /// [frees](Self::free) their numbers, and gives back who they were. To be called every few seconds. O(registrations,
-    /// dirty pages and blocks of metadata), if one has ended.
+    /// [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds.
+    /// O(registrations, dirty pages and blocks of metadata), if one has ended.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.
@@ -234,7 +236,7 @@ impl AccountsOf<'_> {
     }
 
     /// Frees the numbers of accounts that have ended and that, since then, a survey has found neither
-    /// [registered](Survey::registrations) nor [carried](Survey::carried); gives back who they were.
+    /// [registered](Survey::registrations) nor [carried](Survey::carried); gives back which they were.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to forget one.
@@ -252,7 +254,7 @@ impl AccountsOf<'_> {
             )?;
             self.accounts.names.remove(&account);
             self.accounts.ended.remove(&account);
-            // From now on older tags do not mean this number, whoever gets it.
+            // From now on older tags do not mean this number, whichever account gets it.
             self.begin(account);
         }
         self.word(offset_of!(State, ended_accounts)).fetch_and(!free, Ordering::SeqCst);
@@ -291,7 +293,7 @@ impl AccountsOf<'_> {
         self.source.counters(account.0)
     }
 
-    /// What nobody is known to have caused.
+    /// What has no known cause.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.

@@ -2,7 +2,8 @@
 
 use libbpf_rs::query::ProgInfoIter;
 
-/// A BPF program of this machine, whoever loaded it, with what it has done while `kernel.bpf_stats_enabled` was 1.
+/// A BPF program of this machine, whichever program loaded it, with what it has done while `kernel.bpf_stats_enabled`
+/// was 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCost {
     /// Its name, of which the kernel keeps 15 letters.

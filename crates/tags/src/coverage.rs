@@ -8,8 +8,8 @@ use std::fmt;
 pub struct Coverage {
     /// The file system that was found when the tags were loaded.
     pub file_system: FileSystem,
-    /// Whether it is known who caused a block. Otherwise only who submits I/O or makes pages dirty, of whatever disk
-    /// ([`Tags::of_submitters`](crate::Tags::of_submitters)).
+    /// Whether the causes of a block are known. Otherwise only the processes that submit I/O or make pages dirty, of
+    /// whatever disk ([`Tags::of_submitters`](crate::Tags::of_submitters)).
     pub has_causes: bool,
     /// Whether the causes of metadata and journal are known; those of data always are.
     pub has_metadata: bool,

@@ -7,8 +7,8 @@ use thiserror::Error;
 /// Why tags were not loaded, or an account was not opened.
 #[derive(Debug, Error)]
 pub enum TagsError {
-    /// This machine, this user or this build cannot do it: not a fault. Whoever goes on without tags knows an I/O by the
-    /// thread that submitted it, and should say so.
+    /// This machine, this user or this build cannot do it: not a fault. A caller that goes on without tags knows an I/O
+    /// by the thread that submitted it, and should say so.
     #[error("not run: {0}")]
     NotRun(String),
     /// The device cannot be used.
@@ -33,11 +33,11 @@ pub enum TagsError {
              caused is still to be written"
     )]
     NoAccountFree {
-        /// Who wanted one.
+        /// The name that wanted one.
         name: String,
         /// Accounts in use.
         open: u32,
-        /// Accounts that ended and whose number cannot be used again yet.
+        /// Accounts that ended and keep their number for now.
         ending: u32,
         /// How many there can be at once.
         allowed: u32,

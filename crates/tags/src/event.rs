@@ -1,4 +1,4 @@
-//! Records of single happenings, for whoever asks for them ([`Options::event_bytes`](crate::Options::event_bytes)).
+//! Records of single happenings, for callers that ask for them ([`Options::event_bytes`](crate::Options::event_bytes)).
 
 use crate::shared::{CallEvent, PageEvent, Plain, RequestEvent};
 use plimsoll_core::Class;
@@ -16,9 +16,9 @@ pub enum Event {
         first_page: u64,
         /// Number of pages.
         pages: u32,
-        /// Who dirtied them now.
+        /// The accounts that dirtied them now.
         causes: u64,
-        /// Who had dirtied them before; 0: they were clean.
+        /// The accounts that had dirtied them before; 0: they were clean.
         previous: u64,
     },
     /// Dirty pages left the page cache without being written: truncated or deleted.
@@ -31,7 +31,7 @@ pub enum Event {
         first_page: u64,
         /// Number of dirty pages.
         pages: u32,
-        /// Who had dirtied them.
+        /// The accounts that had dirtied them.
         causes: u64,
     },
     /// A file is written past the page cache (`O_DIRECT`): no page of it becomes dirty.
@@ -40,7 +40,7 @@ pub enum Event {
         time_ns: u64,
         /// The file's inode; 0: not known.
         inode: u64,
-        /// Who writes.
+        /// The account that writes.
         causes: u64,
     },
     /// The device's driver got a request, if those are recorded ([`Options::has_request_events`]).
@@ -57,11 +57,11 @@ pub enum Event {
         bytes: u32,
         /// `REQ_OP_*` of the kernel: 0 read, 1 write, 2 flush, 3 discard.
         operation: u8,
-        /// Who caused its blocks.
+        /// The accounts that caused its blocks.
         causes: u64,
         /// The class of its first block.
         class: Class,
-        /// Whether somebody waits for it, as the kernel says.
+        /// Whether a process waits for it, as the kernel says.
         is_sync: bool,
         /// The inode of the file of its first block; 0 for what belongs to no file.
         inode: u64,

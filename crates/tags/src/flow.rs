@@ -1,4 +1,5 @@
-//! Who caused which I/O, and through whom it came, for people to look at ([`Options::flows_max`](crate::Options::flows_max)).
+//! Which accounts caused which I/O, and which submitted it, for people to look at
+//! ([`Options::flows_max`](crate::Options::flows_max)).
 //!
 //! Counters tell what each account has caused in all. A flow says it in detail: the causes, the file, the class, the
 //! direction, and the task that handed it to the block layer, which for a buffered write is a thread of the kernel.
@@ -9,7 +10,7 @@ use plimsoll_core::Class;
 /// I/O that is alike, since it was last asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Bit n: account n is one of the causes; 0: nobody is known.
+    /// Bit n: account n is one of the causes; 0: none is known.
     pub causes_mask: u64,
     /// The inode of the file; 0 for what belongs to no file.
     pub inode: u64,

@@ -17,7 +17,7 @@ const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const CGROUP1_MAGIC: u64 = 0x0027_e0eb;
 
 impl Group {
-    /// The cgroup whose directory is `path`, of version 2 or of a hierarchy of version 1.
+    /// The cgroup with the directory `path`, of version 2 or of a hierarchy of version 1.
     pub(crate) fn of(path: &Path) -> Result<Group, TagsError> {
         let nobody = || TagsError::Nobody { what: format!("cgroup {}", path.display()) };
         // The inode's number is the kernel's number of the cgroup on machines of 64 bits.

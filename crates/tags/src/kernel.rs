@@ -28,20 +28,20 @@ use std::sync::atomic::Ordering;
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tags.bpf.o"));
-/// Files whose recent writers are known, at once: the least recently used is forgotten.
+/// Files with known recent writers, at once: the least recently used is forgotten.
 const INODES_MAX: u32 = 1 << 16;
-/// Blocks of metadata whose causes are known, at once: 512 MiB of metadata.
+/// Blocks of metadata with known causes, at once: 512 MiB of metadata.
 const METADATA_BLOCKS_MAX: u32 = 1 << 17;
 /// Sequences of XFS's list of committed items: a handful is alive.
 const CHECKPOINTS_MAX: u32 = 1 << 10;
 /// Registrations of cgroups.
 const CGROUPS_MAX: u32 = 1 << 10;
-/// Bytes of the ring when nobody asked for events; the kernel allows no less.
+/// Bytes of the ring when no caller asked for events; the kernel allows no less.
 const EVENT_BYTES_MIN: u32 = 4096;
 
 /// Programs that are loaded and attached.
 pub(crate) struct Kernel {
-    /// Detached first: before the object whose programs they are.
+    /// Detached first: before the object of the programs.
     _links: Vec<Link>,
     /// The program that tells of returns, while it does.
     returns: Option<Link>,

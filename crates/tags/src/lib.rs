@@ -1,10 +1,10 @@
-//! Who really caused each block's I/O, on a stock kernel.
+//! The accounts that really caused each block's I/O, on a stock kernel.
 //!
-//! A write is submitted by a kernel thread that knows nothing of who wanted it. [`Tags`] loads BPF programs that watch a
-//! file system on one device: they enter with each page who dirtied it, with each transaction of the journal who joined it,
-//! and when a bio enters the block layer they write the causes and the class of each 4 KiB into a table that whoever
-//! serves the device has mapped ([`TagTable`]). That is the cause tag of the split-level paper (section 3.2), without a
-//! patched kernel. How it works, what it covers and what it costs: `docs/tags.md`.
+//! A kernel thread submits a write and does not know which process wanted it. [`Tags`] loads BPF programs that watch a
+//! file system on one device. They enter with each page the accounts that dirtied it, and with each transaction of the
+//! journal the accounts that joined it. When a bio enters the block layer they write the causes and the class of each 4
+//! KiB into a table that the server of the device has mapped ([`TagTable`]). That is the cause tag of the split-level
+//! paper (section 3.2), without a patched kernel. How it works, what it covers and what it costs: `docs/tags.md`.
 //!
 //! ```no_run
 //! use plimsoll_tags::{Options, Tags};
@@ -89,7 +89,7 @@ pub struct Options {
     /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`: none are
     /// counted.
     pub flows_max: Option<u32>,
-    /// Numbers of the system calls whose return is an event ([`Event::Returned`]), 0 to 511, while that is
+    /// Numbers of the system calls with an event for their return ([`Event::Returned`]), 0 to 511, while that is
     /// [wanted](Tags::tell_returns).
     pub returns: Vec<u32>,
     /// How long the number of an account that has ended is not used again, at the least. XFS may keep the changes of a
@@ -124,7 +124,7 @@ pub struct Losses {
     pub entries: u64,
     /// Events in the ring: raise `event_bytes`, or fetch them more often.
     pub events: u64,
-    /// Processes and threads that were born to one who is registered, and are others now: raise `tasks_max`.
+    /// Processes and threads that were born to a registered one, and are others now: raise `tasks_max`.
     pub registrations: u64,
 }
 
@@ -205,14 +205,14 @@ impl Tags {
         AccountsOf { accounts: &mut self.accounts, source: &mut *self.source }
     }
 
-    /// Who is registered and what is dirty, for other threads.
+    /// What is registered and what is dirty, for other threads.
     pub fn survey(&self) -> Survey {
         Survey::of(&*self.source)
     }
 
     /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether it were as
-    /// many, so that more may be there. It makes no system call, and nobody is woken when there are some, unless that was
-    /// [asked for](Self::wake): call it as often as the ring is large.
+    /// many, so that more may be there. It makes no system call, and no thread is woken when there are some, unless
+    /// that was [asked for](Self::wake): call it as often as the ring is large.
     pub fn events(&mut self, events_max: usize, mut each: impl FnMut(Event)) -> bool {
         self.source.events(events_max, &mut each)
     }

@@ -16,13 +16,13 @@ pub(crate) struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to nobody's thread, and is only reached through atomics.
+// SAFETY: the mapping belongs to no thread, and is only reached through atomics.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// New memory of zeroes that nobody else has.
+    /// New memory of zeroes that no other code has.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<SharedMemory> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.

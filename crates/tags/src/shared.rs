@@ -4,9 +4,9 @@
 pub(crate) const ENTRY_BYTES: usize = size_of::<Tag>();
 /// Accounts at once.
 pub(crate) const ACCOUNTS: u32 = 62;
-/// The account of all who are registered nowhere.
+/// The account of all processes that are registered nowhere.
 pub(crate) const ACCOUNT_OTHERS: u32 = 0;
-/// The counters of what nobody is known to have caused.
+/// The counters of what has no known cause.
 pub(crate) const COUNTERS_UNKNOWN: u32 = 63;
 /// Sets of counters.
 pub(crate) const COUNTERS: u32 = 64;
@@ -16,7 +16,7 @@ pub(crate) const CLASSES: usize = plimsoll_core::class::CLASSES;
 /// Words of a set of system calls; Linux has numbers below 512.
 pub(crate) const CALL_WORDS: usize = 8;
 
-/// Flags of a tag: it was a write; somebody waits for it; its class was said by whoever asked for it.
+/// Flags of a tag: it was a write; a process waits for it; the process that asked for it said its class.
 pub(crate) const TAG_WRITE: u8 = 1;
 pub(crate) const TAG_SYNC: u8 = 2;
 pub(crate) const TAG_SAID: u8 = 8;

@@ -65,7 +65,7 @@ pub(crate) trait Source: Send {
     /// Whether returns from calls are events from now on.
     fn tell_returns(&mut self, are_told: bool) -> Result<(), TagsError>;
 
-    /// Has the next event wake whoever waits for the descriptor.
+    /// Has the next event wake the thread that waits for the descriptor.
     fn wake(&self);
 
     /// How often something was not counted that should have been.
@@ -75,7 +75,7 @@ pub(crate) trait Source: Send {
     fn memory_bytes(&self) -> u64;
 }
 
-/// The words as they are before anybody has an account.
+/// The words as they are before any process has an account.
 pub(crate) fn initialize(state: &SharedMemory, device: &Device) {
     let accounts = ((1u64 << ACCOUNTS) - 1) & !(1 << ACCOUNT_OTHERS);
     state.word(offset_of!(State, free_accounts)).store(accounts, Ordering::SeqCst);

@@ -1,5 +1,5 @@
 //! What takes the longer the more processes and dirty pages there are, for other threads than the one that has the tags: a tenant
-//! who has tens of thousands of processes keeps nobody but the one who asks.
+//! that has tens of thousands of processes keeps only the thread that asks.
 
 use crate::Losses;
 use crate::error::TagsError;
@@ -11,15 +11,15 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A registration that means nobody any more, since its account has ended: [`AccountsOf::unregister`](crate::AccountsOf) takes
-/// it out.
+/// A registration that means no account any more, since its account has ended:
+/// [`AccountsOf::unregister`](crate::AccountsOf) takes it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedRegistration {
     pub(crate) table: Table,
     pub(crate) key: Vec<u8>,
 }
 
-/// Looks through everybody who is registered, and all that is dirty: [`Tags::survey`](crate::Tags::survey). Clones are the same.
+/// Looks through all registrations, and all that is dirty: [`Tags::survey`](crate::Tags::survey). Clones are the same.
 #[derive(Clone)]
 pub struct Survey {
     pub(crate) tables: Arc<dyn Surveyed>,

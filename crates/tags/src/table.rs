@@ -1,9 +1,10 @@
-//! The table of tags, as whoever serves the device reads it: no system call, no lock.
+//! The table of tags, as the server of the device reads it: no system call, no lock.
 //!
 //! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, several blocks share one, and the
-//! entry says which of them it is about: whoever asks for another one is told that nothing is known, never somebody else's tag. Blocks
-//! one behind the other have entries one behind the other, but each stretch as long as the table begins elsewhere in it: file
-//! systems put bitmaps and the like at the same places of groups whose length is a power of two, and these would all share.
+//! entry says which of them it is about: a look-up of another one answers that nothing is known, never another block's
+//! tag. Blocks one behind the other have entries one behind the other, but each stretch as long as the table begins
+//! elsewhere in it. File systems put bitmaps and the like at the same places of groups with a power of two as length,
+//! and these would all share.
 //!
 //! **Order.** A program in the kernel writes a tag before the I/O is queued, so the tag of a request that arrived is
 //! complete: the queues on the way and the system call that delivers the request order both. A sequence lock guards the
@@ -87,7 +88,7 @@ impl TagTable {
         (ENTRY_BYTES as u64) << self.slot_shift
     }
 
-    /// The causes without the numbers that belonged to somebody else when the tag was written.
+    /// The causes without the numbers that belonged to another account when the tag was written.
     fn of_that_time(&self, causes: u64, time_ns: u64) -> u64 {
         let (mut rest, mut known) = (causes, causes);
         while rest != 0 {

@@ -8,7 +8,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// What is known of the last I/O of one block of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// Bit n: account n is one of the causes; 0: nobody is known. Bits 0 to 61.
+    /// Bit n: account n is one of the causes; 0: none is known. Bits 0 to 61.
     pub causes_mask: u64,
     /// When the I/O entered the block layer, nanoseconds of CLOCK_MONOTONIC; 0: none did since the tags were loaded.
     pub time_ns: u64,
@@ -20,7 +20,8 @@ pub struct Tag {
     pub is_class_said: bool,
     /// Whether it was a write.
     pub is_write: bool,
-    /// Whether somebody waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans memory.
+    /// Whether a process waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans
+    /// memory.
     pub is_sync: bool,
     /// Counts the I/Os of the table's slot, in steps of two, with overflow.
     pub sequence: u32,

@@ -1,8 +1,8 @@
 //! Planted breaks that turned a test red: a word that opens without a return; a thread's new call that does not end the
-//! one before; a killed thread's call that goes on as if somebody were there; a switch that forgets closed words; who
-//! writes through an open word is in no call; a word that opens to all when its call is released; one that lets in as many as
-//! before; who was let in and is not seen to write waited for without end; strangers at the word let in again and again, as many as
-//! the first time.
+//! one before; a killed thread's call that goes on as if the thread were there; a switch that forgets closed words; a
+//! writer through an open word is in no call; a word that opens to all when its call is released; one that lets in as
+//! many as before; a writer that was let in and is not seen to write waited for without end; strangers at the word let
+//! in again and again, as many as the first time.
 
 use super::*;
 use plimsoll_core::{BlockRequest, Dispatch};
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct World {
     inside: BTreeSet<ThreadId>,
-    /// At the gate: the call, whose, in the order in which they came.
+    /// At the gate: the call, its account, in the order in which they came.
     at_gate: BTreeMap<ThreadId, (CallId, AccountId)>,
     closed: BTreeSet<AccountId>,
     /// Through words that are open or let some in.
@@ -259,7 +259,7 @@ fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
     assert_eq!((over(&calls, at(30)), calls.admitted_until()), (vec![], None), "the word is open");
 }
 
-/// The bound that the module's text states: a writer stands behind strangers who wait again whenever they are let in.
+/// The bound that the module's text states: a writer stands behind strangers that wait again whenever they are let in.
 #[test]
 fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
     for strangers in [0, 1, 3, 4, 100, 65_000] {
@@ -271,7 +271,7 @@ fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
         assert_eq!(actions, [Action::Close(account)]);
         keeper.refused.clear();
         actions.clear();
-        // The writer is the only one who does not wait again.
+        // Only the writer does not wait again.
         let (mut before_the_writer, mut now, mut has_gone) = (strangers, at(0), false);
         while !has_gone {
             calls.released(now, &mut keeper, &mut actions);

@@ -42,7 +42,7 @@ impl Deletions {
         if group < 0 {
             return Err(system_error());
         }
-        // SAFETY: the call succeeded, so the descriptor is new and nobody else's.
+        // SAFETY: the call succeeded, so the descriptor is new and only ours.
         let group = unsafe { OwnedFd::from_raw_fd(group) };
         let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
         // SAFETY: both descriptors are open, and without a path there is no pointer to follow.

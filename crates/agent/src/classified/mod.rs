@@ -1,13 +1,13 @@
 //! What applications say of their files: which class each has, for the blocks of a volume's engine.
 //!
 //! ```text
-//!   application: fstat, (device, inode, class) --> socket  ->  server: may he?  ->  FileClasses  <-  VolumeTags: inode of a block
+//!   application: fstat, (device, inode, class) --> socket  ->  server: allowed? ->  FileClasses  <-  VolumeTags: inode of a block
 //!                                                                deletions  ->  forgotten
 //! ```
 //!
-//! A class belongs to an inode, since that is what the tags know of a block. **Who may say it**: the file's owner and root; so
-//! nobody classifies another's files. The server finds the owner by opening the inode on the volume itself: it takes no
-//! descriptor, since a descriptor may lead to a file system that never answers who looks at it, or closes it.
+//! A class belongs to an inode, since that is what the tags know of a block. **The file's owner and root may say it**;
+//! so no user classifies another's files. The server finds the owner by opening the inode on the volume itself: it
+//! takes no descriptor, since a descriptor may lead to a file system that never answers a look at it, or its close.
 //!
 //! **Bounds.** [`FILES_MAX`] files of a volume have a class at a time, [`FILES_PER_USER_MAX`] by the words of one user other
 //! than root. A file that is deleted is forgotten, before its inode can be another file's for more than a moment.
@@ -34,7 +34,7 @@ const ROOT: u32 = 0;
 /// What was said of a volume's files. Any thread may ask at any time.
 pub struct FileClasses {
     table: ClassTable,
-    /// Who said it of which inode. Whoever holds it is the table's writer.
+    /// Which user said it of which inode. Its holder is the table's writer.
     books: Mutex<Books>,
 }
 
@@ -67,7 +67,7 @@ impl FileClasses {
         self.len() == 0
     }
 
-    /// `user` says the class of a file, which he may; unclassified takes back what was said.
+    /// `user` says the class of a file, which the user may; unclassified takes back what was said.
     ///
     /// # Errors
     /// `NOSPC` if too many files have a class already; `INVAL` if there are no such inodes.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(classes.say(INODE_MAX + 1, class(INDEX), ROOT), Err(Errno::INVAL));
     }
 
-    /// Broken on purpose and seen red: who says a class again is counted again.
+    /// Broken on purpose and seen red: a file that is classified again is counted again.
     #[test]
     fn a_user_has_a_quarter_of_the_room_and_root_the_rest() {
         let classes = FileClasses::default();

@@ -1,9 +1,10 @@
 //! The socket at which applications say the classes of their files; the form is that of [`plimsoll_classes::message`].
 //!
-//! Whoever may reach it may connect; who he is, the kernel tells (SO_PEERCRED). Everything that arrives is untrusted: a request
-//! is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for [`PATIENCE`]; one user other than
-//! root has [`CONNECTIONS_PER_USER_MAX`] of them, and beyond that his oldest one that is silent makes room, with EAGAIN: so nobody
-//! who is silent keeps others waiting. Descriptors are refused where the kernel can ([`refuse_descriptors`]).
+//! Every process that may reach it may connect; the kernel tells its user (SO_PEERCRED). Everything that arrives is
+//! untrusted: a request is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for
+//! [`PATIENCE`]. One user other than root has [`CONNECTIONS_PER_USER_MAX`] of them. Beyond that the user's oldest
+//! silent one makes room, with EAGAIN: so no silent client keeps others waiting. Descriptors are refused where the
+//! kernel can ([`refuse_descriptors`]).
 
 use super::deletions::{Deleted, Deletions};
 use super::{FileClasses, ROOT};
@@ -36,7 +37,7 @@ const BACKLOG: i32 = 128;
 const PATIENCE: Span = Span::from_secs(1);
 /// How often to look whether it is over.
 const LOOK: Span = Span::from_millis(100);
-/// Everybody may connect.
+/// Every user may connect.
 const MODE: u32 = 0o666;
 
 /// A file system, and what is said of its files.
@@ -57,7 +58,7 @@ pub struct ClassServer {
 }
 
 impl ClassServer {
-    /// Listens at `path`, in place of whoever did before, for the files of these file systems.
+    /// Listens at `path`, in place of an earlier server, for the files of these file systems.
     ///
     /// # Errors
     /// The socket cannot be made, a mount point not be opened, or deletions not be heard of, which takes root.
@@ -155,7 +156,7 @@ struct Work {
     is_over: Arc<AtomicBool>,
 }
 
-/// Somebody who has not asked yet.
+/// A client that has not asked yet.
 struct Connection {
     socket: OwnedFd,
     user: u32,
@@ -175,14 +176,14 @@ impl Work {
             let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
             // A round that ends early only makes the next one come early.
             let _ = poll(&mut polled, Some(&look));
-            // First: what is said of an inode now is not meant for whoever had it before.
+            // First: what is said of an inode now is not meant for the file that had it before.
             self.mounts.iter().for_each(Mount::hear_of_deletions);
             self.accept();
             self.serve();
         }
     }
 
-    /// So many at the most that whoever comes in crowds does not keep those waiting who have asked.
+    /// So many at the most that a crowd of new clients does not keep those waiting that have asked.
     fn accept(&mut self) {
         for _ in self.connections.len()..CONNECTIONS_MAX {
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -211,7 +212,7 @@ impl Work {
         self.connections.iter().filter(|connection| connection.user == user).count() >= CONNECTIONS_PER_USER_MAX
     }
 
-    /// Answers whoever has asked, and sends away whoever has been silent for too long.
+    /// Answers clients that have asked, and sends away clients that have been silent for too long.
     fn serve(&mut self) {
         let (mounts, now) = (&self.mounts, monotonic_now());
         self.connections.retain(|Connection { socket, user, until }| {
@@ -230,7 +231,7 @@ impl Work {
     }
 }
 
-/// Whoever does not take his answer has none.
+/// A client that does not take its answer has none.
 fn reply(socket: &OwnedFd, answer: &Answer) {
     let _ = send(socket, &answer.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }

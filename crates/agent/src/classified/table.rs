@@ -5,10 +5,10 @@
 //! at a time, and no file ever moves, so a reader finds each file that is there all the time.
 //!
 //! ```text
-//!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot is taken by who comes next
+//!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot the next file takes
 //! ```
 //!
-//! Forgotten files are cleared away from the end of a row of taken slots, where nobody is looked for behind them.
+//! Forgotten files are cleared away from the end of a row of taken slots, where no look-up goes behind them.
 
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
@@ -87,7 +87,7 @@ impl ClassTable {
         true
     }
 
-    /// Clears forgotten files away, from `slot` back, if nobody stands behind it.
+    /// Clears forgotten files away, from `slot` back, if no file stands behind it.
     fn clear_from(&self, mut slot: usize) {
         let mask = self.slots.len() - 1;
         if self.slots[(slot + 1) & mask].load(Ordering::Relaxed) != FREE {
@@ -125,7 +125,7 @@ mod tests {
             let (table, mut map) = (ClassTable::new(FILES_MAX), BTreeMap::new());
             for (inode, class) in steps {
                 let class = Class::new(class).unwrap();
-                // Who keeps the books lets no more in.
+                // The bookkeeper lets no more in.
                 if class != Class::UNCLASSIFIED && map.len() == FILES_MAX && !map.contains_key(&inode) {
                     continue;
                 }
@@ -141,7 +141,7 @@ mod tests {
             for inode in 1..24 {
                 table.set(inode, Class::UNCLASSIFIED);
             }
-            // Nothing is left of anybody in the end that stands behind a free slot.
+            // In the end no file is left behind a free slot.
             let words = || table.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
             prop_assert!(words().all(|word| class_of(word) == Class::UNCLASSIFIED));
         }

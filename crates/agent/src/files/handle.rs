@@ -77,7 +77,7 @@ fn open(mount: &File, mut handle: Handle, flags: OFlags) -> Result<File, Errno> 
     if descriptor < 0 {
         return Err(error());
     }
-    // SAFETY: the call succeeded, so the descriptor is new and nobody else's.
+    // SAFETY: the call succeeded, so the descriptor is new and only ours.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

@@ -6,8 +6,8 @@ use plimsoll_brick::engine::{Below, session_of};
 use plimsoll_core::{BlockRequest, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
 use plimsoll_tags::Event;
 
-/// Events in one turn, whoever makes them: at some 150 ns each a scheduler has them for less than a millisecond, of which others'
-/// requests wait for no more. The ring holds what comes meanwhile.
+/// Events in one turn, whichever account makes them: at some 150 ns each a scheduler has them for less than a
+/// millisecond, of which others' requests wait for no more. The ring holds what comes meanwhile.
 pub(super) const EVENTS_MAX: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
@@ -36,7 +36,7 @@ impl Levels {
         self.events = events;
     }
 
-    /// Whether somebody is kept back until something happens, or was until lately.
+    /// Whether a call is kept back until something happens, or was until lately.
     fn is_anybody_waiting(&self) -> bool {
         self.calls.waiting() > 0 || self.calls.admitted_until().is_some() || self.readers.are_held()
     }

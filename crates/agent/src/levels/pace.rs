@@ -1,16 +1,18 @@
 //! How long to wait until the next look at what happened.
 //!
-//! A look takes a processor that is at work some thirty microseconds, with what it does to whoever is put off by it: one each millisecond
-//! is two to three per cent of a write with its fsync on a disk in memory (`docs/tags.md`). Whoever learns of a write a millisecond later lets that much more happen before he closes a
-//! gate. So while much happens, or somebody waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and also for a while
-//! after that, and after a silence, since nobody knows yet what comes. Else it is each [`FETCH_QUIET`].
+//! A look takes a processor that is at work some thirty microseconds, with what it does to the thread that it
+//! displaces: one each millisecond is two to three per cent of a write with its fsync on a disk in memory
+//! (`docs/tags.md`). An agent that learns of a write a millisecond later lets that much more happen before it closes a
+//! gate. So while much happens, or a call waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and
+//! also for a while after that, and after a silence, since what comes is not known yet. Else it is each
+//! [`FETCH_QUIET`].
 
 use plimsoll_core::{Span, Time};
 use plimsoll_tags::{BLOCK_BYTES, Event};
 
-/// How long until the next look, while much happens or somebody waits.
+/// How long until the next look, while much happens or a call waits.
 pub const FETCH_BUSY: Span = Span::from_millis(1);
-/// How long else: no longer, as whoever begins to write then is seen so much later.
+/// How long else: no longer, as a new writer is seen so much later then.
 pub const FETCH_QUIET: Span = Span::from_millis(5);
 /// How long it stays busy after the last time that it was.
 const BUSY_LASTS: Span = Span::from_millis(100);

@@ -30,7 +30,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// What another program wants whose limits are `found` where `written` was written last: of what it left, `self`.
+    /// What another program wants if its limits are `found` where `written` was written last: of what it left, `self`.
     #[must_use]
     pub fn changed(self, written: Limit, found: Limit) -> Limit {
         let change = |own, written, found| if found == written { own } else { found };

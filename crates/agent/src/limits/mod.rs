@@ -39,7 +39,7 @@ pub enum LimitsError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Somebody else steers the disk, or there is no place for its lock.
+    /// Another agent steers the disk, or there is no place for its lock.
     #[error(transparent)]
     Lock(#[from] DiskLockError),
     /// A file cannot be read or written.
@@ -52,7 +52,7 @@ pub enum LimitsError {
     },
 }
 
-/// Who shares a disk, and where that is noted.
+/// The cgroups that share a disk, and where that is noted.
 #[derive(Clone, Debug)]
 pub struct LimitsConfig {
     /// The disk's number, `8:0`; of the whole disk.
@@ -102,7 +102,7 @@ impl Member {
 
     /// Limits it to its caps and to what others limit it to.
     fn set(&mut self, note: &mut Note, device: &str) {
-        // The next search finds that it has gone, and whoever has its name.
+        // The next search finds that it has gone, and the cgroup that has its name now.
         if !self.group.is_there() {
             return;
         }
@@ -134,7 +134,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Takes up the cgroups that are there. Answers with what is to be said too: what a predecessor left, and who is there.
+    /// Takes up the cgroups that are there. Answers with what is to be said too: what a predecessor left, and which
+    /// cgroups are there.
     ///
     /// # Errors
     /// A cgroup that was named is none, and is not one that may come later; another agent steers the disk; the note cannot be
@@ -159,7 +160,8 @@ impl Limits {
         Ok((limits, said))
     }
 
-    /// Steers until `stop` is told to or gone, and puts limits back. `say` hears who came and who went, a line each.
+    /// Steers until `stop` is told to or gone, and puts limits back. `say` hears which cgroups came and went, a line
+    /// each.
     pub fn serve(mut self, stop: &Receiver<()>, mut say: impl FnMut(&str)) {
         loop {
             let wait = self.steward.next_look().since(now()).max(LOOK_MIN);
@@ -170,11 +172,11 @@ impl Limits {
         }
     }
 
-    /// Looks at what cgroups did, and limits them. Answers with who came and who went, a line each.
+    /// Looks at what cgroups did, and limits them. Answers with the cgroups that came and went, a line each.
     fn look(&mut self, now: Time) -> Vec<String> {
         let mut uses = Vec::new();
         for Member { group, container, counted, .. } in self.members.values_mut() {
-            // Who has gone is noticed by the next search.
+            // The next search notices cgroups that have gone.
             let Ok(new) = group.counted(&self.config.device) else { continue };
             let grown = |new: u64, old: u64| new.saturating_sub(old);
             let read_bytes = grown(new.read_bytes, counted.read_bytes);
@@ -198,7 +200,7 @@ impl Limits {
         if self.until_search == 0 { self.search() } else { Vec::new() }
     }
 
-    /// Lets go of those who have gone, takes up those who have come, and sees what other programs have set.
+    /// Lets go of cgroups that have gone, takes up new ones, and sees what other programs have set.
     fn search(&mut self) -> Vec<String> {
         self.until_search = LOOKS_PER_SEARCH;
         let mut said = Vec::new();

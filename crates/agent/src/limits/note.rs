@@ -63,7 +63,7 @@ impl Note {
             return Ok(());
         }
         match group.set_limit(&self.device, limit) {
-            // Whoever removed it in this moment has removed its limits too.
+            // A program that removed it in this moment has removed its limits too.
             Err(_) if !group.is_there() => Ok(()),
             done => done,
         }

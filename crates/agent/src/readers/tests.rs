@@ -1,6 +1,6 @@
-//! Planted breaks that turned a test red: all who wait let in at once; those who were admitted and have not come left out; a
-//! word that never opens; one that admits while something early is not paid; strangers who are not counted; who comes late
-//! counted as one of them; strangers who are never forgotten, and who are when the word opens.
+//! Planted breaks that turned a test red: all waiters let in at once; admitted readers that have not come left out; a
+//! word that never opens; one that admits while something early is not paid; strangers that are not counted; a late
+//! reader counted as one of them; strangers that are never forgotten, and that are when the word opens.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Default)]
 struct Crowd {
     closed: RefCell<BTreeMap<AccountId, u32>>,
-    /// Threads that were let in and whose read has not come yet, by account.
+    /// Threads that were let in and have no read below yet, by account.
     on_their_way: RefCell<Vec<AccountId>>,
     admissions_max: Cell<u32>,
 }
@@ -63,7 +63,7 @@ fn at(milliseconds: u64) -> Time {
 
 proptest! {
     /// Threads read one after the other, and the scheduler lets few of their reads go: there are never many below again once
-    /// the first have gone, and everybody goes on.
+    /// the first have gone, and every thread goes on.
     #[test]
     fn few_wait_below_and_everybody_goes_on(
         threads in prop::collection::vec(1..200u32, 1..6),
@@ -81,7 +81,7 @@ proptest! {
         let mut arrivals: BTreeMap<u64, Vec<AccountId>> = BTreeMap::new();
         let mut delays = delays.iter().cycle();
         for turn in 0..3000u64 {
-            // Those who were let in come below, each in its time.
+            // Readers that were let in come below, each in its time.
             for account in crowd.on_their_way.borrow_mut().drain(..) {
                 arrivals.entry(turn + delays.next().unwrap()).or_default().push(account);
             }
@@ -102,7 +102,7 @@ proptest! {
             let on_their_way = crowd.on_their_way.borrow().len() + arrivals.values().map(Vec::len).sum::<usize>();
             let below = reads.sum().waiting + on_their_way as u32;
             first_have_gone |= below <= WAITING_OF_ALL_MAX;
-            // Whoever found the word open went through it before it closed.
+            // A reader that found the word open went through it before it closed.
             let passed = accounts.len() as u32 * WAITING_MAX + WAITING_OF_ALL_MAX;
             prop_assert!(!first_have_gone || below <= passed, "{below} below after {turn} turns");
         }
@@ -111,13 +111,13 @@ proptest! {
     }
 }
 
-/// A futex as strangers use it: those who have waited longest are woken first, a stranger waits again at once, and a reader who was
-/// not let in goes to the end whenever the lease that he saw runs out.
+/// A futex as strangers use it: the longest waiters are woken first, a stranger waits again at once, and a reader that
+/// was not let in goes to the end whenever the lease that it saw runs out.
 #[derive(Default)]
 struct Siege {
     is_closed: Cell<bool>,
     queue: RefCell<VecDeque<Waiter>>,
-    /// Readers who have passed the word.
+    /// Readers that have passed the word.
     passed: RefCell<Vec<u32>>,
     strangers: u32,
 }
@@ -271,7 +271,7 @@ fn who_comes_late_is_no_stranger() {
     victim.reads.is_early_no_more(VICTIM);
     victim.mind(&siege);
     assert_eq!(passed(), ADMITTED_MAX);
-    // Something is early once more, so nobody is admitted while they are given up.
+    // Something is early once more, so no reader is admitted while they are given up.
     victim.reads.was_early(VICTIM);
     (0..150).for_each(|_| victim.mind(&siege));
     assert_eq!(victim.readers.strangers[&VICTIM].count, ADMITTED_MAX);

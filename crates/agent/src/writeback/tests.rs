@@ -1,4 +1,5 @@
-//! Planted breaks that turned a test red: who asks waits for room; the thread goes on until nobody asks any more; a file that is never closed.
+//! Planted breaks that turned a test red: a caller waits for room; the thread goes on until no call asks any more; a
+//! file that is never closed.
 
 use super::*;
 use plimsoll_core::{Span, Time};
@@ -102,7 +103,7 @@ fn open_count(named: &tempfile::NamedTempFile) -> usize {
     open.filter(|entry| std::fs::metadata(entry.path()).is_ok_and(|found| number(found) == wanted)).count()
 }
 
-/// Keeps the thread busy from what it was told before this on, until it is let go: to open a pipe waits for somebody who writes.
+/// Keeps the thread busy from what it was told before this on, until it is let go: to open a pipe waits for a writer.
 struct Busy {
     folder: tempfile::TempDir,
     answered: Receiver<std::io::Result<()>>,
@@ -160,7 +161,7 @@ fn a_file_is_opened_written_and_closed_by_the_thread() {
     wait_until("the slice", || dirty() <= before.saturating_sub(slice - RANGE_BYTES));
     slices.ask(id, FILE_BYTES);
     wait_until("the rest", || dirty() == 0);
-    // Whoever deletes it has its space again.
+    // Its deletion gives the space back.
     wait_until("its end", || open_count(&named) == 1);
     assert!(matches!(mounts.mounted(Path::new("/nowhere")), Err(AgentError::System { .. })));
     // And opened again, by the mount before.

@@ -1,9 +1,9 @@
 //! What a volume holds, told by the magic numbers of its superblocks: an ext family file system, XFS, btrfs, nothing,
 //! or something else. Only a volume that holds nothing is ever formatted.
 //!
-//! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here: there every file system,
-//! partition table, volume manager, RAID or swap header keeps its own (ZFS: 512 KiB at both ends; GPT: the last sectors). Before a volume is
-//! formatted, all that is in between is looked at, too (`data`).
+//! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here.
+//! Every file system, partition table, volume manager, RAID or swap header keeps its own there (ZFS: 512 KiB at both
+//! ends; GPT: the last sectors). Before a volume is formatted, all that is in between is looked at, too (`data`).
 
 use std::fmt;
 use std::fs::File;
@@ -140,7 +140,7 @@ fn first_byte(bytes: &[u8]) -> Option<u64> {
     bytes.iter().position(|byte| *byte != 0).map(|at| at as u64)
 }
 
-/// The file system whose superblock stands in the volume's first bytes. A superblock that contradicts itself is none.
+/// The file system with a superblock in the volume's first bytes. A superblock that contradicts itself is none.
 fn by_magic(bytes: &[u8]) -> Option<Content> {
     let is_at = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
     if is_at(0, XFS_MAGIC) {

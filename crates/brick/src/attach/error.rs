@@ -28,7 +28,7 @@ pub enum AttachError {
         /// Its process, as far as it said.
         process: String,
     },
-    /// The state file is not one of ours, so nobody knows what a predecessor left behind.
+    /// The state file is not one of ours, so it is unknown what a predecessor left behind.
     #[error("{path} is not a state file: {problem}; look at what it names, detach that by hand and delete it",
         path = path.display())]
     StateFile {

@@ -95,9 +95,9 @@ impl FileSystemKind {
         }
     }
 
-    /// What every mount gets. XFS refuses a second mount of one UUID; after a daemon was killed, processes that still
-    /// have files open keep the dead mount alive, and must not keep the tenant from coming back. That nobody else
-    /// serves the same backing file is made sure of by the lock on it.
+    /// What every mount gets. XFS refuses a second mount of one UUID. After a daemon was killed, processes that still
+    /// have files open keep the dead mount alive, and must not keep the tenant from coming back. The lock on the
+    /// backing file makes sure that no other process serves it.
     const fn own_options(self) -> &'static str {
         match self {
             FileSystemKind::Ext4 => "",

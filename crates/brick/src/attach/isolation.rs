@@ -1,9 +1,9 @@
 //! Steps that wait for our own engine, on a thread that may be killed meanwhile.
 //!
 //! A thread inside mount(2) waits for blocks that this very process serves, and while it waits it cannot be killed. If
-//! the process is killed then, the engine's thread ends at once, but descriptors are closed only when the last thread
-//! that shares them has ended. So `/dev/fuse` would stay open, the kernel would go on waiting for an answer from it, and
-//! neither the thread nor the process nor the mount would ever go away.
+//! the process is killed then, the engine's thread ends at once. But the kernel closes descriptors only when the last
+//! thread that shares them has ended. So `/dev/fuse` would stay open, and the kernel would go on waiting for an answer
+//! from it. Neither the thread nor the process nor the mount would ever go away.
 //!
 //! ```text
 //!   killed process:  engine's thread: gone      mount(2): waits for /dev/fuse     /dev/fuse: open, since the thread in
@@ -11,12 +11,12 @@
 //!                                                          +-----------------------------------------+
 //! ```
 //!
-//! So such steps run on a thread with a table of descriptors of its own, in which all of the process's but standard
-//! input, output and error are replaced by `/dev/null`. When the rest of the process dies, the last descriptor of
+//! So such steps run on a thread with a table of descriptors of its own. In it `/dev/null` replaces all descriptors of
+//! the process but standard input, output and error. When the rest of the process dies, the last descriptor of
 //! `/dev/fuse` is closed, the kernel fails what it waits for, and the thread ends too. Replaced and not just closed: a
 //! logger that writes to the number that it knows must not hit a block device that was opened since.
 //!
-//! One more thing can hold the rest of the process up: writing a core file waits for all threads, this one included,
+//! One more thing can hold the rest of the process up. Writing a core file waits for all threads, this one included,
 //! before any descriptor is closed. A process that serves volumes therefore writes none; tenants' data would be in it
 //! besides.
 
@@ -52,8 +52,8 @@ pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, AttachErr
 
 /// Gives this thread a table of descriptors of its own that leads nowhere.
 fn leave_descriptors() -> io::Result<()> {
-    // SAFETY: the thread was just made and owns no descriptor. Those that it replaces below are copies: whoever owns the
-    // originals has them in another table. What it opens from now on, it uses and closes by itself.
+    // SAFETY: the thread was just made and owns no descriptor. Those that it replaces below are copies: the threads
+    // that own the originals have them in another table. What it opens from now on, it uses and closes by itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
     let mut inherited: Vec<RawFd> = Vec::new();
     for entry in std::fs::read_dir(DESCRIPTORS)? {

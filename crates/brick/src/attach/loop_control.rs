@@ -74,7 +74,7 @@ pub struct LoopStatus {
     pub inode: u64,
 }
 
-/// The number of a free loop device, made if there was none; somebody else may be faster than we.
+/// The number of a free loop device, made if there was none; another process may be faster than we.
 pub fn find_free(control: &File) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and touches no memory of ours.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
@@ -106,7 +106,7 @@ pub fn status(device: &File) -> io::Result<LoopStatus> {
     Ok(LoopStatus { name: String::from_utf8_lossy(name).into_owned(), is_direct, device, inode })
 }
 
-/// Takes the backing file away; where somebody still has the device open, when the last one closes it.
+/// Takes the backing file away; where a process still has the device open, when the last one closes it.
 pub fn clear(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument and touches no memory of ours.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) })

@@ -60,7 +60,7 @@ pub(super) fn attach(
 /// Whether the loop device is the one of the note: the same file is behind it, and it has the name that we gave it.
 ///
 /// The backing file's path is asked of sysfs, which needs no answer from the file's server. The name is asked of the
-/// device, which may have to ask the server; if that is dead and the kernel says so, the path has to do, and it leads
+/// device, which may have to ask the server. If that is dead and the kernel says so, the path has to do, and it leads
 /// into a directory of ours.
 pub(super) fn is_ours(note: &LoopNote) -> bool {
     let sysfs = format!("/sys/block/loop{}/loop/backing_file", note.number);
@@ -75,8 +75,8 @@ pub(super) fn is_ours(note: &LoopNote) -> bool {
     }
 }
 
-/// Takes the file away from the loop device, and waits until it is gone. `Ok(false)`: somebody still has the device
-/// open; it goes when they close it.
+/// Takes the file away from the loop device, and waits until it is gone. `Ok(false)`: another process still has the
+/// device open; the file goes when that process closes it.
 pub(super) fn detach(note: &LoopNote) -> io::Result<bool> {
     let device = open(&device_path(note.number))?;
     match loop_control::clear(&device) {

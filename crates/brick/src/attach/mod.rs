@@ -9,7 +9,7 @@
 //! daemon itself or by its successor ([`teardown`]).
 //!
 //! From the FUSE mount on, every step does I/O that the engine has to answer. So all of this is called on a control
-//! thread and never on the engine's, [`Attachment::detach`] comes before the engine stops, and the steps themselves run
+//! thread and never on the engine's, and [`Attachment::detach`] comes before the engine stops. The steps themselves run
 //! [`isolated`], or a daemon that is killed in the middle of one would never be gone.
 //!
 //! It takes root: mount(2), the loop driver.
@@ -86,7 +86,7 @@ pub fn recover(state_directory: &Path) -> Result<(Arc<StateDirectory>, Vec<Teard
     Ok((Arc::new(state), steps))
 }
 
-/// A volume whose FUSE file is mounted, and what was built on it since. Dropping it detaches it.
+/// A volume with its FUSE file mounted, and what was built on it since. Dropping it detaches it.
 #[derive(Debug)]
 pub struct Attachment {
     state: Arc<StateDirectory>,
@@ -158,8 +158,8 @@ impl Attachment {
         self.mount()
     }
 
-    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between the
-    /// two halves is the time for whoever must see a file system from its first block on.
+    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between
+    /// the two halves is the time for a watcher that must see a file system from its first block on.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -246,7 +246,7 @@ impl Attachment {
     /// Unmounts the file system, if it is mounted; the block device stays, and [`mount`](Self::mount) mounts it again.
     ///
     /// # Errors
-    /// Somebody uses it for longer than a second, or what the kernel says; it is mounted then.
+    /// A process uses it for longer than a second, or what the kernel says; it is mounted then.
     pub fn unmount(&mut self) -> Result<(), AttachError> {
         isolated(|| self.unmount_here())?
     }
@@ -275,7 +275,7 @@ impl Attachment {
         self.detach_from(Server::Alive)
     }
 
-    /// The same, where the engine serves nobody any more: what waits for it fails first.
+    /// The same, where the engine serves no front end any more: what waits for it fails first.
     pub fn detach_from_failed_engine(&mut self) -> Vec<TeardownStep> {
         self.detach_from(Server::Dead)
     }

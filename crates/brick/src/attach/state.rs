@@ -8,8 +8,8 @@
 //! | `state.json` | what was attached; replaced as a whole and flushed **before** each step |
 //! | `NAME.disk` | where the FUSE file of volume NAME is mounted |
 //!
-//! Because the note comes first, the file may name something that was never made, or that has been given to somebody
-//! else since. So each note says enough to recognise the thing: mounts by type, source and target, loop devices by
+//! Because the note comes first, the file may name something that was never made, or that another program has got
+//! since. So each note says enough to recognise the thing. Mounts are known by type, source and target, loop devices by
 //! their backing file and the name that we gave them. The source of a FUSE mount and the name of a loop device hold a
 //! mark that is random for each start of the daemon. After a reboot (another boot id) nothing of it exists.
 

@@ -1,11 +1,11 @@
 //! Undoes what was attached, from the notes alone, in the one right order: file system, loop device, FUSE file.
 //!
 //! A daemon that stops and a successor that cleans up run the same steps. Each step first makes sure that the thing is
-//! the one that was noted: what is not there any more is passed over, what is somebody else's is left alone, and so is
-//! what somebody mounted over ours. So undoing twice is the same as undoing once.
+//! the one that was noted. What is not there any more is passed over. What belongs to another program is left alone,
+//! and so is what another program mounted over ours. So undoing twice is the same as undoing once.
 //!
-//! A successor has one more step before the others: it ends the FUSE connection. Its server is dead, and whoever waits
-//! for an answer then gets an error instead, even if something still holds the old descriptor open.
+//! A successor has one more step before the others: it ends the FUSE connection. Its server is dead. A process that
+//! waits for an answer then gets an error instead, even if something still holds the old descriptor open.
 
 use super::loop_device;
 use super::state::{LoopNote, MountNote, VolumeNotes};

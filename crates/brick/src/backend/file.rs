@@ -1,17 +1,17 @@
 //! A volume in a regular file or on a block device.
 //!
 //! Opened with O_DIRECT where the file system can, so that the page cache neither doubles memory nor hides the device
-//! from the scheduler, and locked against a second daemon for as long as it is open. A request becomes one or more
-//! *steps*, each one operation on the engine's ring or, where what it holds is encrypted, work for a processor; what a step's result
-//! means is decided here, without any I/O.
+//! from the scheduler. Locked against a second daemon for as long as it is open. A request becomes one or more *steps*.
+//! Each is one operation on the engine's ring or, where what it holds is encrypted, work for a processor. What a step's
+//! result means is decided here, without any I/O.
 //!
 //! ```text
 //!   write, write-zeroes, encrypted:  Encrypt (as much as memory was found for) -> Write -> Encrypt the next -> Write ...
 //!   read, encrypted:                 Read -> Decrypt
 //! ```
 //!
-//! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are encrypted like anything
-//! else, so nobody sees where they are.
+//! A trim gives space back, encrypted or not: a hole reads as zeroes ([`SectorCipher`]). Zeroes that are written are
+//! encrypted like anything else, so no reader of the file sees where they are.
 
 use super::{BLOCK_BYTES_MIN, SectorCipher, VolumeConfig, VolumeError, check_size};
 use crate::occupied::{self, Locks};
@@ -107,7 +107,7 @@ impl FileBackend {
         }
     }
 
-    /// The ring operation for `step` on `length` bytes from `offset` of the file, whose bytes are at `data`.
+    /// The ring operation for `step` on `length` bytes from `offset` of the file; their bytes are at `data`.
     pub(crate) fn entry(&self, step: FileStep, offset: u64, length: u32, data: *mut u8) -> squeue::Entry {
         let file = types::Fd(self.file.as_raw_fd());
         let fallocate = |mode: FallocateFlags| {
@@ -150,7 +150,7 @@ impl FileBackend {
             }
             (_, Err(Errno::INTR | Errno::AGAIN)) => Progress::Next(step, 0),
             (_, Err(errno)) => Progress::Failed(errno),
-            // The file ends before the volume does: somebody truncated it.
+            // The file ends before the volume does: another program truncated it.
             (_, Ok(0)) => Progress::Failed(Errno::IO),
             (FileStep::Write { .. }, Ok(bytes)) if bytes < left && self.cipher.is_some() => {
                 Progress::Next(FileStep::Encrypt, bytes)
@@ -162,8 +162,8 @@ impl FileBackend {
         }
     }
 
-    /// Says in the log that a request failed, at most once a second. That a file system has no holes is nothing to say:
-    /// a trim is advice, and the front end knows whether its client can do without.
+    /// Says in the log that a request failed, at most once a second. A file system without holes is no reason for a
+    /// message: a trim is advice, and the front end knows whether its client can do without.
     pub(crate) fn log_failure(&mut self, now: Time, operation: Operation, offset: u64, errno: Errno) {
         if (operation, errno) == (Operation::Trim, Errno::OPNOTSUPP) {
             return;

@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// Bytes in memory; pages that were never written take none and read as zeroes.
 ///
-/// Replies to reads are sent straight out of the mapping while the engine may be writing to it, so no reference to its
+/// Replies to reads are sent straight out of the mapping while the engine may be writing to it. So no reference to its
 /// bytes is ever made: only addresses, copied from and to.
 pub(crate) struct MemoryBackend {
     base: NonNull<u8>,
@@ -33,8 +33,8 @@ impl MemoryBackend {
         Ok(MemoryBackend { base: NonNull::new(base.cast()).expect("mmap never answers with null"), size })
     }
 
-    /// Asks for large pages: copying to and from random places costs less, but the first write to each 2 MiB waits until
-    /// all of them are cleared.
+    /// Asks for large pages. Copying to and from random places costs less, but the first write to each 2 MiB waits
+    /// until all of them are cleared.
     pub(crate) fn use_large_pages(&mut self) {
         // SAFETY: the range is the backend's mapping, and its content stays. A refusal only means small pages.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.size, Advice::LinuxHugepage) };
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn read(memory: &MemoryBackend, offset: u64, length: u32) -> Vec<u8> {
-        // SAFETY: nobody writes meanwhile, and `bytes` checks the range.
+        // SAFETY: no thread writes meanwhile, and `bytes` checks the range.
         unsafe { std::slice::from_raw_parts(memory.bytes(offset, length).0, length as usize) }.to_vec()
     }
 

@@ -1,7 +1,7 @@
 //! Volumes and what holds their bytes: memory, or a file or block device.
 //!
-//! A volume is opened and checked on the thread of whoever asks for it, so that everything that can be wrong is said
-//! before anybody is served, and slow file systems do not hold up an engine. Then the engine takes it over.
+//! A volume is opened and checked on the thread that asks for it. So everything that can be wrong is said before any
+//! front end is served, and slow file systems do not hold up an engine. Then the engine takes it over.
 
 mod compressed;
 mod encrypted;
@@ -74,7 +74,7 @@ pub struct VolumeConfig {
     pub backing: Backing,
     /// Its first byte on the device, for schedulers and device models, which go by place.
     pub start_bytes: u64,
-    /// Nobody may write.
+    /// No front end may write.
     pub is_read_only: bool,
 }
 
@@ -189,7 +189,7 @@ pub struct VolumeInfo {
     pub size_bytes: u64,
     /// Offsets and lengths are multiples of this many bytes; a power of two, at least [`BLOCK_BYTES_MIN`].
     pub block_bytes: u32,
-    /// Nobody may write.
+    /// No front end may write.
     pub is_read_only: bool,
 }
 

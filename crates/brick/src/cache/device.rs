@@ -81,7 +81,7 @@ impl CacheDevice {
         let (cache, path_of) = (name.to_owned(), path.to_owned());
         let mut device = CacheDevice { file: Arc::new(file), bytes: 0, cache, path: path_of, _locks: Arc::new(locks) };
         match size_bytes.filter(|_| is_made) {
-            // What was reserved of it is of no use to anybody. Its place is where the path leads: it may be a link.
+            // What was reserved of it is of no use. Its place is where the path leads: it may be a link.
             Some(size_bytes) => {
                 device.grow_or(size_bytes, |device| device.path.canonicalize().and_then(std::fs::remove_file))?;
             }
@@ -132,7 +132,7 @@ impl CacheDevice {
             self.read(0, &mut superblocks).map_err(self.system("look into"))?;
             let is_superblock =
                 |block: &[u8]| !matches!(Superblock::decode(block.try_into().expect("a block")), Found::Foreign);
-            // Whoever calls this has looked at it: no cache is in use here.
+            // The caller has looked at it: no cache is in use here.
             if superblocks.chunks_exact(BLOCK_BYTES).any(is_superblock) {
                 return Ok(());
             }
@@ -174,7 +174,7 @@ impl CacheDevice {
         move |source| CacheError::System { cache: cache.clone(), action, path: path.clone(), source }
     }
 
-    /// The ring operation for `operation`, whose bytes are at `data`.
+    /// The ring operation for `operation`; its bytes are at `data`.
     pub(crate) fn entry(&self, operation: &Operation, data: *mut u8) -> squeue::Entry {
         let file = types::Fd(self.file.as_raw_fd());
         let Operation { offset_bytes, length_bytes, action, .. } = *operation;
@@ -186,7 +186,7 @@ impl CacheDevice {
         }
     }
 
-    /// Does `operation` here and now, whose bytes are `data`: for files in memory, which need not be waited for.
+    /// Does `operation` here and now; its bytes are `data`: for files in memory, which need not be waited for.
     pub(crate) fn perform(&self, operation: &Operation, data: &mut [u8]) -> io::Result<()> {
         match operation.action {
             Action::Read => self.file.read_exact_at(data, operation.offset_bytes),
@@ -197,8 +197,8 @@ impl CacheDevice {
     }
 }
 
-/// Makes a file so long and gives it all of its blocks, so that a file system that is full says so now, and not to whoever writes. One that
-/// cannot is made as long and is sparse.
+/// Makes a file so long and gives it all of its blocks. So a file system that is full says so now, and not to a later
+/// write. One that cannot is made as long and is sparse.
 fn reserve(file: &File, size_bytes: u64) -> io::Result<()> {
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size_bytes)) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size_bytes),

@@ -23,7 +23,7 @@ pub enum CacheError {
         /// What the system said.
         source: io::Error,
     },
-    /// Somebody else has the device.
+    /// Another process or cache has the device.
     #[error("cache {cache}: {} is {by}", path.display())]
     Locked {
         /// The cache.

@@ -1,17 +1,18 @@
 //! Whether what is on a cache's device is the cache that its volume has, and not one from before.
 //!
-//! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it holds is whole then, and
-//! old. So nothing on that device may be the only witness: what was given up, and which cache a volume has, is noted on the volume's side
-//! ([`Notes`]), before the deed.
+//! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it
+//! holds is whole then, and old. So nothing on that device may be the only witness. What was given up, and which cache
+//! a volume has, is noted on the volume's side ([`Notes`]), before the deed.
 //!
-//! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that was given up is refused for
-//! ever. Where no note stands, only an empty cache is used; for another one an administrator has to give his word ([`adopt`]).
+//! **The rule.** A cache is used if its volume's note names it, and it has begun as often as the note says. One that
+//! was given up is refused for ever. Where no note stands, only an empty cache is used; for another one an
+//! administrator has to confirm it ([`adopt`]).
 //!
 //! | evidence | where | tells |
 //! | --- | --- | --- |
 //! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
 //! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
-//! | what the slow device holds | in the note of a volume whose slow device is known by its path only | that disks may have changed their names |
+//! | what the slow device holds | in the note of a volume, if its slow device is known by its path only | that disks may have changed their names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
 use super::identity::{content_of, identity_of};
@@ -75,7 +76,8 @@ impl Names<'_> {
         Ok(true)
     }
 
-    /// Refuses a volume whose slow device is known by its path only, and holds something else than when it was noted.
+    /// Refuses a volume with a slow device that is known by its path only, and holds something else than when it was
+    /// noted.
     fn check_content(&self) -> Result<(), CacheError> {
         let Names { settings, volume } = *self;
         let Some(was) = noted(settings, volume)?.and_then(|note| note.content) else { return Ok(()) };
@@ -146,8 +148,8 @@ pub(super) fn check(
     }
 }
 
-/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has, and notes so durably; the cache is
-/// not changed. Answers what an open would find.
+/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has. Notes so
+/// durably; the cache is not changed. Answers what an open would find.
 ///
 /// # Errors
 /// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer version of it.
@@ -180,11 +182,11 @@ pub enum Forgotten {
     Unreadable,
 }
 
-/// Forgets that `volume` had a cache: it is served without what only that one had. Answers which it was, and whether it was given up on its
-/// device, too. That it is given up is noted first.
+/// Forgets that `volume` had a cache: the volume is served without what only that cache had. Answers which cache it
+/// was, and whether it was given up on its device, too. A note says first that it is given up.
 ///
 /// # Errors
-/// The system's, somebody else has the cache's device, or it is noted of a volume of another name.
+/// The system's, another process has the cache's device, or it is noted of a volume of another name.
 pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, Forgotten)>> {
     let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
     if let Some(why) = note.why_not_of(&volume.name) {

@@ -1,7 +1,7 @@
 //! What a cache is of: so that it is not put before another store, nor before a copy of its own.
 //!
-//! A regular file is known by its inode and the time at which that was made: a copy of the file, or an older one that was put back,
-//! is another. A block device is known by the first of these that there is:
+//! A regular file is known by its inode and the time at which that was made. A copy of the file, or an older one that
+//! was put back, is another. A block device is known by the first of these that there is:
 //!
 //! 1. what its disk says of itself (`/sys`): WWID, the UUID of a device mapper or RAID, serial number, a loop device's file; and, of a partition,
 //!    its number. `/dev/disk/by-id` is made from the same;
@@ -26,10 +26,10 @@ const DEVICE_NAMES: &[&str] =
 /// Where the part of its file begins that a loop device is: of one file there may be several.
 const LOOP_OFFSET: &str = "loop/offset";
 
-/// What any volume in memory is known by: it is empty at each start, so what a cache of one has is nobody's.
+/// What any volume in memory is known by: it is empty at each start, so what a cache of one has belongs to none.
 const IN_MEMORY: &[u8; 16] = b"volume in memory";
 
-/// Sixteen bytes that nobody else has.
+/// Sixteen bytes that no other cache has.
 pub(crate) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -77,8 +77,8 @@ struct Words {
     is_path_only: bool,
 }
 
-/// The words for a block device: `disk` is what its disk says of itself, `partition` its number, empty for a whole disk, and `uuid` that of the
-/// partition.
+/// The words for a block device. `disk` is what its disk says of itself, `partition` its number, empty for a whole
+/// disk, and `uuid` that of the partition.
 fn words_for(disk: Option<String>, partition: &str, uuid: Option<String>, path: &Path) -> Words {
     let (words, is_path_only) = match (disk, uuid) {
         (Some(name), _) => (format!("device {name} partition {partition}"), false),

@@ -4,9 +4,9 @@
 //! ([`EngineHandle::attach_cache`](crate::engine::EngineHandle::attach_cache)). What it then does with it stands in
 //! `engine/cached.rs`, what the cache itself does in `plimsoll_cache::store`.
 //!
-//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of another store, may
-//! be one that was lost with data that only it had: then the volume is not served, rather than what the slow device has.
-//! A volume in memory is empty at each start, and its cache is made anew.
+//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of
+//! another store, may be one that was lost with data that only it had. Then the volume is not served, rather than what
+//! the slow device has. A volume in memory is empty at each start, and its cache is made anew.
 
 mod device;
 mod error;
@@ -90,7 +90,8 @@ pub struct CacheSettings {
     pub watermark_low: f64,
     /// The part at which it goes to sleep, from `watermark_low` to 1.
     pub watermark_high: f64,
-    /// Pools and sessions, by their accounts' paths, of whose blocks at most such a part of the cache may be, above 0 to 1.
+    /// Pools and sessions, by their accounts' paths, with the largest part of the cache that their blocks may be, above
+    /// 0 to 1.
     pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,
@@ -104,8 +105,8 @@ pub struct CacheSettings {
     pub accepts_losses: bool,
     /// Where it is noted that a volume has a cache; `None` for nowhere.
     pub notes: Option<Notes>,
-    /// For hashes. `None`: one that nobody knows is drawn when the cache is found, and no client can choose blocks that meet in one
-    /// bucket of the index. Whoever wants two runs to be alike gives one.
+    /// For hashes. `None`: an unknown one is drawn when the cache is found, and no client can choose blocks that meet
+    /// in one bucket of the index. A test that wants two runs to be alike gives one.
     pub seed: Option<u64>,
 }
 
@@ -278,7 +279,7 @@ fn make_on(
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
     let uuid = identity::random().map_err(device.system("draw a name for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
-        // What is given up by this, on this device or on one that is away.
+        // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
         let had = noted(settings, volume)?.map(|note| note.uuid);
         let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
@@ -291,8 +292,8 @@ fn make_on(
     Ok(layout.units)
 }
 
-/// The same where there is none, or one of this volume, which is served without it: what that one has is old. Any other one may have what
-/// only it has.
+/// The same where there is no cache, or one of this volume, which is served without it: what that cache has is old. Any
+/// other cache may have data that only it has.
 fn make_anew(
     device: &mut CacheDevice,
     settings: &CacheSettings,
@@ -363,7 +364,7 @@ impl FoundCache {
         let mut opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
         let report = opened.report;
         if report.has_losses() {
-            // It is found once: should this start fail later, nobody else would say so.
+            // It is found once: should this start fail later, no other line would say so.
             let (cache, Report { lost_pages, lost_journal_blocks, .. }) = (&settings.name, report);
             let Report { given_up_units, given_up_dirty_units, .. } = report;
             tracing::error!(

@@ -1,9 +1,10 @@
 //! Which volumes have a cache, noted where it outlives the daemon, the machine's memory and the configuration.
 //!
-//! As long as a volume has a cache, its slow device alone is not the volume: what is newest may be in the cache only. The cache's
-//! superblock says so, but who takes `cache = "fast"` out of the configuration takes away the only way to it. So a note says it
-//! too, on the side of the slow device: it is written before the cache is first used, and removed when the cache was given up with
-//! everything in it on the slow device. A volume that has a note is served with that cache or not at all.
+//! As long as a volume has a cache, its slow device alone is not the volume: what is newest may be in the cache only.
+//! The cache's superblock says so, but an operator who takes `cache = "fast"` out of the configuration takes away the
+//! only way to it. So a note says it too, on the side of the slow device. It is written before the cache is first used,
+//! and removed when the cache was given up with everything in it on the slow device. A volume that has a note is served
+//! with that cache or not at all.
 
 use crate::notes::Note;
 use plimsoll_cache::store::Superblock;

@@ -1,8 +1,8 @@
 //! Pools that may fill only a part of a cache, and their numbers in it.
 //!
-//! A cache keeps with each unit the number of the pool whose block it is, 0 for everybody without a bound, and that is on its device. So a
-//! pool has the same number after others were given a bound or lost theirs: it is drawn from the name. Where two names draw the same
-//! number, the one that comes later in the alphabet has the next that is free.
+//! A cache keeps with each unit the number of its block's pool, 0 for all without a bound, and that is on its device.
+//! So a pool has the same number after others were given a bound or lost theirs: it is drawn from the name. Where two
+//! names draw the same number, the one that comes later in the alphabet has the next that is free.
 
 use plimsoll_cache::Pool;
 use plimsoll_core::crc32c;

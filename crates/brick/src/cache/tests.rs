@@ -165,7 +165,7 @@ impl Subscriber for Log {
 /// A start gives up a page of the map, and then fails, since it cannot note that there is a cache. Outcome: the log says what is lost, for the
 /// next start finds nothing amiss.
 ///
-/// Planted break that was seen red: only who is handed the cache says what was lost.
+/// Planted break that was seen red: only the code that is handed the cache says what was lost.
 #[test]
 fn what_a_start_gives_up_is_told_though_it_fails_later() {
     let directory = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn what_a_start_gives_up_is_told_though_it_fails_later() {
         bytes[at..at + BLOCK_BYTES].fill(0);
     }
     std::fs::write(&settings.path, bytes).unwrap();
-    // Nobody makes a directory there.
+    // No process makes a directory there.
     let notes = Some(Notes::new("/proc/self/notes".into()));
     let settings = CacheSettings { accepts_losses: true, notes, ..settings };
     let log = Log::default();
@@ -190,8 +190,8 @@ fn what_a_start_gives_up_is_told_though_it_fails_later() {
     assert!(!again.report.has_losses());
 }
 
-/// Two slow devices may be known by the same, and then the note of the one is found for the other. Outcome: the cache of the one is not given
-/// up for the other, and the line says whose it is.
+/// Two slow devices may be known by the same, and then the note of the one is found for the other. Outcome: the cache
+/// of the one is not given up for the other, and the line names the volume it belongs to.
 ///
 /// Planted break that was seen red: whatever is noted is forgotten.
 #[test]
@@ -207,10 +207,12 @@ fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
     FoundCache::find_or_make(settings, &config, 1 << 20, false).expect("it is there");
 }
 
-/// A start makes the cache of a volume in memory anew, and `attach --make` that of any volume. Outcome: the old one of the same volume, or of
-/// another one in memory, makes room, and one that is of another store, or may be, does not and is not touched.
+/// A start makes the cache of a volume in memory anew, and `attach --make` that of any volume. Outcome: the old cache
+/// of the same volume, or of another one in memory, makes room. A cache that is of another store, or may be, does not
+/// and is not touched.
 ///
-/// Planted breaks that were seen red: whatever is there makes room; a volume in memory has a name that nobody else has; a damaged cache is none.
+/// Planted breaks that were seen red: whatever is there makes room; a volume in memory has a name that no other has; a
+/// damaged cache is none.
 #[test]
 fn a_start_never_makes_a_cache_where_one_of_another_volume_is() {
     let directory = tempfile::tempdir().unwrap();
@@ -235,10 +237,10 @@ fn a_start_never_makes_a_cache_where_one_of_another_volume_is() {
     assert!(matches!(error, CacheError::Open { source: OpenError::OtherStore { .. }, .. }), "{error}");
     // Its own is made anew.
     FoundCache::find_or_make(settings.clone(), &config, 1 << 20, true).unwrap();
-    // One of which nobody knows whose it was.
+    // One of an unknown volume.
     put_superblocks(&settings, &std::array::from_fn(|at| if at < 8 { b"PLIMCACH"[at] } else { 0 }));
     assert!(is_refused(FoundCache::find(of_memory.clone(), &volume)));
-    // Without its superblocks it is data of which nobody knows whose it is; a device that holds nothing is taken.
+    // Without its superblocks it is data of unknown origin; a device that holds nothing is taken.
     put_superblocks(&settings, &[0; BLOCK_BYTES]);
     let error = FoundCache::find(of_memory.clone(), &volume).err().unwrap();
     assert!(matches!(error, CacheError::Content { content: crate::attach::Content::Unknown { .. }, .. }), "{error}");

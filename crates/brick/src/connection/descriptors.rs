@@ -1,9 +1,10 @@
 //! Sockets that take no descriptors from their clients.
 //!
-//! **Why.** Whoever may connect to a Unix socket may send descriptors along. One that nobody asked for is closed by the thread that receives the bytes, and
-//! to close one may take as long as its sender likes: a TCP connection that lingers. So an engine's thread would stand still for
-//! everybody. **Rule.** The socket says that it takes none: then it is the sender who fails, with EPERM. Connections that it accepts have that from
-//! it. **Complication.** Kernels before 6.16 cannot say so; there, whoever may connect can delay those whom the same thread serves.
+//! **Why.** A client that may connect to a Unix socket may send descriptors along. A descriptor that was not asked for
+//! is closed by the thread that receives the bytes. To close one may take as long as its sender likes: a TCP connection
+//! that lingers. So an engine's thread would stand still for all clients. **Rule.** The socket says that it takes none:
+//! then the sender fails, with EPERM. Connections that it accepts have that from it. **Complication.** Kernels before
+//! 6.16 cannot say so; there, a client that may connect can delay all clients that the same thread serves.
 
 use rustix::io::Errno;
 use std::ffi::c_int;

@@ -1,10 +1,11 @@
-//! The handshakes that are under way, and who must go when there are too many.
+//! The handshakes that are under way, and which must go when there are too many.
 //!
-//! **Intuition.** Who connects and says nothing keeps a place until its deadline. So no place is kept for good: when all are
-//! taken, the newcomer gets one, and somebody else goes. **Rule.** The oldest handshake goes of whoever has
-//! most of them: a user on this machine, or an address elsewhere. So whoever holds many places loses its own, never those of
-//! others, and a client that takes the usual millisecond is never the oldest. **Complication.** Who was told to go needs a
-//! moment to end its thread, so for that moment there are more than so many; never more than twice as many.
+//! **Intuition.** A client that connects and says nothing keeps a place until its deadline. So no place is kept for
+//! good: when all are taken, the newcomer gets one, and another handshake goes. **Rule.** The oldest handshake of the
+//! peer with most of them goes: a user on this machine, or an address elsewhere. So a peer that holds many places loses
+//! its own, never those of others. A client that takes the usual millisecond is never the oldest. **Complication.** A
+//! handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
+//! more than twice as many.
 
 use super::listener::Peer;
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whom handshakes are counted for.
+/// The peer that handshakes are counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     User(u32),
@@ -60,7 +61,8 @@ impl Handshakes {
         Handshakes { max: max.max(1) as usize, places: Mutex::default() }
     }
 
-    /// A place for a newcomer; `None` if those who were told to go have not ended yet. Errors: no descriptor is left.
+    /// A place for a newcomer; `None` if the handshakes that were told to go have not ended yet. Errors: no descriptor
+    /// is left.
     pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
         let mut places = self.lock();
         if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {
@@ -89,7 +91,7 @@ impl Place {
     }
 }
 
-/// Tells the oldest of those who hold most places; false if all were told.
+/// Tells the oldest of the peer that holds most places; false if all were told.
 fn end_oldest(places: &mut [Place]) -> bool {
     let mut held = BTreeMap::new();
     for place in places.iter().filter(|place| !place.is_told_to_end) {

@@ -1,9 +1,9 @@
 //! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over sockets.
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
-//! over; the data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
-//! are at most so many at once, so that clients who connect and say nothing can neither hold memory nor keep others out:
-//! when there are too many, who began most of them loses the oldest.
+//! over. The data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
+//! are at most so many at once. So clients that connect and say nothing can neither hold memory nor keep others out.
+//! When there are too many, the peer that began most of them loses the oldest.
 
 use super::address::Address;
 use super::descriptors::refuse_descriptors;
@@ -25,9 +25,9 @@ use std::thread::{self, JoinHandle};
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
-/// Handshakes at once when nobody says: more clients than this rarely arrive within the time that one takes.
+/// Handshakes at once by default: more clients than this rarely arrive within the time that one takes.
 pub const HANDSHAKES_MAX_DEFAULT: u32 = 32;
-/// How long a handshake may take when nobody says. libnbd and QEMU need a millisecond.
+/// How long a handshake may take by default. libnbd and QEMU need a millisecond.
 pub const HANDSHAKE_TIME_MAX_DEFAULT: Span = Span::from_secs(10);
 /// How long the accepting thread waits after the kernel had no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
@@ -37,12 +37,12 @@ const HANDSHAKE_STACK_BYTES: usize = 256 * 1024;
 /// How to listen.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
-    /// Handshakes at once; one more ends the oldest of those who began most.
+    /// Handshakes at once; one more ends the oldest of the peer that began most.
     pub handshakes_max: u32,
     /// How long one may take.
     pub handshake_time_max: Span,
-    /// Whether TCP addresses other than loopback are accepted. There is no TLS and no login: whoever can connect can
-    /// read and write.
+    /// Whether TCP addresses other than loopback are accepted. There is no TLS and no login: a client that can connect
+    /// can read and write.
     pub allow_remote: bool,
 }
 
@@ -89,7 +89,7 @@ pub enum ListenError {
     },
 }
 
-/// Who is at the other end.
+/// The peer at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process on this machine, as it was when it connected (`SO_PEERCRED` of unix(7)).
@@ -163,7 +163,7 @@ impl Drop for Socket {
     }
 }
 
-/// A bound socket on which nobody is answered yet: it can fail before anything is served.
+/// A bound socket that answers no client yet: it can fail before anything is served.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -172,7 +172,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds. A socket file that a predecessor left behind is removed if nobody answers there. Port 0 picks a port.
+    /// Binds. A socket file that a predecessor left behind is removed if no process answers there. Port 0 picks a port.
     pub fn bind(address: &Address, options: ListenerOptions) -> Result<Listener, ListenError> {
         let system = |error| ListenError::System { address: address.clone(), error };
         let (socket, address) = match address {
@@ -221,8 +221,8 @@ impl Listener {
     }
 }
 
-/// A listener at work. Dropping it closes the listening socket, removes its file, ends the handshakes that are not
-/// done and waits for their threads; connections that were handed over are not touched.
+/// A listener at work. Dropping it closes the listening socket, removes its file, ends the handshakes that are not done
+/// and waits for their threads. Connections that were handed over are not touched.
 #[derive(Debug)]
 pub struct Serving {
     address: Address,
@@ -324,10 +324,10 @@ fn file_identity(path: &Path) -> io::Result<((u64, u64), bool)> {
     Ok(((metadata.dev(), metadata.ino()), metadata.file_type().is_socket()))
 }
 
-/// Binds a Unix socket; removes a file that nobody listens on any more, but never anything that is not a socket.
+/// Binds a Unix socket; removes a file that no process listens on any more, but never anything that is not a socket.
 fn bind_unix(path: &Path, address: &Address) -> Result<UnixListener, ListenError> {
     let system = |error| ListenError::System { address: address.clone(), error };
-    // Before anybody else knows of it, who could only have connected and sent in this moment.
+    // Before any client knows of it: it could only have connected and sent in this moment.
     let bind = || {
         UnixListener::bind(path).inspect(|listener| {
             refuse_descriptors(listener);

@@ -1,11 +1,11 @@
-//! What connections over sockets share, whatever they speak: where a server listens, how a socket is accepted and prepared, and how
-//! answers go out on the ring.
+//! What connections over sockets share, whatever they speak: where a server listens, how a socket is accepted
+//! and prepared, and how answers go out on the ring.
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`address`] | where a server listens |
 //! | [`listener`] | sockets, threads and deadlines around a handshake |
-//! | `handshakes` | those under way, and who must go when there are too many |
+//! | `handshakes` | those under way, and which must go when there are too many |
 //! | `socket` | waiting for a socket, with an end to the waiting |
 //! | [`peer_log`] | lines in the log that a peer can cause as often as it likes |
 //! | `prepare` | a socket before its first operation on the ring |

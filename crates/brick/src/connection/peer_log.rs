@@ -67,7 +67,8 @@ impl PeerLog {
         }
     }
 
-    /// An engine's thread waits for nobody: while another one holds the budget, the line is at `debug` and is not counted.
+    /// An engine's thread waits for no other: while another one holds the budget, the line is at `debug` and is not
+    /// counted.
     fn spend(&self) -> Option<u64> {
         match self.0.try_lock() {
             Ok(mut budget) => budget.spend(now()),

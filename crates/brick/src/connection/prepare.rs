@@ -31,8 +31,8 @@ pub(crate) fn prepare(socket: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Ends a connection whose other machine has gone without a word: nothing that comes would ever tell, and its session, what it
-/// was promised and what it has reserved would be held for ever.
+/// Ends a connection to a machine that has gone without a word. Nothing that comes would ever tell, and its session,
+/// what it was promised and what it has reserved would be held for ever.
 fn notice_silence(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(&socket, SILENCE_MAX)?;
     sockopt::set_tcp_keepintvl(&socket, ANSWER_TIME)?;

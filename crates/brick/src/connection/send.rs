@@ -5,12 +5,12 @@
 //!   vectors:  |---------------- one ---------------|  data  |---- one ...
 //! ```
 //!
-//! Headers and whatever is small lie one behind the other, so that answers without data, those of writes above all, are one
-//! stretch; the bytes of a read go out of where the disk put them.
+//! Headers and whatever is small lie one behind the other, so that answers without data, those of writes above all, are
+//! one stretch. The bytes of a read go out of where the disk put them.
 //!
-//! **Complication.** Reads of a volume in memory are answered from there and take no buffers, so that answers which are ready
-//! together may be more than the kernel takes in one call. And a call may take less than it was given. So a send is
-//! as many operations as it needs, one after the other.
+//! **Complication.** Reads of a volume in memory are answered from there and take no buffers. So answers that are ready
+//! together may be more than the kernel takes in one call. And a call may take less than it was given. So a send is as
+//! many operations as it needs, one after the other.
 
 use crate::engine::Port;
 use io_uring::{opcode, types};
@@ -67,8 +67,9 @@ impl GatheredSend {
     /// Sends `bytes` and, between them, `parts`, which are in the order of their places.
     ///
     /// # Safety
-    /// No send is under way. This value, the bytes and what the parts point to stay where they are, and nobody changes them, until
-    /// [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called `tag`.
+    /// No send is under way. This value, the bytes and what the parts point to stay where they are, and no code changes
+    /// them, until [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called
+    /// `tag`.
     pub(crate) unsafe fn begin(
         &mut self,
         port: &mut Port<'_>,

@@ -1,15 +1,16 @@
 //! Whether the machine at the other end of a connection is still there.
 //!
-//! **Intuition.** A machine that has gone without a word says nothing that would tell. Into a silence the kernel asks (keepalive,
-//! [`prepare`](super::prepare)), but not while bytes are on their way that nobody acknowledges: those it sends again, for a quarter of an
-//! hour (`net.ipv4.tcp_retries2`).
+//! **Intuition.** A machine that has gone without a word says nothing that would tell. Into a silence the kernel asks
+//! (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an acknowledgement. Those it
+//! sends again, for a quarter of an hour (`net.ipv4.tcp_retries2`).
 //!
-//! **Rule.** Gone is who has said nothing for [`SILENCE_MAX`], acknowledgements included, although the kernel has sent something again
-//! or has asked whether there is room for more.
+//! **Rule.** A peer is gone if it has said nothing for [`SILENCE_MAX`], acknowledgements included,
+//! although the kernel has sent something again or has asked whether there is room for more.
 //!
-//! **Complication.** Who is there and does not read says so each time that he is asked for room, and keeps his connection. The kernel's own
-//! `TCP_USER_TIMEOUT` would cut him off: since Linux 5.11 it counts for how long there was no room, answers or not. It asks for
-//! room up to two minutes apart, so just after that it looks for a moment as if he had gone: he has to look so twice, [`LOOK_EVERY`] apart.
+//! **Complication.** A peer that is there and does not read says so each time that it is asked for room, and keeps its
+//! connection. The kernel's own `TCP_USER_TIMEOUT` would cut it off: since Linux 5.11 it counts for how long there was
+//! no room, answers or not. The kernel asks for room up to two minutes apart, so just after that the peer looks for a
+//! moment as if it had gone. It has to look so twice, [`LOOK_EVERY`] apart.
 
 use plimsoll_core::Span;
 use std::os::fd::{AsFd, AsRawFd};
@@ -55,7 +56,8 @@ impl Silence {
     }
 }
 
-/// What the kernel knows of the other end; nothing for a Unix socket, whose other end is on this machine and cannot vanish.
+/// What the kernel knows of the other end; nothing for a Unix socket: its other end is on this machine and cannot
+/// vanish.
 fn last_heard(socket: impl AsFd) -> Option<Heard> {
     // SAFETY: it is made of numbers, for which zeroes will do.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -89,7 +91,7 @@ mod tests {
         // An answer came between two looks, or something did.
         assert_eq!(looks(&[heard(true, 120), heard(false, 5), heard(true, 125)]), [false; 3]);
         assert_eq!(looks(&[heard(true, 120), None, heard(true, 125)]), [false; 3]);
-        // Nobody was asked: there is keepalive for that.
+        // No peer was asked: there is keepalive for that.
         assert_eq!(looks(&[heard(false, 1000), heard(false, 1010)]), [false; 2]);
     }
 

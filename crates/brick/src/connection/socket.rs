@@ -1,6 +1,7 @@
 //! Waiting for a socket, with an end to the waiting.
 //!
-//! Sockets stay in blocking mode, for whoever gets them next; every call here passes `DONTWAIT` and waits in poll(2).
+//! Sockets stay in blocking mode, for the code that gets them next; every call here passes `DONTWAIT` and waits in
+//! poll(2).
 
 use plimsoll_core::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

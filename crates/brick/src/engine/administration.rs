@@ -58,7 +58,7 @@ impl Core {
         pool.map(|account| account.id).ok_or_else(|| EngineError::UnknownPool { path: path.to_owned() })
     }
 
-    /// Opens a pool at `path`, whose parent is open.
+    /// Opens a pool at `path`; its parent is open.
     pub(super) fn open_pool(&mut self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.pool(parent)?;
@@ -66,7 +66,7 @@ impl Core {
         Ok(())
     }
 
-    /// Opens a session for a tenant who is known by what the levels above tell; a number makes its name unique.
+    /// Opens a session for a tenant that is known by what the levels above tell; a number makes its name unique.
     pub(super) fn open_session(&mut self, pool: &str, session: &SessionConfig) -> Result<AccountId, EngineError> {
         let pool = self.pool(pool)?;
         self.sessions += 1;
@@ -93,7 +93,7 @@ impl Core {
         Ok(self.close_account(session)?)
     }
 
-    /// Has `tags` asked about each block of a volume from now on; `None` for nobody.
+    /// Has `tags` asked about each block of a volume from now on; `None`: nothing is asked.
     pub(super) fn set_tags(&mut self, volume: &str, tags: Option<Box<dyn BlockTags>>) -> Result<(), EngineError> {
         let volume = self.volume(volume)?;
         self.volumes[volume].tags = tags;
@@ -190,7 +190,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives up a volume that nobody uses, after making it durable.
+    /// Gives up a volume that no front end uses, after making it durable.
     pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), EngineError> {
         let index = self.volume(name)?;
         let front_ends = self.volumes[index].front_ends;
@@ -205,7 +205,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a volume durable, waiting for it: only for volumes that nobody uses any more.
+    /// Makes a volume durable, waiting for it: only for volumes that no front end uses any more.
     pub(super) fn sync_volume(&self, index: u32) -> Result<(), EngineError> {
         let volume = &self.volumes[index].volume;
         match &volume.backend {

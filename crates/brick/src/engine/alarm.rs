@@ -2,23 +2,23 @@
 //!
 //! **Intuition.** A drive that was measured may grow slower: it is full, it is dying, its host is busy. Then not all
 //! reserves can be kept; a scheduler lets all fall behind alike and says by how much time ([`Scheduler::overload`]).
-//! **Rule.** Once a second it is looked at what part of the reserves was kept since; a second in which more than a hundredth
-//! was lost raises the alarm, one without ends it. **Complication.** An engine that has nothing to do takes no turns: what
-//! is looked at then is the whole pause, in which nobody missed anything.
+//! **Rule.** Once a second the engine looks at the part of the reserves that was kept since. A second in which more
+//! than a hundredth was lost raises the alarm; a second without such a loss ends it. **Complication.** An engine that
+//! has nothing to do takes no turns. What it looks at then is the whole pause, in which no tenant missed anything.
 //!
 //! [`Scheduler::overload`]: plimsoll_core::Scheduler::overload
 
 use plimsoll_core::{Span, Time};
 
-/// How often it is looked.
+/// How often the reserves are looked at.
 const WINDOW: Span = Span::from_secs(1);
-/// What may be lost without an alarm: completions scatter around deadlines.
+/// The part of the reserves that may be lost without an alarm: completions scatter around deadlines.
 const LOST_PART_MAX: f64 = 0.01;
 
 /// The alarm of one device.
 pub(super) struct Alarm {
     window_start: Time,
-    /// What reserves had fallen behind when the window began.
+    /// How far reserves had fallen behind when the window began.
     overload_before: Span,
     kept_part: f64,
 }

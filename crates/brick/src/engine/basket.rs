@@ -1,15 +1,18 @@
-//! What many threads hand to one that waits for none of them.
+//! A queue from many threads to one receiver that waits for none of them.
 //!
-//! **Intuition.** A basket: whoever has something puts it in, and the one whom it is for takes all that is in it. **Rule.** A list with one
-//! head (Treiber 1986). Whoever puts in a note lets it point at the head and makes it the head, in one exchange; whoever takes swaps the
-//! head for nothing, and turns round what he has, so that it is in order. Nobody sees a note before it is whole, so there is nothing to
-//! wait for. Whoever puts the first note into an empty basket wakes the one whom it is for.
+//! **Intuition.** A basket: a thread that has something puts it in, and the receiver takes all that is in it. **Rule.**
+//! A list with one head (Treiber 1986). A sender lets its note point at the head and makes the note the head, in one
+//! exchange. The receiver swaps the head for nothing, and turns round what it has, so that it is in order. No thread
+//! sees a note before it is whole, so there is nothing to wait for. The sender that puts the first note into an empty
+//! basket wakes the receiver.
 //!
-//! **Why no queue of crossbeam's or of std's.** There, whoever puts something in takes a place first and fills it then, and whoever takes it
-//! out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)) and have preempted, on its own processor, the very
-//! thread that it would spin for: both would stand still until the kernel throttles it, for up to a second.
+//! **Why no queue of crossbeam's or of std's.** There, a sender takes a place first and fills it then. The receiver
+//! that takes it out spins meanwhile. An engine's thread may be real-time ([`urgency`](super::urgency)). It may have
+//! preempted, on its own processor, the very thread that it would spin for. Both would stand still until the kernel
+//! throttles it, for up to a second.
 //!
-//! **Complication.** A note is memory of its own. Whoever takes it uses it again, so nothing is allocated once as many were under way as ever.
+//! **Complication.** A note is memory of its own. The receiver uses it again, so nothing is allocated once as many were
+//! under way as ever.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -41,13 +44,13 @@ impl<T: Send + 'static> Default for Basket<T> {
 }
 
 impl<T: Send + 'static> Basket<T> {
-    /// Puts a note in, and says whether the basket was empty: then somebody has to be told. O(1); from any thread.
+    /// Puts a note in, and says whether the basket was empty: then the receiver has to be told. O(1); from any thread.
     pub(super) fn put(&self, note: Box<Note<T>>) -> bool {
         let note = Box::leak(note);
         let mut last = self.last.load(Relaxed);
         loop {
             *note.before.get_mut() = last;
-            // Release: whoever takes it sees what is in it.
+            // Release: the receiver sees what is in it.
             match self.last.compare_exchange_weak(last, ptr::from_mut(note), Release, Relaxed) {
                 Ok(_) => return last.is_null(),
                 Err(now) => last = now,
@@ -55,7 +58,7 @@ impl<T: Send + 'static> Basket<T> {
         }
     }
 
-    /// Takes all that is in it, in the order in which it was put in. O(notes), and waits for nobody.
+    /// Takes all that is in it, in the order in which it was put in. O(notes), and waits for no thread.
     pub(super) fn take(&self) -> Vec<Box<Note<T>>> {
         let mut taken = Vec::new();
         self.take_into(&mut taken);
@@ -67,8 +70,9 @@ impl<T: Send + 'static> Basket<T> {
         let from = taken.len();
         let mut last = self.last.swap(ptr::null_mut(), Acquire);
         while !last.is_null() {
-            // SAFETY: it is a box that `put` leaked. Since the head was swapped for null nobody else can reach it or those before it: whoever
-            // puts something in only compares the head's address and never follows it, and each that is before another is before it alone.
+            // SAFETY: it is a box that `put` leaked. Since the head was swapped for null no other thread can reach it
+            // or those before it: a thread that puts something in only compares the head's address and never follows
+            // it, and each that is before another is before it alone.
             let note = unsafe { Box::from_raw(last) };
             last = note.before.load(Relaxed);
             taken.push(note);
@@ -89,8 +93,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
-    /// Four put in what they number, and one takes whenever he is told. Broken on purpose and seen red: what is taken is not turned round; the
-    /// head is written and not exchanged (a crash).
+    /// Four put in what they number, and one takes whenever it is told. Broken on purpose and seen red: what is taken
+    /// is not turned round; the head is written and not exchanged (a crash).
     #[test]
     fn what_several_put_in_is_taken_once_and_in_the_order_of_each() {
         const PUTTERS: usize = 4;
@@ -110,7 +114,7 @@ mod tests {
             }
             let (mut taken, mut heard, mut turns) = (Vec::new(), 0, 0_u64);
             while next != [EACH; PUTTERS] {
-                // As who sleeps until he is told: what is not told of is never taken.
+                // As a receiver that sleeps until it is told: what is not told of is never taken.
                 while told.load(Acquire) == heard {
                     turns += 1;
                     assert!(turns < 100_000_000, "not told of all: {next:?}");

@@ -1,12 +1,12 @@
 //! Buffers: where a request's bytes lie between the front end and the backend.
 //!
 //! Each front end has an **arena** of its own, one reservation of address space cut into slots of a few sizes. So a
-//! tenant that never reads its replies runs out of its own buffers and of nobody else's, and what a connection can take
-//! is known when it is attached. Address space that was never touched costs no memory; what was is counted, where connections share
-//! what there is ([`BufferMemory`]), beyond the little that is each one's own.
+//! tenant that never reads its replies runs out of its own buffers and of no other tenant's. What a connection can take
+//! is known when it is attached. Address space that was never touched costs no memory. What was touched is counted,
+//! where connections share what there is ([`BufferMemory`]), beyond the little that is each one's own.
 //!
-//! Every slot is [`HEADROOM_BYTES`] of room, then page-aligned data: a front end whose messages carry a header before
-//! the payload receives both at once and the payload still lies where O_DIRECT wants it.
+//! Every slot is [`HEADROOM_BYTES`] of room, then page-aligned data. So a front end with messages that carry a header
+//! before the payload receives both at once. The payload still lies where O_DIRECT wants it.
 //!
 //! ```text
 //!   | headroom 4 KiB | data 4 KiB | headroom | data | ...  | headroom | data 64 KiB | ...
@@ -33,7 +33,7 @@ pub struct BufferClass {
     pub count: u16,
 }
 
-/// One buffer of the front end's arena. Whoever has it owns its bytes; give it back with
+/// One buffer of the front end's arena. Its holder owns its bytes; give it back with
 /// [`Port::give_buffer`](super::Port::give_buffer) or pass it on in a [`Submission`](super::Submission).
 ///
 /// One that is dropped instead is lost to its arena, and the arena's memory then is never unmapped.
@@ -127,7 +127,7 @@ impl Class {
 }
 
 impl Arena {
-    /// Reserves address space for `layout`, whose sizes ascend.
+    /// Reserves address space for `layout`, in which sizes ascend.
     ///
     /// # Errors
     /// What mmap says, out of memory above all.
@@ -191,7 +191,7 @@ impl Arena {
         assert_eq!(unsafe { self.base.add(offset) }, buffer.data, "a buffer came back to an arena that is not its own");
         self.out -= 1;
         let is_kept = class.bytes < RETURNED_BYTES_MIN && !self.memory.as_ref().is_some_and(BufferMemory::is_scarce);
-        // SAFETY: the slot's bytes belong to nobody now.
+        // SAFETY: the slot's bytes belong to no buffer now.
         let returned = |data: NonNull<u8>, length: usize| unsafe {
             madvise(data.as_ptr().cast(), length, Advice::LinuxDontneedLocked)
         };
@@ -212,7 +212,7 @@ impl Arena {
         for class in &mut self.classes {
             while trimmed < slots_max && class.cold < class.free.len() {
                 let offset = class.start + usize::from(class.free[class.cold]) * class.stride() + HEADROOM_BYTES;
-                // SAFETY: the slot lies inside the mapping, and its bytes belong to nobody.
+                // SAFETY: the slot lies inside the mapping, and its bytes belong to no buffer.
                 let returned = unsafe {
                     madvise(self.base.add(offset).as_ptr().cast(), class.bytes as usize, Advice::LinuxDontneedLocked)
                 };

@@ -1,20 +1,21 @@
 //! What all connections may have in buffers together.
 //!
-//! **Intuition.** A connection's buffers are bounded, but connections are not: whoever opens many and reads no answers would take all
-//! memory, and the daemon would be killed, with everybody's volumes.
+//! **Intuition.** A connection's buffers are bounded, but connections are not. A client that opens many and reads no
+//! answers would take all memory, and the kernel would kill the daemon, with the volumes of all.
 //!
-//! **Rule.** Buffers that were written to take memory, and the connections of a volume together may have as much as is free. So whoever
-//! takes all that he gets has half of it, and who comes next half of the rest, however many connections they make of it (dynamic
-//! thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Who gets none waits, and tries again.
+//! **Rule.** Buffers that were written to take memory, and the connections of a volume together may have as much as is
+//! free. So a volume that takes all that it gets has half of it, and the next volume half of the rest, however many
+//! connections they make of it. These are dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking
+//! 6(2), 1998). A connection that gets none waits, and tries again.
 //!
-//! **Complication.** A buffer that comes back is kept warm for the next request. Of an idle connection that would be for ever; so while
-//! more than three quarters of all are taken, what comes back goes back to the kernel; and when somebody finds none, so does what
-//! others of his engine do not use.
+//! **Complication.** A buffer that comes back is kept warm for the next request. Of an idle connection that would be
+//! for ever. So while more than three quarters of all are taken, what comes back goes back to the kernel. When a
+//! connection finds none, so does what other connections of its engine do not use.
 //!
-//! Connections themselves take memory, too. As much again as for buffers may be had for them, so that new ones find some where the
-//! buffers of others have taken theirs; and one for which there is none is not let in. The first [`OWN_BYTES`] of a connection's
-//! buffers belong to that: else whoever reads no answers could take all that a volume may have, and the volume's other connections
-//! would wait until he is gone.
+//! Connections themselves take memory, too. They may have as much again as buffers may, so that new connections find
+//! memory where the buffers of others have taken theirs. A connection for which there is none is not let in. The first
+//! [`OWN_BYTES`] of a connection's buffers belong to that. Else a client that reads no answers could take all that a
+//! volume may have, and the volume's other connections would wait until it is gone.
 //!
 //! It is counted when memory is taken from the kernel or given back, which busy connections seldom do.
 
@@ -25,14 +26,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
 pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
-/// Of a connection's buffers, what it always has: one of 64 KiB with its headroom, so it is never quite without, bytes.
+/// Bytes of buffers that a connection always has: one of 64 KiB with its headroom, so it is never quite without.
 pub(super) const OWN_BYTES: u64 = HEADROOM_BYTES as u64 + (64 << 10);
 /// Memory of a connection, bytes: what it receives into, the small answers that may wait, and [`OWN_BYTES`].
 const CONNECTION_BYTES: u64 = 640 << 10;
-/// Of a machine's memory, where nobody says how much.
+/// The part of a machine's memory that is taken where no setting says how much: one in so many.
 const PART_OF_MEMORY: u64 = 4;
 
-/// What may be had, and what is. Clones are the same memory, of the same volume.
+/// The memory for buffers: how much there is, and how much is taken. Clones are the same memory, of the same volume.
 #[derive(Clone, Debug)]
 pub struct BufferMemory {
     shared: Arc<Shared>,

@@ -1,14 +1,16 @@
 //! Blocks of which a front end changes a part: it reads them, and writes them back.
 //!
-//! **Intuition.** What somebody else changes between the read and the write would be undone by it. So a front end claims the blocks first, and
-//! gives them back when it has written them.
+//! **Intuition.** What another session changes between the read and the write would be undone by it. So a front end
+//! claims the blocks first, and gives them back when it has written them.
 //!
-//! **Rule.** Whoever claims blocks has them when every change of them that came before is over; changes that come later wait until they are
-//! given back. Claims and the changes that wait have numbers, in the order of their coming, and nobody waits for a higher one: so no two
-//! wait for each other, and nobody is overtaken for ever. Reads wait for nobody: they find the blocks before or after.
+//! **Rule.** A front end that claims blocks has them when every earlier change of them is over. Later changes wait
+//! until the blocks are given back. Claims and the changes that wait have numbers, in the order of their coming, and
+//! none waits for a higher one. So no two wait for each other, and none is overtaken for ever. Reads wait for none of
+//! them: they find the blocks before or after.
 //!
-//! **Cost.** Nothing but a look at a length while nobody claims anything. To claim takes O(requests under way); the end of a change or of a
-//! claim O(log n + those in its way), where n is claims and changes that wait ([`stretches`](super::orphans::stretches)).
+//! **Cost.** Nothing but a look at a length while no blocks are claimed. To claim takes O(requests under way). The end
+//! of a change or of a claim takes O(log n + those in its way), where n is claims and changes that wait
+//! ([`stretches`](super::orphans::stretches)).
 
 use super::cached::OF_CACHE;
 use super::core::Core;
@@ -102,7 +104,7 @@ impl<T> Claims<T> {
         waits_for == 0
     }
 
-    /// A change is over that was under way under no claim. Gives the owners who have their blocks now.
+    /// A change is over that was under way under no claim. Gives the owners that have their blocks now.
     pub(super) fn change_ended(&mut self, stretch: Stretch) -> Vec<Owner> {
         self.one_less(stretch, 0)
     }
@@ -122,7 +124,7 @@ impl<T> Claims<T> {
         granted.into_iter().map(|(_, owner)| owner).collect()
     }
 
-    /// The owner gives its blocks back. Gives the changes that go on, and the owners who have their blocks now.
+    /// The owner gives its blocks back. Gives the changes that go on, and the owners that have their blocks now.
     pub(super) fn give_back(&mut self, owner: Owner) -> (Vec<T>, Vec<Owner>) {
         let Some((stretch, number)) = self.by_owner.remove(&owner) else { return (Vec::new(), Vec::new()) };
         self.claims.remove(stretch, number);
@@ -133,7 +135,7 @@ impl<T> Claims<T> {
         (over.into_iter().map(|held| held.change).collect(), self.one_less(stretch, number))
     }
 
-    /// Takes out changes that wait and are wanted by nobody. Gives them, and the owners who have their blocks now.
+    /// Takes out changes that wait and are abandoned. Gives them, and the owners that have their blocks now.
     pub(super) fn drop_held(&mut self, is_meant: impl Fn(&T) -> bool) -> (Vec<T>, Vec<Owner>) {
         let dropped = self.held.take_if(|held| is_meant(&held.change));
         let mut granted = Vec::new();
@@ -179,8 +181,8 @@ impl Core {
         }
     }
 
-    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`; it hears of `token` when it has
-    /// them. O(requests under way).
+    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`. It hears of
+    /// `token` when it has them. O(requests under way).
     pub(super) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let (owner, bytes) = ((seat.index, token), stretch(seat.volume, offset, length));
         let changes = self.requests.iter().filter(|(_, request)| {
@@ -217,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Ends the changes that wait for claims and are wanted by nobody.
+    /// Ends the changes that wait for claims and are abandoned.
     pub(super) fn drop_held_for_claims(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         if self.claims.is_empty() {
             return;
@@ -244,7 +246,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is done to the claims, and to the oracle: a list in the order of coming, in which everybody waits for those before.
+    /// What is done to the claims, and to the oracle: a list in the order of coming, in which each waits for those
+    /// before.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Change(u64, u64),
@@ -273,7 +276,8 @@ mod tests {
         is_claim: bool,
     }
 
-    /// Those of the list that run: a change if no claim before it has some of its bytes, a claim if nothing before it has.
+    /// The entries of the list that run: a change if no claim before it has some of its bytes, a claim if nothing
+    /// before it has.
     fn running(list: &[Entry]) -> Vec<u64> {
         let runs = |(index, entry): &(usize, &Entry)| {
             !list[..*index]

@@ -1,9 +1,10 @@
 //! What other threads want an engine to do between two turns.
 //!
-//! **Rule.** A list under a lock that the engine only tries: who has it puts a command in and wakes the engine afterwards, so what the engine
-//! does not get now it is told of once more. Why it may not wait for them: [`basket`](super::basket). Control threads may wait for each
-//! other. **Complication.** An engine that has ended takes nothing any more: what is in the list then is dropped, and whoever comes later
-//! is refused, so that nobody waits for an answer that does not come.
+//! **Rule.** A list under a lock that the engine only tries. A control thread that has the lock puts a command in and
+//! wakes the engine afterwards. So what the engine does not get now it is told of once more. Why it may not wait for
+//! them: [`basket`](super::basket). Control threads may wait for each other. **Complication.** An engine that has ended
+//! takes nothing any more. What is in the list then is dropped, and a later command is refused. So no thread waits for
+//! an answer that does not come.
 
 use super::turn::Engine;
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,19 +20,19 @@ pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 struct Shared {
     /// `None`: the engine has ended.
     waiting: Mutex<Option<Vec<Command>>>,
-    /// Nobody is left who could send one.
+    /// No thread is left that could send one.
     is_over: AtomicBool,
     wake: OwnedFd,
 }
 
 impl Shared {
     fn wake(&self) {
-        // An eventfd that is full or whose reader is gone needs no more waking.
+        // An eventfd that is full or has lost its reader needs no more waking.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
-/// The other threads' end. When it is dropped, the engine hears that nobody is left.
+/// The other threads' end. When it is dropped, the engine hears that no thread is left.
 pub(super) struct Sender(Arc<Shared>);
 
 /// The engine's end.
@@ -70,11 +71,11 @@ impl Receiver {
         self.0.wake.as_raw_fd()
     }
 
-    /// What has come, in its order, and whether nothing comes any more. Waits for nobody.
+    /// What has come, in its order, and whether nothing comes any more. Waits for no thread.
     pub(super) fn take(&self) -> (Vec<Command>, bool) {
         // Before looking. The count says nothing that the list does not.
         let _ = rustix::io::read(&self.0.wake, &mut [0u8; 8]);
-        // Who is over has sent everything before, and has no lock any more.
+        // A sender that is over has sent everything before, and has no lock any more.
         let is_over = self.0.is_over.load(Acquire);
         let taken = self.0.waiting.try_lock().ok().and_then(|mut waiting| waiting.as_mut().map(std::mem::take));
         (taken.unwrap_or_default(), is_over)
@@ -85,7 +86,7 @@ impl Drop for Receiver {
     /// The engine has ended.
     fn drop(&mut self) {
         let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Behind the lock: what they have may be of anybody.
+        // Behind the lock: what they hold may belong to any part of the program.
         drop(waiting);
     }
 }
@@ -104,7 +105,8 @@ mod tests {
         Box::new(|_| {})
     }
 
-    /// Somebody is putting one in, and stays there. Broken on purpose and seen red: the engine waits for the lock (a test that hangs).
+    /// A thread is putting one in, and stays there. Broken on purpose and seen red: the engine waits for the lock (a
+    /// test that hangs).
     #[test]
     fn whoever_takes_waits_for_nobody_and_is_told_once_more() {
         let (sender, receiver) = commands().unwrap();

@@ -7,7 +7,7 @@
 //!   finished <-- the last piece <-- scheduler.request_completed <-- piece_done
 //! ```
 //!
-//! Everything is O(1) for each piece beside what the scheduler and the model do, and allocates nothing once the tables
+//! Everything is O(1) for each piece beside what the scheduler and the model do. Nothing is allocated once the tables
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
@@ -36,9 +36,9 @@ use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, Requ
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
-/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard, and the
-/// piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and so does the one
-/// piece of a trim that is larger (16 MiB); what is in the processor's caches takes a tenth of that.
+/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard,
+/// and the piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and
+/// so does the one piece of a trim that is larger (16 MiB). What is in the processor's caches takes a tenth of that.
 pub(super) const TURN_BYTES_MAX: u64 = 4 << 20;
 
 /// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.
@@ -49,11 +49,11 @@ pub(super) struct VolumeSeat {
     pub(super) volume: Volume,
     /// Connections and mounts.
     pub(super) front_ends: u32,
-    /// Who tells causes and classes of its blocks, if anybody can.
+    /// Tells causes and classes of its blocks, if anything can.
     pub(super) tags: Option<Box<dyn BlockTags>>,
-    /// Who caused what was written since the last flush.
+    /// The accounts that caused what was written since the last flush.
     pub(super) unflushed: CauseSet,
-    /// Who has heard that its device could not flush; a cache before it has its own.
+    /// The accounts that have heard that its device could not flush; a cache before it has its own.
     pub(super) doubts: Doubts,
     /// What stands before it.
     pub(super) cache: Option<Box<VolumeCache>>,
@@ -80,7 +80,7 @@ pub(crate) struct Core {
     pub(super) observed: ObservedRequests,
     /// Reads that the scheduler keeps back.
     pub(super) reads: HeldReads,
-    /// Those that go before it lets them.
+    /// Reads that go before the scheduler lets them.
     pub(super) early: EarlyReads,
     /// How many schedulers there were before this one.
     pub(super) scheduler_number: u32,
@@ -99,22 +99,22 @@ pub(crate) struct Core {
     pub(super) requests: Slab<Request>,
     pub(super) pieces: Slab<Piece>,
     pub(super) pieces_so_far: u64,
-    /// Who records what comes and goes.
+    /// The recorder of what comes and goes.
     pub(super) tap: Option<Tap>,
     /// How many recordings there were.
     pub(super) recordings: u32,
     /// Requests that are done, with their front ends, not yet handed out.
     pub(super) finished: Vec<(u32, Finished)>,
-    /// Volumes whose caches may go on.
+    /// Volumes with caches that may go on.
     pub(super) caches_with_work: Vec<u32>,
-    /// Volumes whose caches go by time: their devices are emulated, or they write back by it.
+    /// Volumes with caches that go by time: their devices are emulated, or they write back by it.
     pub(super) emulated_caches: Vec<u32>,
     /// What the buffers of all connections are taken from.
     pub(super) buffers: BufferMemory,
     /// Front ends that wait until there is memory for a buffer, and when they try again.
     pub(super) wait_for_memory: Vec<u32>,
     pub(super) memory_try_again: Option<Time>,
-    /// Writes that nobody waits for any more, at backends.
+    /// Writes at backends that no request waits for any more.
     pub(super) orphans: Orphans,
     /// Blocks of which front ends change a part, and what waits for that.
     pub(super) claims: Claims<(Origin, Submission)>,
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Lets a request go on its way, of somebody who reads as number `reader` if its volume is read ahead.
+    /// Lets a request go on its way; `reader` is the reader's number if its volume is read ahead.
     pub(super) fn begin(&mut self, index: u32, reader: Option<u32>) {
         match reader {
             Some(reader) => self.submit_to_reader(reader, index),
@@ -455,7 +455,7 @@ impl Core {
         if operation.is_write()
             && let Some(read_ahead) = &mut self.volumes[request.volume].read_ahead
         {
-            // Before anybody hears that it is done.
+            // Before any front end hears that it is done.
             read_ahead.changed(offset, length);
         }
         match front_end {

@@ -1,14 +1,15 @@
-//! Who has been told that a device may have lost something.
+//! Which sessions have been told that a device may have lost something.
 //!
-//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed; what was written and acknowledged before is
-//! perhaps gone by then. Whose flush it was hears it, and the others on that volume have written, too. So the next flush of each session that
-//! has not been told fails, once, as the kernel does it for each open file (`errseq_t`). A flush that fails anyway has told it, too.
+//! **The rule.** A device that cannot flush says so once, and whatever it is asked next may succeed. What was written
+//! and acknowledged before is perhaps gone by then. The session that flushed hears it, and the others on that volume
+//! have written, too. So the next flush of each session that has not been told fails, once, as the kernel does it for
+//! each open file (`errseq_t`). A flush that fails anyway has told it, too.
 //!
 //! **Before a volume with a cache** the same is asked of what went past the cache ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)):
 //! what is in it is copied again.
 //!
-//! **Who comes later** begins with what anybody has been told of, and hears of a doubt that nobody was told of: who wrote what is lost may be
-//! the same client, come back.
+//! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
+//! client that wrote what is lost may have come back as this session.
 
 use plimsoll_core::AccountId;
 
@@ -18,12 +19,12 @@ pub(super) struct Doubts {
     /// Flushes that failed so far, where there is no cache that counts them.
     failed: u64,
     told: Vec<u64>,
-    /// The most that anybody has been told of.
+    /// The most that any session has been told of.
     told_to_anybody: u64,
 }
 
 impl Doubts {
-    /// Somebody new has a number. One that is never named here was there before the first doubt.
+    /// A new account has a number. One that is never named here was there before the first doubt.
     pub fn opened(&mut self, account: AccountId) {
         let told = self.told_to_anybody;
         *self.of(account) = told;
@@ -62,7 +63,8 @@ impl Doubts {
 mod tests {
     use super::*;
 
-    /// Planted breaks that were seen red: who was told is told again; who comes later is told of everything, or of nothing.
+    /// Planted breaks that were seen red: a session that was told is told again; a later session is told of everything,
+    /// or of nothing.
     #[test]
     fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
         let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));
@@ -73,7 +75,7 @@ mod tests {
         doubts.opened(later);
         assert!(doubts.tell(later, 2), "nobody was told of the second one");
         assert_eq!([one, other].map(|session| doubts.tell(session, 2)), [true, true]);
-        // Who has another one's number has heard what that one had not, if anybody has.
+        // A session with another one's number has heard what that one had not, if any session has.
         doubts.opened(other);
         assert_eq!([other, other].map(|session| doubts.tell(session, 3)), [true, false]);
     }
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
     }
 
-    /// Planted break: what had failed before the cache began is nobody's.
+    /// Planted break: what had failed before the cache began is told to no session.
     #[test]
     fn what_had_failed_before_a_cache_began_is_told_behind_it() {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));

@@ -1,14 +1,16 @@
 //! Reads that go to the device before the scheduler lets them.
 //!
-//! **Intuition.** Held reads should wait at their gates ([`super::held_reads`]), but whoever has no gate, or passes by it, can
-//! still fill the places of a loop device and stall everybody.
+//! **Intuition.** Held reads should wait at their gates ([`super::held_reads`]). But a tenant that has no gate, or
+//! passes by it, can still fill the places of a loop device and stall all others.
 //!
-//! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of whoever has most goes **early**.
+//! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes
+//! **early**.
 //!
-//! **The complication.** An early read is answered when the device has done it, but the scheduler has not heard the last of
-//! it: it completes when the scheduler lets it go. So each request is still added, dispatched and completed once and in
-//! this order, every charge is made, and whoever had something early pays before it gets more. An account that owes
-//! [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it waits anyway.
+//! **The complication.** An early read is answered when the device has done it. But the scheduler still has to hear of
+//! its end: the read completes when the scheduler lets it go. So each request is still added, dispatched and completed
+//! once and in this order, and every charge is made. An account that had something early pays before it gets more. An
+//! account that owes [`EARLY_MAX`] pieces is not charged for more until it has paid some: memory is finite, and it
+//! waits anyway.
 //!
 //! Nothing but a comparison while few wait; finding what goes early is O(accounts + requests + pieces under way).
 
@@ -16,26 +18,26 @@ use super::core::Core;
 use super::port::Seat;
 use plimsoll_core::Operation;
 
-/// Requests that may wait for the scheduler, of all accounts together: of the loop device's 128 places a quarter is left to
-/// those who are not held.
+/// Requests that may wait for the scheduler, of all accounts together. Of the loop device's 128 places a quarter is
+/// left to the accounts that are not held.
 pub const REQUESTS_HELD_MAX: u32 = 96;
 /// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets
 /// it go.
 pub const EARLY_MAX: u32 = 4096;
-/// Whoever counts schedulers never comes so far: the number of the one that dispatched what none was asked about.
+/// Stands for the scheduler of pieces that no scheduler was asked about. No count of schedulers comes so far.
 const NO_SCHEDULER: u32 = u32::MAX;
 
-/// What goes without the scheduler's word.
+/// Pieces that go to the device without asking the scheduler.
 #[derive(Default)]
 pub(super) struct EarlyReads {
-    /// Pieces that it is not asked about, to be sent.
+    /// Pieces to be sent that the scheduler is not asked about.
     uncharged: Vec<u32>,
-    /// Somebody owes too much, and the log has it.
+    /// An account owes too much, and the log has it.
     has_warned: bool,
 }
 
 impl Core {
-    /// Tells the levels above whose reads wait, if there are any levels.
+    /// Tells the levels above which accounts have reads that wait, if there are any levels.
     pub(super) fn tell_of_reads(&mut self) {
         if let Some(levels) = &mut self.upper_levels {
             levels.reads_held(self.now, &self.reads);
@@ -64,8 +66,8 @@ impl Core {
         }
     }
 
-    /// Leaves places to those who are not held. Only on a mounted volume with tenants: every other front end may have as
-    /// many requests as it likes.
+    /// Leaves places to accounts that are not held. Only on a mounted volume with tenants: every other front end may
+    /// have as many requests as it likes.
     pub(super) fn let_some_go_early(&mut self) {
         while let Some(index) = self.early.uncharged.pop() {
             self.send(index);
@@ -127,7 +129,7 @@ impl Core {
         self.early.uncharged.push(index);
     }
 
-    /// Another scheduler will be in charge, which never had what went early: nobody pays for that any more.
+    /// Another scheduler will be in charge, which never had what went early: no account pays for that any more.
     pub(super) fn forgive_early(&mut self) {
         let early = self.pieces.iter().filter(|(_, piece)| piece.is_early && piece.dispatched_by.is_none());
         let early: Vec<u32> = early.map(|(index, _)| index).collect();

@@ -1,10 +1,10 @@
 //! A device model in real time: each reply is held back until the model says that a real device would be done.
 //!
-//! The model's schedule is absolute. A thread that wakes up late answers late, but the next request is not later for it;
-//! so the emulated rate is the model's, and lateness is measured, reported, and never accumulates.
+//! The model's schedule is absolute. A thread that wakes up late answers late, but the next request is not later for
+//! it. So the emulated rate is the model's, and lateness is measured, reported, and never accumulates.
 //!
 //! A virtual machine that its host stops for a moment answers a burst of replies late and is true again afterwards. So
-//! replies are also counted, all and the late ones: who measures takes the difference over each stretch and leaves out
+//! replies are also counted, all and the late ones. A measurement takes the difference over each stretch and leaves out
 //! those in which the emulation was not true ([`EmulationStatus::was_true_since`]).
 
 use super::status::EmulationStatus;

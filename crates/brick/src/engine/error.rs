@@ -73,7 +73,7 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
-    /// A volume cannot be removed as long as somebody is attached to it.
+    /// A volume cannot be removed as long as a front end is attached to it.
     #[error("volume {name} is in use: {front_ends} attached")]
     VolumeInUse {
         /// The volume.

@@ -52,14 +52,14 @@ pub enum Payload {
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBlock(pub(crate) *mut u8);
 
-// SAFETY: an address only; the engine alone, on whose thread these are, reads and writes there, and the kernel for it.
+// SAFETY: an address only; the engine's own thread, on which these are, reads and writes there, and the kernel for it.
 unsafe impl Send for CacheBlock {}
 
 /// The address of bytes in a volume that lies in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeBytes(pub(crate) *const u8);
 
-// SAFETY: an address only; whoever reads through it, the kernel, does so under the rule of `Payload::Volume`.
+// SAFETY: an address only; its one reader, the kernel, reads through it under the rule of `Payload::Volume`.
 unsafe impl Send for VolumeBytes {}
 
 impl Payload {
@@ -125,7 +125,8 @@ pub trait FrontEnd: Send {
     /// The buffers that it needs, sizes ascending. The largest must hold the largest read or write that it submits.
     fn buffer_classes(&self) -> &[BufferClass];
 
-    /// Whether its buffers are its own, and not of what all connections have together: who depends on it cannot wait.
+    /// Whether its buffers are its own, and not of what all connections have together: a front end that depends on it
+    /// cannot wait.
     fn has_own_memory(&self) -> bool {
         false
     }

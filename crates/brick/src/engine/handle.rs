@@ -23,10 +23,10 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// How late the slowest hundredth of an emulated device's replies may be, when nobody says: an eighth of a revolution of
+/// How late the slowest hundredth of an emulated device's replies may be, by default: an eighth of a revolution of
 /// a 7200 rpm disk, so that positioning times stay recognisable.
 pub const LATENESS_BOUND_DEFAULT: Span = Span::from_millis(1);
-/// How long front ends may take to answer what is under way when they are stopped, when nobody says.
+/// How long front ends may take to answer what is under way when they are stopped, by default.
 pub const GRACE_DEFAULT: Span = Span::from_secs(5);
 
 /// What an engine should be.
@@ -199,23 +199,24 @@ impl EngineHandle {
     /// Makes a volume durable and closes it.
     ///
     /// # Errors
-    /// Somebody is attached to it (see [`stop_volume`](Self::stop_volume)), or it could not be made durable.
+    /// A front end is attached to it (see [`stop_volume`](Self::stop_volume)), or it could not be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.call(move |engine| engine.core.remove_volume(&name))?
     }
 
-    /// Has a volume that nobody uses yet read ahead for each session of it; `None`: no more. Where the volume is in memory and
-    /// the device not emulated there is nothing to read ahead.
+    /// Has a volume that no front end uses yet read ahead for each session of it; `None`: no more. Where the volume is
+    /// in memory and the device not emulated there is nothing to read ahead.
     ///
     /// # Errors
-    /// There is no such volume, or somebody is attached to it.
+    /// There is no such volume, or a front end is attached to it.
     pub fn set_read_ahead(&self, volume: &str, read_ahead: Option<ReadAhead>) -> Result<(), EngineError> {
         let volume = volume.to_owned();
         self.call(move |engine| engine.core.set_read_ahead(&volume, read_ahead))?
     }
 
-    /// Asks everybody who is attached to a volume to finish, and cuts them off after `grace`. Does not wait for it.
+    /// Asks all front ends that are attached to a volume to finish, and cuts them off after `grace`. Does not wait for
+    /// it.
     ///
     /// # Errors
     /// There is no such volume.
@@ -224,8 +225,8 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_volume(&name, grace))?
     }
 
-    /// Asks everybody who is attached with a session in the pool at `path` to finish, and cuts them off after `grace`. Does
-    /// not wait for it, nor for sessions in pools of that pool. O(accounts).
+    /// Asks all front ends that are attached with a session in the pool at `path` to finish, and cuts them off after
+    /// `grace`. Does not wait for it, nor for sessions in pools of that pool. O(accounts).
     ///
     /// # Errors
     /// There is no such pool.
@@ -315,8 +316,8 @@ impl EngineHandle {
         self.call(move |engine| engine.core.tree.path(account))
     }
 
-    /// Opens a session for a tenant who is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its own; a
-    /// number makes its name unique. It is open until [`close_session`](Self::close_session).
+    /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its
+    /// own. A number makes its name unique. It is open until [`close_session`](Self::close_session).
     ///
     /// # Errors
     /// There is no such pool, or admission refuses the session.
@@ -333,7 +334,7 @@ impl EngineHandle {
         self.call(move |engine| engine.core.change_session(session, allocation))?
     }
 
-    /// Closes a session that [`open_session`](Self::open_session) opened. Tags that still name it name nobody then.
+    /// Closes a session that [`open_session`](Self::open_session) opened. Tags that still name it name no session then.
     ///
     /// # Errors
     /// Requests that it caused are under way ([`EngineError::SessionBusy`]): try again.
@@ -341,7 +342,7 @@ impl EngineHandle {
         self.call(move |engine| engine.core.close_session(session))?
     }
 
-    /// Has `tags` asked about each block of a volume that is read or written from now on; `None` for nobody.
+    /// Has `tags` asked about each block of a volume that is read or written from now on; `None`: nothing is asked.
     ///
     /// # Errors
     /// There is no such volume.
@@ -378,8 +379,8 @@ impl EngineHandle {
         self.call(|engine| engine.core.status())
     }
 
-    /// Stops the engine: nobody is heard any more, what is under way is finished and answered, at most for `grace`; then
-    /// volumes are made durable and closed. Waits for all of it.
+    /// Stops the engine. No front end is heard any more; what is under way is finished and answered, at most for
+    /// `grace`; then volumes are made durable and closed. Waits for all of it.
     ///
     /// # Errors
     /// A volume could not be made durable, or the engine has stopped before.

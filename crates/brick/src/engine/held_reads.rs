@@ -1,10 +1,10 @@
 //! Reads that the scheduler keeps back, counted by account.
 //!
-//! A read of a mounted volume that waits in the scheduler keeps its place in the loop device, which has 128. A tenant with as
-//! many threads, held at its limit, would keep them all, and nobody else's request of that file system came through, not even
-//! the journal's. So held reads have to wait where they keep no place, at their gates: after each turn the levels above hear
-//! whose reads wait ([`HeldReads`]), and let no more than a few in. Who passes by the gates goes to the device early
-//! ([`super::early_reads`]).
+//! A read of a mounted volume that waits in the scheduler keeps its place in the loop device, which has 128. A tenant
+//! with as many threads, held at its limit, would keep them all. No other request of that file system would come
+//! through, not even the journal's. So held reads have to wait at their gates, where they keep no place. After each
+//! turn the levels above hear which accounts have reads that wait ([`HeldReads`]), and let no more than a few in. A
+//! read that passes by the gates goes to the device early ([`super::early_reads`]).
 //!
 //! Counting is O(1) a request.
 
@@ -39,7 +39,7 @@ impl HeldReads {
         self.sum
     }
 
-    /// Who has most of them waiting. O(accounts).
+    /// The account with most of them waiting. O(accounts).
     pub(super) fn longest(&self) -> Option<AccountId> {
         let numbered = (0..).map(AccountId).zip(&self.accounts);
         numbered

@@ -1,8 +1,8 @@
 //! What each account got: counts, rates and latencies.
 //!
-//! Requests are recorded in their session only, in O(1), and without allocating but for a session's first one; pools are
-//! summed when somebody asks. A session that closes leaves its sums to its pool. Who asks for nothing costs next to nothing,
-//! neither memory nor a look once a second.
+//! Requests are recorded in their session only, in O(1), and without allocating but for a session's first one. Pools
+//! are summed when a status is asked for. A session that closes leaves its sums to its pool. An idle session costs next
+//! to nothing, neither memory nor a look once a second.
 
 use super::status::{AccountStatus, LatencyStatus};
 use hdrhistogram::Histogram;
@@ -16,7 +16,7 @@ const LATENCY_DIGITS: u8 = 2;
 /// Rates are measured over windows of this length.
 const RATE_WINDOW: Span = Span::from_secs(1);
 
-/// Latencies of whoever has had a request.
+/// Latencies of an account that has had a request.
 #[derive(Clone)]
 struct Latencies {
     read_ns: Histogram<u64>,
@@ -118,7 +118,8 @@ impl Meter {
 pub(crate) struct Meters {
     meters: Vec<Option<Box<Meter>>>,
     window_start: Time,
-    /// Who got anything in this window or the last one. A number may stand here twice, or be nobody's by now.
+    /// Accounts that got anything in this window or the last one. A number may stand here twice, or be no account's by
+    /// now.
     busy: Vec<AccountId>,
 }
 
@@ -160,8 +161,8 @@ impl Meters {
         meter.in_flight += 1;
     }
 
-    /// The device has done a piece that stood in `session`'s queue: its causes share it, or where nobody is known it is
-    /// the session's. What cannot be divided goes to the first ones.
+    /// The device has done a piece that stood in `session`'s queue: its causes share it, or where no cause is known it
+    /// is the session's. What cannot be divided goes to the first ones.
     pub(crate) fn piece_completed(&mut self, session: AccountId, causes: &CauseSet, runs: u64, bytes: u32) {
         self.of(session).in_flight -= 1;
         let count = causes.len().max(1) as u64;
@@ -311,7 +312,8 @@ mod tests {
         assert_eq!(meters.status(at, &tree)[1].runs_per_second, 1.0, "what a member did before it closed counts");
     }
 
-    /// Planted breaks that were seen red: who is busy twice is looked at twice; who was busy once stays so.
+    /// Planted breaks that were seen red: an account that is busy twice is looked at twice; one that was busy once
+    /// stays so.
     #[test]
     fn rates_are_of_the_last_second_also_where_a_number_is_used_again() {
         let (mut tree, pool, session) = tree();

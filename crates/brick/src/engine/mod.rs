@@ -1,4 +1,4 @@
-//! The engine: one thread that owns a device, its scheduler, its volumes and whoever is attached to them.
+//! The engine: one thread that owns a device, its scheduler, its volumes and the front ends attached to them.
 //!
 //! ```text
 //!            other threads                                    the engine's thread
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Because one thread owns all, a request meets no lock and no atomic on its way. Because that thread has one ring for
-//! sockets and files, a turn takes one system call however many requests it moves: under load one receive brings many
+//! sockets and files, a turn takes one system call however many requests it moves. Under load one receive brings many
 //! requests, and one send carries many replies.
 //!
 //! | module | what it is |
@@ -21,10 +21,10 @@
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
 //! | `request` | requests and the pieces that they are cut into |
-//! | `doubts` | who has heard that a device could not flush |
-//! | `orphans` | requests that nobody waits for any more |
+//! | `doubts` | which sessions have heard that a device could not flush |
+//! | `orphans` | requests that no front end waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
-//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and who caused a block |
+//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and the causes of a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
 //! | `read_ahead` | what sequential streams want next, read before they ask |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |

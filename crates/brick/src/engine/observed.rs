@@ -4,18 +4,19 @@
 //! are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as it is
 //! seen, and gives it back when *it* would have let it go.
 //!
-//! A request that the scheduler gives back early is completed when the disk has it; one that it would have kept longer is
-//! completed at once when it gives it back. So each request is added, dispatched and completed once and in this order,
-//! every charge is made, and what an account had too early makes its calls wait at the gates above: there the delay is
-//! made up for that could not be had here. [`HeldReads`] says who had reads too early; a scheduler holds writes back at the
-//! calls anyway.
+//! A request that the scheduler gives back early is completed when the disk has it. One that the scheduler would have
+//! kept longer is completed at once when the scheduler gives it back. So each request is added, dispatched and
+//! completed once and in this order, and every charge is made. What an account had too early makes its calls wait at
+//! the gates above: the gates make up for the delay that was not possible here. [`HeldReads`] names the accounts that
+//! had reads too early; a scheduler holds writes back at the calls anyway.
 //!
-//! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without a
-//! request is ignored; and there are [`REQUESTS_MAX`] at the most, of which those that are seen beyond are left out.
+//! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without
+//! a request is ignored. The book has room for [`REQUESTS_MAX`] at the most; those that are seen beyond are left out.
 //!
-//! **Whoever passes by the gates** (a container, a static program, a mapping) reads on, whatever the scheduler keeps. So that it does
-//! not fill the book for everybody, a session that owes [`READS_OWED_MAX`] reads is not charged for more until it has paid some,
-//! as on a volume ([`super::early_reads`]). Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
+//! **A read that passes by the gates** (a container, a static program, a mapping) goes on, whatever the scheduler
+//! keeps. So that such reads do not fill the book for all, each session has a bound. A session that owes
+//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume ([`super::early_reads`]).
+//! Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
 
 use super::held_reads::HeldReads;
 use super::meter::Meters;
@@ -46,7 +47,7 @@ pub(super) fn is_observed(id: RequestId) -> bool {
     id.0 & SEEN != 0
 }
 
-/// Who hears of what happens to a request.
+/// The books that hear of what happens to a request.
 pub(super) struct Books<'engine> {
     pub(super) scheduler: &'engine mut dyn Scheduler,
     pub(super) meters: &'engine mut Meters,
@@ -97,7 +98,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// Whom it was done for.
+    /// The accounts it was done for.
     fn owners(&self) -> impl Iterator<Item = AccountId> + '_ {
         self.causes.iter().chain(self.causes.is_empty().then_some(self.session))
     }
@@ -112,9 +113,10 @@ impl Observed {
 #[derive(Default)]
 pub(super) struct ObservedRequests {
     requests: BTreeMap<RequestId, Observed>,
-    /// Those that the disk has, by the kernel's name, which it gives to another as soon as they are done.
+    /// Requests that the disk has, by the kernel's name. The kernel gives the name to another request as soon as they
+    /// are done.
     at_disk: BTreeMap<u64, RequestId>,
-    /// Who caused what was written since the last flush.
+    /// The accounts that caused what was written since the last flush.
     pub(super) unflushed: CauseSet,
     requests_so_far: u64,
     /// When the newest was seen.
@@ -122,7 +124,7 @@ pub(super) struct ObservedRequests {
     left_out: u64,
     /// The book is full.
     full: Warning,
-    /// Somebody owes too much.
+    /// A session owes too much.
     owing: Warning,
 }
 
@@ -133,7 +135,7 @@ impl ObservedRequests {
         if self.is_once_more(key, &request) {
             return;
         }
-        // The one before of that name is done, though nobody saw it.
+        // The one before of that name is done, though its end was not seen.
         self.completed(now, books, key, request.arrived, true);
         if !self.has_room(now, books, &request) {
             self.left_out += 1;
@@ -173,8 +175,9 @@ impl ObservedRequests {
         books.scheduler.request_added(now, request);
     }
 
-    /// Whether a request is one that the disk's driver was given before and gave back, as it does while the disk is busy with a flush: the kernel issues it
-    /// again, under the same name. One that was done without anybody seeing it, and came back the same, counts once.
+    /// Whether a request is one that the disk's driver was given before and gave back, as it does while the disk is
+    /// busy with a flush. The kernel issues it again, under the same name. One that was done unseen, and came back the
+    /// same, counts once.
     fn is_once_more(&self, key: u64, request: &BlockRequest) -> bool {
         let before = self.at_disk.get(&key).and_then(|id| self.requests.get(id));
         before.is_some_and(|before| {
@@ -242,7 +245,7 @@ impl ObservedRequests {
         lost.into_iter().for_each(|key| self.completed(now, books, key, now, false));
     }
 
-    /// Another scheduler is in charge, or nobody sees requests any more: what there was is nobody's business.
+    /// Another scheduler is in charge, or requests are not seen any more: what there was counts no more.
     pub(super) fn forget(&mut self, meters: &mut Meters, reads: &mut HeldReads) {
         for observed in std::mem::take(&mut self.requests).into_values() {
             if observed.is_early_read() {

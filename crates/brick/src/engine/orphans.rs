@@ -1,23 +1,24 @@
-//! What becomes of requests that nobody waits for any more.
+//! What becomes of requests that no front end waits for any more.
 //!
 //! **Intuition.** A client that has lost its connection connects again, and writes what was not answered once more, or something newer.
 //! What it had asked for before must not come after that. The same holds for an initiator that has aborted its commands.
 //!
-//! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend is at work on cannot be
-//! taken back: it is an **orphan**, and whoever asks for some of its bytes waits until it is done. Who wants to know that nothing
-//! comes any more waits for all orphans of the volume.
+//! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend
+//! is at work on cannot be taken back: it is an **orphan**. A request for some of its bytes waits until it is done. A
+//! front end that wants to know that nothing comes any more waits for all orphans of the volume.
 //!
-//! **Who waits, waits for what was there when he came.** Orphans, requests that wait for them and whoever wants to know of their end have numbers,
-//! in the order of their coming, and nobody waits for a higher one: others who go on writing and vanishing keep nobody waiting. A write
-//! that becomes an orphan later was under way together with the request that waits, and neither has to come first.
+//! **A request waits for what was there when it came.** Orphans, requests that wait for them and front ends that want
+//! to know of their end have numbers, in the order of their coming. None waits for a higher one: clients that go on
+//! writing and vanishing keep no other client waiting. A write that becomes an orphan later was under way together with
+//! the request that waits, and neither has to come first.
 //!
-//! **Complication.** A cache takes the requests for a block in the order of their coming, so nobody has to wait there; but what it
-//! has begun it ends, and whoever wants to know that waits for it, too. What it asked the volume for, and no backend has, it is told to have
-//! failed ([`cached`](super::cached)).
+//! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
+//! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
+//! asked the volume for, and no backend has, it is told to have failed ([`cached`](super::cached)).
 //!
-//! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all requests and pieces under
-//! way. A request that comes takes O(log n + orphans in its way), the end of an orphan O(log n + requests that it is in the way of), where n
-//! is orphans and who waits for them ([`stretches`]).
+//! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
+//! requests and pieces under way. A request that comes takes O(log n + orphans in its way). The end of an orphan takes
+//! O(log n + requests that it is in the way of). Here n is orphans and what waits for them ([`stretches`]).
 
 pub(super) mod stretches;
 
@@ -38,10 +39,10 @@ struct Held {
     orphans: u32,
 }
 
-/// Somebody who waits until nothing that was abandoned comes to a volume any more: his front end, and its name for that.
+/// A front end that waits until nothing that was abandoned comes to a volume any more, and its name for that.
 type Waiter = (u32, u64);
 
-/// Writes that nobody waits for, and who waits for their end.
+/// Writes that no front end waits for, and what waits for their end.
 #[derive(Default)]
 pub(super) struct Orphans {
     /// How many numbers there were.
@@ -93,13 +94,13 @@ impl Orphans {
         self.open.remove(&(stretch.volume, number));
         self.at_backends.remove(stretch, number);
         self.held.take_of(stretch, |held_number, held| {
-            // Who came before it was abandoned does not wait for it.
+            // A request that came before it was abandoned does not wait for it.
             held.orphans -= u32::from(number < held_number);
             held.orphans == 0
         })
     }
 
-    /// Whoever waits for nothing on a volume any more. O(log n).
+    /// A waiter that waits for nothing on a volume any more. O(log n).
     fn next_waiter(&mut self, volume: u32) -> Option<Waiter> {
         let (&place, _) = self.waiters.range((volume, 0)..(volume + 1, 0)).next()?;
         let is_older = self.open.range((volume, 0)..place).next().is_some();
@@ -125,7 +126,7 @@ impl Core {
         self.orphans.hold(stretch_of(&self.requests[request]), request, reader)
     }
 
-    /// Marks requests as wanted by nobody, by their front end and its name for them. O(requests and pieces under way).
+    /// Marks requests as abandoned, by their front end and its name for them. O(requests and pieces under way).
     pub(super) fn abandon(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
@@ -147,7 +148,7 @@ impl Core {
         self.abandon_in_caches(is_meant);
     }
 
-    /// Ends the requests that wait for orphans and are wanted by nobody.
+    /// Ends the requests that wait for orphans and are abandoned.
     fn drop_held(&mut self) {
         let requests = &self.requests;
         for Held { request, .. } in self.orphans.held.take_if(|held| requests[held.request].is_abandoned) {
@@ -165,8 +166,8 @@ impl Core {
         self.tell_waiters(volume);
     }
 
-    /// Makes a piece that a backend has done nobody's orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants to know when all
-    /// else about it is done.
+    /// Makes a piece that a backend has done no orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants
+    /// to know when all else about it is done.
     pub(super) fn take_orphan(&mut self, piece: u32) -> Option<OrphanedPiece> {
         let piece = &mut self.pieces[piece];
         let number = piece.orphan.take()?;
@@ -181,7 +182,7 @@ impl Core {
         self.tell_waiters(stretch.volume);
     }
 
-    /// A cache has done the blocks of a request that was abandoned on its way, whose number this is.
+    /// A cache has done the blocks of a request that was abandoned on its way; `number` is the orphan's.
     pub(super) fn orphan_ended_in_cache(&mut self, volume: u32, number: u64) {
         self.orphans.open.remove(&(volume, number));
         self.tell_waiters(volume);

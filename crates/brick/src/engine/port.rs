@@ -18,7 +18,7 @@ pub(crate) struct Seat {
     pub(crate) info: VolumeInfo,
     /// The account that its requests are charged to.
     pub(crate) session: AccountId,
-    /// Its number among those who read ahead, if the volume is.
+    /// Its number among the sessions that read ahead, if the volume is.
     pub(crate) reader: Option<u32>,
     pub(crate) arena: Arena,
     /// Its operations on the ring.
@@ -90,12 +90,12 @@ impl Port<'_> {
         }
     }
 
-    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at: a buffer
+    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at. A buffer
     /// belongs to `finished`, and a volume in memory is written by the engine alone, which is borrowed meanwhile.
     pub(crate) fn read_bytes<'looked>(&'looked self, finished: &'looked Finished) -> &'looked [u8] {
         match finished.payload.as_ptr() {
-            // SAFETY: the engine has checked that the payload has room for `length` bytes, and filled them; nobody writes
-            // there as long as `self` is borrowed.
+            // SAFETY: the engine has checked that the payload has room for `length` bytes, and filled them; no other
+            // code writes there as long as `self` is borrowed.
             Some(start) if finished.result.is_ok() => unsafe {
                 std::slice::from_raw_parts(start, finished.length as usize)
             },
@@ -143,7 +143,7 @@ impl Port<'_> {
         self.core.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
     }
 
-    /// Says that nobody waits for the front end's requests any more: those that have not reached a backend need not.
+    /// Says that the front end's requests are abandoned: those that have not reached a backend need not.
     /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
     pub fn abandon_requests(&mut self) {
         let own = self.seat.index;
@@ -151,8 +151,8 @@ impl Port<'_> {
         self.core.give_up_fetches_for(own);
     }
 
-    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of everybody), however many they are;
-    /// nothing if there are none.
+    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of all front
+    /// ends), however many they are; nothing if there are none.
     pub fn abandon_called(&mut self, tokens: &[u64]) {
         let own = self.seat.index;
         if !tokens.is_empty() {

@@ -4,19 +4,20 @@
 //!   submit -> Reader::read --+--> alone: pieces -> scheduler, as if there were no reading ahead
 //!                            +--> here: copied out of slots; what is under way is waited for <--+
 //!                            +--> a fetch: a request of the session -> scheduler -> slot --------+
-//!   after pump, while nobody waits: Reader::next_ahead --> a fetch, likewise
+//!   after pump, while no read waits: Reader::next_ahead --> a fetch, likewise
 //!   a write, trim or write-zeroes --> Changes: reads of it go alone --> request_done: changed, cut off
 //! ```
 //!
-//! **Rule.** A fetch is a request of the session that reads, so that whatever holds for his requests holds for it: his limit, his
-//! share, his books. One that nobody waits for yet comes to the scheduler only while no read waits there for the device, and none
-//! of its own session at all; so it comes after every read that somebody waits for. A session that ends gives its fetches up.
+//! **Rule.** A fetch is a request of the session that reads, so that whatever holds for the session's requests holds
+//! for it: limit, share, books. A fetch that no read waits for yet comes to the scheduler only while no read waits
+//! there for the device, and none of its own session at all. So it comes after every read that a client waits for. A
+//! session that ends gives its fetches up.
 //!
-//! **Complication.** Who waits for a fetch has asked for something that may fail for reasons that are not his: another part of the
-//! chunk cannot be read. So a read whose fetch failed is read again by itself, and what comes of that is the answer.
+//! **Complication.** A fetch may fail for reasons that are not those of the read that waits for it: another part of the
+//! chunk cannot be read. So a read with a failed fetch is read again by itself, and what comes of that is the answer.
 //!
-//! In a volume in memory the bytes are there already, and what is read ahead is the permission of the device model to hand them
-//! out. Where tags say who caused a block, nothing is read ahead: nobody could say who causes that.
+//! In a volume in memory the bytes are there already, and what is read ahead is the permission of the device model to
+//! hand them out. Where tags name the causes of a block, nothing is read ahead: what is read ahead has no cause yet.
 
 use super::buffer::{Arena, Buffer, BufferClass};
 use super::core::Core;
@@ -53,11 +54,11 @@ pub(super) struct Wishes {
 pub(super) struct VolumeReadAhead {
     settings: ReadAhead,
     sessions: Slab<Session>,
-    /// Those that may read ahead: all others have nothing in their slots.
+    /// Sessions that may read ahead: all others have nothing in their slots.
     places: Vec<u32>,
     /// Writes, trims and write-zeroes under way.
     changes: Changes,
-    /// What became of what sessions read ahead that have closed.
+    /// Figures of the sessions that have closed.
     closed: Figures,
 }
 
@@ -209,7 +210,7 @@ impl VolumeReadAhead {
 }
 
 impl Core {
-    /// Has `settings` hold for a volume that nobody uses; `None`: nothing is read ahead.
+    /// Has `settings` hold for a volume that no front end uses; `None`: nothing is read ahead.
     pub(super) fn set_read_ahead(&mut self, name: &str, settings: Option<ReadAhead>) -> Result<(), EngineError> {
         let volume = self.volume(name)?;
         let seat = &mut self.volumes[volume];
@@ -240,7 +241,8 @@ impl Core {
         }))
     }
 
-    /// Whether nothing is under way any more that was read ahead for whoever leaves his seat; if not, it is given up.
+    /// Whether nothing is under way any more that was read ahead for the session that leaves its seat; if not, it is
+    /// given up.
     pub(super) fn reader_is_through(&mut self, seat: &Seat) -> bool {
         let Some((number, session)) = self.session_of(seat) else { return true };
         if session.fetches > 0 && !std::mem::replace(&mut session.is_closing, true) {
@@ -267,7 +269,7 @@ impl Core {
         Some((number, ahead.sessions.get_mut(number)?))
     }
 
-    /// Marks what is read ahead for a session as wanted by nobody. O(requests).
+    /// Marks what is read ahead for a session as abandoned. O(requests).
     fn give_up_fetches(&mut self, volume: u32, number: u32) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
@@ -276,7 +278,7 @@ impl Core {
         }
     }
 
-    /// The same, for whoever sits there. O(sessions + requests).
+    /// The same, for the session that sits there. O(sessions + requests).
     pub(super) fn give_up_fetches_for(&mut self, front_end: u32) {
         for volume in 0..self.volumes.places() as u32 {
             let ahead = self.volumes.get(volume).and_then(|seat| seat.read_ahead.as_deref());
@@ -343,7 +345,7 @@ impl Core {
         }
     }
 
-    /// Begins one fetch that nobody waits for yet, if no read waits for the device. Says whether it did. O(slots).
+    /// Begins one fetch that no read waits for yet, if no read waits for the device. Says whether it did. O(slots).
     pub(super) fn read_ahead(&mut self) -> bool {
         for _ in 0..self.wishes.wishing.len().min(LOOKS_MAX) {
             // What waits although the scheduler has named a time is held back by a rule, and not for the device.
@@ -392,9 +394,9 @@ impl Core {
         self.add_pieces(index);
     }
 
-    /// A fetch has ended: who waits for it is answered, or reads by himself.
+    /// A fetch has ended: a read that waits for it is answered, or reads by itself.
     pub(super) fn fetch_done(&mut self, volume: u32, token: u64, error: Option<Errno>) {
-        // A cache that begins waits for fetches, too, and nobody else may come to it.
+        // A cache that begins waits for fetches, too, and no other request may come to it.
         self.cache_has_work(volume);
         let (number, slot) = session_and_slot(token);
         let Some(ahead) = self.volumes[volume].read_ahead.as_deref_mut() else { return };

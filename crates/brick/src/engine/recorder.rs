@@ -1,15 +1,15 @@
-//! Recording what a device is asked to do, for traces: never at the cost of those who ask.
+//! Recording what a device is asked to do, for traces: never at the cost of its clients.
 //!
 //! ```text
 //!   engine's thread: Tap --- a queue of fixed length ---> any other thread: Recording
 //!      request arrives, completes (two events)               pairs them, in the order of arrival
 //! ```
 //!
-//! The engine neither allocates nor waits for a reader: the queue has its length from the start, and a request that finds
-//! it full is not recorded, but counted.
+//! The engine neither allocates nor waits for a reader. The queue has its length from the start, and a request that
+//! finds it full is not recorded, but counted.
 //!
-//! A request is recorded whole or not at all. Its completion may come long after its arrival, when the queue is full; so
-//! an arrival is recorded only if there is room for it, for its completion, and for the completions of all that were
+//! A request is recorded whole or not at all. Its completion may come long after its arrival, when the queue is full.
+//! So an arrival is recorded only if there is room for it, for its completion, and for the completions of all that were
 //! recorded before it and are still under way.
 
 use super::error::EngineError;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-/// Events that wait for the reader at most when nobody says: 32,768 requests, a third of a second of the fastest volumes
+/// Events that wait for the reader at most by default: 32,768 requests, a third of a second of the fastest volumes
 /// (docs/performance.md), in 3 MiB.
 pub const RECORDER_EVENTS_DEFAULT: usize = 65_536;
 /// Events of a request: it arrives, it completes.
@@ -139,7 +139,7 @@ impl EngineHandle {
     /// request has two.
     ///
     /// # Errors
-    /// Somebody else records the device, or the engine has stopped.
+    /// Another recording of the device is under way, or the engine has stopped.
     pub fn record(&self, events_max: usize) -> Result<Recording, EngineError> {
         // The queue is made here, not on the engine's thread.
         let (mut tap, source) = connect(events_max, 0);
@@ -243,7 +243,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Act {
         Arrive,
-        /// The one of those under way at this part of them.
+        /// Completes one of the requests under way: the one at this part of their list.
         Complete(usize),
         Take(usize),
     }

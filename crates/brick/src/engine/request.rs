@@ -1,7 +1,7 @@
 //! Requests under way, and the pieces that the scheduler sees of them.
 //!
-//! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device while
-//! others' deadlines pass; so each request is cut, and is done when its last piece is.
+//! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device
+//! while others' deadlines pass. So each request is cut, and is done when its last piece is.
 
 use super::buffer::Buffer;
 use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
@@ -16,11 +16,11 @@ pub(super) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
 const TRIM_PIECE_BYTES_MAX: u32 = 16 << 20;
-/// Pieces of one request that are under way at a time: enough for 32 MiB, so that only trims and write-zeroes, which may
-/// be 4 GiB long, are cut as they go.
+/// Pieces of one request that are under way at a time. They are enough for 32 MiB, so that only trims and write-zeroes,
+/// which may be 4 GiB long, are cut as they go.
 const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
-/// The same of a request that has no buffer, so that nobody counts what memory it takes: with its place in the scheduler a piece takes some 300
-/// bytes, and a client may have hundreds of such requests.
+/// The same of a request that has no buffer, so that its memory is counted nowhere. With its place in the scheduler a
+/// piece takes some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
 /// A request of a front end.
@@ -29,7 +29,7 @@ pub(super) struct Request {
     pub(super) token: u64,
     pub(super) volume: u32,
     pub(super) session: AccountId,
-    /// Whose latency it counts as: that of its first piece.
+    /// The account that its latency counts as: that of its first piece.
     pub(super) metered: AccountId,
     pub(super) operation: Operation,
     /// First byte in the volume.
@@ -48,7 +48,7 @@ pub(super) struct Request {
     pub(super) pieces_waiting: u32,
     /// Why the first piece that failed did so.
     pub(super) error: Option<Errno>,
-    /// Nobody waits for it any more.
+    /// No front end waits for it any more.
     pub(super) is_abandoned: bool,
     /// A cache's syncer makes it: maintenance to the request executor.
     pub(super) is_maintenance: bool,
@@ -121,12 +121,12 @@ pub(super) struct Waits {
 
 /// A piece of a request: what the scheduler orders and the device does.
 pub(super) struct Piece {
-    /// Its request, which is no more once an early piece is done.
+    /// Its request, which is gone once an early piece is done.
     pub(super) request: u32,
     /// First byte, from the request's start.
     pub(super) start: u32,
     pub(super) length: u32,
-    /// In whose queue it stands.
+    /// The session in whose queue it stands.
     pub(super) session: AccountId,
     /// What the levels above know of it.
     pub(super) tag: BlockTag,
@@ -142,7 +142,7 @@ pub(super) struct Piece {
     pub(super) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(super) is_early: bool,
-    /// Its number if it writes, nobody waits for it, and the backend is at work on it ([`super::orphans`]).
+    /// Its number if it writes, is abandoned, and the backend is at work on it ([`super::orphans`]).
     pub(super) orphan: Option<u64>,
     /// How long the device took, once it has done it.
     pub(super) service: Option<Span>,
@@ -193,7 +193,7 @@ impl Piece {
         self.length - self.done_bytes
     }
 
-    /// The piece as a scheduler sees it, on a volume whose first byte is at `volume_start` of the device.
+    /// The piece as a scheduler sees it; `volume_start` is the place of the volume's first byte on the device.
     pub(super) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),

@@ -1,6 +1,6 @@
 //! The engine's io_uring: one ring for sockets, files, timers and wake-ups, one system call a turn.
 //!
-//! Every operation carries 64 bits through the kernel that say whose it is:
+//! Every operation carries 64 bits through the kernel that name its owner:
 //!
 //! ```text
 //!   63..56 kind | 55..32 tag, the front end's or cache's own | 31..0 index of the front end, the piece or the volume
@@ -21,7 +21,7 @@ const COMPLETION_ENTRIES: u32 = 4096;
 /// Bits of a front end's tag.
 const TAG_BITS: u32 = 24;
 
-/// Whose an operation is.
+/// The owner of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The eventfd by which other threads wake the engine.
@@ -36,7 +36,7 @@ pub(crate) enum Owner {
     Cache(u32, u32),
     /// The eventfd by which service threads say that they have done something.
     Work,
-    /// Nobody waits for it.
+    /// No part of the engine waits for it.
     Nobody,
 }
 

@@ -1,9 +1,10 @@
 //! Memory into which is encrypted what encrypted volumes of a device write.
 //!
-//! The client's own bytes stay as they are: an initiator may have them compared with what is read back, or written a thousand times
-//! (`scsi/job.rs`). **Rule.** A piece takes a buffer, encrypts as much as fits, has it written, encrypts the next into the same one,
-//! and gives it back when it is done. **Complication.** There are a few hundred, however many pieces there are; who finds none stands in a
-//! line, and nobody passes him by: whoever has one needs nothing else that somebody in the line has, so the line moves.
+//! The client's own bytes stay as they are: an initiator may have them compared with what is read back, or written a
+//! thousand times (`scsi/job.rs`). **Rule.** A piece takes a buffer and encrypts as much as fits. It has that written,
+//! encrypts the next part into the same buffer, and gives it back when it is done. **Complication.** There are a few
+//! hundred, however many pieces there are. A piece that finds none stands in a line, and no piece passes it by. A piece
+//! with a buffer needs nothing else that a piece in the line has, so the line moves.
 
 use super::buffer::{Arena, Buffer, BufferClass};
 use super::request::TRANSFER_PIECE_BYTES_MAX;
@@ -46,7 +47,8 @@ impl Scratch {
         self.arena.give(buffer);
     }
 
-    /// Whoever stands first in the line, with his buffer, if there is one now; `length_of` says how long a piece is.
+    /// The piece that stands first in the line, with its buffer, if there is one now; `length_of` says how long a piece
+    /// is.
     pub(super) fn next(&mut self, length_of: impl FnOnce(u32) -> u32) -> Option<(u32, Buffer)> {
         let &first = self.line.front()?;
         let buffer = self.find(length_of(first))?;
@@ -59,7 +61,7 @@ impl Scratch {
 mod tests {
     use super::*;
 
-    /// Planted break: who comes takes what is free, whoever waits.
+    /// Planted break: a newcomer takes what is free, whichever piece waits.
     #[test]
     fn nobody_is_passed_by_and_everybody_comes() {
         let mut scratch = Scratch::new().unwrap();

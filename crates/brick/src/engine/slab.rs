@@ -1,4 +1,4 @@
-//! A table whose free places are used again: requests, pieces, volumes, front ends.
+//! A table that uses its free places again: requests, pieces, volumes, front ends.
 
 /// Values by small numbers. Insert, remove and look up are O(1); memory grows by doubling and is kept.
 pub(crate) struct Slab<T> {

@@ -136,7 +136,7 @@ pub struct ReadAheadStatus {
     pub fetched_bytes: u64,
     /// Bytes of reads that were answered out of them.
     pub used_bytes: u64,
-    /// Bytes that nobody asked for before they were dropped.
+    /// Bytes that no read asked for before they were dropped.
     pub wasted_bytes: u64,
 }
 
@@ -151,7 +151,7 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// First byte on the device.
     pub start_bytes: u64,
-    /// Nobody may write.
+    /// No front end may write.
     pub is_read_only: bool,
     /// Connections and mounts.
     pub front_ends: u32,

@@ -33,10 +33,11 @@ use std::sync::mpsc::Sender;
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests and pieces that fit before the tables grow.
 const REQUESTS_EXPECTED: usize = 1024;
-/// Requests that are handed out in a turn before others are heard. Who verifies a volume in memory asks for the next 64 KiB as soon as
-/// he has some: 64 times that is compared in about a millisecond.
+/// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
+/// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
-/// Buffers whose memory is taken from those who do not use it, each time that somebody has found none: some milliseconds' work.
+/// Buffers that lose their memory, because their front ends do not use it, each time that a front end has found none:
+/// some milliseconds' work.
 const TRIMMED_MAX: usize = 256;
 
 /// A front end and its seat.
@@ -55,7 +56,7 @@ pub(super) struct Engine {
     touched: Vec<u32>,
     /// Front ends that may be through.
     leaving: Vec<u32>,
-    /// When the first of those who were asked to stop is cut off.
+    /// When the first of the front ends that were asked to stop is cut off.
     next_cut: Option<Time>,
     /// When it is looked again whether front ends' other ends are still there.
     next_look: Time,
@@ -132,11 +133,11 @@ impl Engine {
         })
     }
 
-    /// Runs until it was told to end and everybody is gone.
+    /// Runs until it was told to end and all front ends are gone.
     ///
-    /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of buffers: nothing that
-    /// they could write to is freed then. Whoever calls it later hears that it has stopped. Answers why it ended, where that was its ring; a
-    /// panic goes on.
+    /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
+    /// it ended, where that was its ring; a panic goes on.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
         let Engine { core, front_ends, ended, .. } = self;
@@ -242,8 +243,8 @@ impl Engine {
         self.dismiss_finished();
     }
 
-    /// Decides, hands out and hears what comes of that, as long as something does; but whoever asks again as soon as he was answered
-    /// does not keep the thread.
+    /// Decides, hands out and hears what comes of that, as long as something does. A client that asks again as soon as
+    /// it was answered does not keep the thread.
     fn go_round(&mut self) {
         self.goes_on = false;
         let mut handed_out = 0;
@@ -264,7 +265,7 @@ impl Engine {
             // A round that only a cache has got something of is one, too.
             handed_out += count.max(1);
             if handed_out >= HANDED_OUT_MAX {
-                // Who has heard something must be able to answer it, and to receive, before anybody goes on.
+                // A front end that has heard something must be able to answer it, and to receive, before any goes on.
                 self.end_turn();
             }
         }
@@ -297,7 +298,7 @@ impl Engine {
         count
     }
 
-    /// Tells everybody who heard something that the turn is over; says whether new work came of it.
+    /// Tells all front ends that heard something that the turn is over; says whether new work came of it.
     fn end_turn(&mut self) -> bool {
         let pieces_before = self.core.pieces_so_far;
         let mut touched = std::mem::take(&mut self.touched);
@@ -313,7 +314,7 @@ impl Engine {
         self.core.pieces_so_far != pieces_before || !self.core.finished.is_empty()
     }
 
-    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those whose are not.
+    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those without one.
     fn look(&mut self) {
         if self.core.now < self.next_look {
             return;

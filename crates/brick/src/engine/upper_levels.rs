@@ -1,4 +1,4 @@
-//! What is above the block layer: who caused a block, which calls wait at gates, which pages are dirty.
+//! What is above the block layer: the causes of blocks, the calls that wait at gates, the dirty pages.
 //!
 //! Below a mount every request comes from the same kernel threads, so an engine alone can tell its volumes apart and
 //! nothing finer. A split-level scheduler wants more (split-level paper, section 3): the processes that caused a block,
@@ -8,23 +8,24 @@
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
 //!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
 //!                what was seen of a disk that is not ours   -> Scheduler::request_added, request_completed
-//!                whose reads are kept back                  <- HeldReads, at the end of each turn
+//!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
-//! **Pieces end where causes change**, so that whoever caused most of a merged request pays for most of it; but not
-//! before they are a run long ([`RUN_BYTES_MAX`]), or pages that two tenants wrote in turns would make a request of each
-//! page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
+//! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it.
+//! But they are at least a run long ([`RUN_BYTES_MAX`]); else pages that two tenants wrote in turns would make a
+//! request of each page. Within a piece the causes share its cost equally (split-level paper, section 3.2).
 //!
-//! **A flush** has no blocks. Whoever caused what was written since the one before, and so is made durable, has caused it; it
-//! stands in the queue of who sent it all the same, for a flush that is held holds a whole file system.
+//! **A flush** has no blocks. The accounts that caused what was written since the one before, and so is made durable,
+//! have caused it. It stands in its sender's queue all the same, for a flush that is held holds a whole file system.
 //!
 //! **The session of a piece** is its only cause, where there is just one, and otherwise the mount or connection that it
-//! came through: so a scheduler that goes by session sees tenants, and one that goes by cause sees everybody.
+//! came through. So a scheduler that goes by session sees tenants, and one that goes by cause sees all accounts.
 //!
-//! What is told from above may be late: an account that has closed since is nobody.
+//! What is told from above may be late: an account that has closed since counts as none.
 //!
-//! **A disk that is not ours** has an engine without volumes: the levels above tell it what they saw of the disk's requests
-//! ([`Below::issued`], [`Below::completed`]), and everything else is as it is with a volume, from pools to latencies.
+//! **A disk that is not ours** has an engine without volumes. The levels above tell it what they saw of the disk's
+//! requests ([`Below::issued`], [`Below::completed`]). Everything else is as it is with a volume, from pools to
+//! latencies.
 
 use super::clock::Clock;
 use super::held_reads::HeldReads;
@@ -40,24 +41,24 @@ pub const TAG_BLOCK_BYTES: u32 = 4096;
 /// What is known of a block that is read or written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTag {
-    /// Who caused it: accounts of the engine. Empty where nobody is known.
+    /// The accounts of the engine that caused it. Empty where none is known.
     pub causes: CauseSet,
     /// What it means to the file system.
     pub class: Class,
     /// The file that it belongs to; [`FileId::DEVICE`] for metadata in its place.
     pub file: Option<FileId>,
-    /// Somebody waits for it.
+    /// A caller waits for it.
     pub is_sync: bool,
 }
 
 impl BlockTag {
-    /// That of a flush, which makes durable what was written: whoever caused that caused it.
+    /// That of a flush, which makes durable what was written: the accounts that caused those writes caused it.
     pub(super) fn of_flush(unflushed: &mut CauseSet) -> BlockTag {
         BlockTag { causes: std::mem::take(unflushed), ..BlockTag::default() }
     }
 }
 
-/// Who caused what reaches a volume, block by block.
+/// The causes of what reaches a volume, block by block.
 pub trait BlockTags: Send {
     /// What is known of the newest `operation` on the block of [`TAG_BLOCK_BYTES`] at `offset` bytes of the volume, a
     /// multiple of that size. Asked on the engine's thread once for each block that is read or written: it must neither
@@ -106,16 +107,16 @@ pub trait UpperLevels: Send {
     /// Becomes readable when something happened that shall not wait for the next turn.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// A turn of the engine: tell the scheduler what happened, let go on whom it releases, and do what it wishes. Must
-    /// not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers with the time at
-    /// which to come again even if nothing happens.
+    /// A turn of the engine: tell the scheduler what happened, let go on the calls that it releases, and do what it
+    /// wishes. Must not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers
+    /// with the time at which to come again even if nothing happens.
     fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
 
-    /// The scheduler has let go in this turn what it will: whose reads it keeps back, and who had some before it let them go.
-    /// Must not wait.
+    /// The scheduler has let go in this turn what it will. Names the accounts with reads that it keeps back, and those
+    /// with reads that went before it let them go. Must not wait.
     fn reads_held(&mut self, now: Time, reads: &HeldReads);
 
-    /// Another scheduler is in charge, which knows of no call and no page yet: who is held goes on.
+    /// Another scheduler is in charge, which knows of no call and no page yet: a call that is held goes on.
     fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);
 }
 
@@ -148,7 +149,7 @@ pub(super) fn tag_piece(
     (tag, (at.min(end) - begin) as u32)
 }
 
-/// In whose queue a piece stands: that of its only cause, or else that of `submitter`.
+/// The session in whose queue a piece stands: that of its only cause, or else `submitter`.
 pub fn session_of(causes: &CauseSet, submitter: AccountId) -> AccountId {
     let mut causes = causes.iter();
     match (causes.next(), causes.next()) {

@@ -1,12 +1,13 @@
-//! An engine's thread goes before those whom it serves.
+//! An engine's thread goes before the tenants that it serves.
 //!
-//! Who is held must not be able to hold up who holds it. Five hundred threads that write as fast as they can leave a thread
-//! of the same rank its five-hundredth part of the processors, and until its turn comes every gate stays as it is. Nor would
-//! a real device compete for processors with its own users. So an engine that has tenants above or a model below runs in
-//! the kernel's real-time class, at its lowest priority: before all normal threads, after whatever an administrator ranks
-//! higher. It sleeps whenever it has nothing to do, and the kernel keeps a share for the others (`sched_rt_runtime_us`).
+//! A held tenant must not be able to hold up the engine that holds it. Five hundred threads that write as fast as they
+//! can leave a thread of the same rank its five-hundredth part of the processors. Until its turn comes every gate stays
+//! as it is. Nor would a real device compete for processors with its own users. So an engine that has tenants above or
+//! a model below runs in the kernel's real-time class, at its lowest priority. It runs before all normal threads, and
+//! after whatever an administrator ranks higher. It sleeps whenever it has nothing to do, and the kernel keeps a share
+//! for the others (`sched_rt_runtime_us`).
 //!
-//! Without the right to that (CAP_SYS_NICE) it asks for the least niceness, and without that it stays what it is: the
+//! Without the right to that (CAP_SYS_NICE) it asks for the least niceness, and without that it stays what it is. The
 //! lateness of an emulated device is measured anyway.
 
 /// The lowest of the real-time class, sched(7).

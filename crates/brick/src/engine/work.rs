@@ -9,18 +9,22 @@
 //!                    step_completed <-- told <-- eventfd <------------------------------------------+
 //! ```
 //!
-//! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is a processor's is a
-//! request to the [`Executor`], page by page, and may be preempted between two pages. It comes as new unless the disk had the piece before:
-//! then the engine's thread has begun the request, the disk suspended it, and it comes as resumed. Everything else of it (socket, scheduler,
-//! accounts, model) stays on the engine's thread. A request without such steps never comes here. What clients write to compressed memory is
-//! kept as it is and answered; a request of the maintenance queue compresses it afterwards, which the engine begins when it hears of the piece.
+//! **Rule.** A piece of a read or write goes from step to step, and a step is the ring's or a processor's. One that is
+//! a processor's is a request to the [`Executor`], page by page, and may be preempted between two pages. It comes as
+//! new unless the disk had the piece before. Then the engine's thread has begun the request, the disk suspended it, and
+//! it comes as resumed. Everything else of it (socket, scheduler, accounts, model) stays on the engine's thread. A
+//! request without such steps never comes here. What clients write to compressed memory is kept as it is and answered.
+//! A request of the maintenance queue compresses it afterwards; the engine begins that request when it hears of the
+//! piece.
 //!
-//! **Complication.** The engine hears of a burst once: who tells it
-//! first writes to the eventfd, the others find that said. It waits for none of those who tell it ([`basket`](super::basket)). What a cache's syncer copies is the maintenance queue's already, and is compressed at
-//! once; it gives way after each page, so that no client waits for more than one. A piece whose work panics, or that the executor drops, ends with an
-//! error and is not waited for. What the executor has no room for stands in a line, in its order, until something is done: the engine's thread, which serves
-//! others too, is not kept by it. Where there is no executor, that thread does everything itself, and compresses at once, too. What is written
-//! encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is decrypted where it was read to.
+//! **Complication.** The engine hears of a burst once: the first thread that tells it writes to the eventfd, the others
+//! find that said. It waits for none of them ([`basket`](super::basket)). What a cache's syncer copies is the
+//! maintenance queue's already, and is compressed at once. It gives way after each page, so that no client waits for
+//! more than one. A piece whose work panics, or that the executor drops, ends with an error and is not waited for. What
+//! the executor has no room for stands in a line, in its order, until something is done. It does not keep the engine's
+//! thread, which serves others too. Where there is no executor, that thread does everything itself, and compresses at
+//! once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
+//! decrypted where it was read to.
 
 #[cfg(test)]
 #[path = "work_tests.rs"]
@@ -46,7 +50,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// When the engine tries again what the executor had no room for: places may be others', who do not tell it when they leave them.
+/// When the engine tries again what the executor had no room for. Other engines may have the places, and do not tell it
+/// when they leave them.
 const TRY_AGAIN: Span = Span::from_millis(10);
 
 /// A piece, and what came of it.
@@ -73,7 +78,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // Whoever finds others there leaves it to the first of them to wake the engine.
+        // A thread that finds others there leaves it to the first of them to wake the engine.
         if self.note.take().is_some_and(|note| self.told.done.put(note)) {
             // An eventfd that is full needs no more waking.
             let _ = rustix::io::write(&self.told.wake, &1u64.to_ne_bytes());
@@ -92,7 +97,7 @@ impl Bytes {
     /// The next so many.
     ///
     /// # Safety
-    /// There are so many, nobody else uses them, and what is made of them is used no more when this is called again.
+    /// There are so many, no other code uses them, and what is made of them is used no more when this is called again.
     unsafe fn next<'used>(&mut self, length: usize) -> &'used mut [u8] {
         let start = self.0;
         // SAFETY: the caller's promise; behind the last one nothing is used.
@@ -117,7 +122,7 @@ pub struct ServiceRequest(Service);
 
 enum Service {
     Piece(PieceWork),
-    /// What writes have left to do.
+    /// Compression that writes have left to do.
     Backlog(Compressing),
 }
 
@@ -140,7 +145,7 @@ struct PieceWork {
     /// The next page's first byte in the volume.
     offset: u64,
     bytes_left: usize,
-    /// After each page, whatever is left of the slice: nobody waits for it, and others may.
+    /// After each page, whatever is left of the slice: no client waits for it, and other work may wait.
     gives_way: bool,
     answer: Answer,
 }
@@ -149,8 +154,8 @@ impl PieceWork {
     fn one_page(&mut self) -> Result<(), Errno> {
         let length = self.bytes_left.min(PAGE_BYTES);
         let (page, sector) = (self.offset / PAGE_BYTES as u64, self.offset / SECTOR_BYTES as u64);
-        // SAFETY: `bytes_left` bytes from here on are this piece's part of a payload, and of its scratch buffer, that nobody else uses;
-        // those of compressed memory are whole pages.
+        // SAFETY: `bytes_left` bytes from here on are this piece's part of a payload, and of its scratch buffer, that
+        // no other code uses; those of compressed memory are whole pages.
         unsafe {
             match (&mut self.step, &mut self.bytes) {
                 (PageStep::Unpack(memory), Some(bytes)) => {
@@ -239,7 +244,7 @@ pub(super) struct Work {
     scratch: Option<Scratch>,
     /// Steps for which the executor had no room, in the order in which they came.
     line: VecDeque<(Kind, Arrival, PieceWork)>,
-    /// The executor had no room for them, or for those who compress a backlog: when it is tried again.
+    /// The executor had no room for them, or for work that compresses a backlog: when it is tried again.
     pub(super) try_again: Option<Time>,
 }
 
@@ -278,7 +283,7 @@ impl Work {
         self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
-    /// Gives it to the service threads, behind those who wait for room; without such threads, does it here.
+    /// Gives it to the service threads, behind the steps that wait for room; without such threads, does it here.
     fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
         if self.executor.is_none() {
             return work.do_here();
@@ -287,7 +292,7 @@ impl Work {
         self.hand_over(now);
     }
 
-    /// Gives the service threads who stands in the line, as far as there is room.
+    /// Gives the service threads the steps in the line, as far as there is room.
     fn hand_over(&mut self, now: Time) {
         let Some(executor) = &self.executor else { return };
         while let Some((kind, came, work)) = self.line.pop_front() {
@@ -403,7 +408,7 @@ impl Core {
         if !is_still_watched {
             self.ring.watch(self.work.told.wake.as_raw_fd(), Owner::Work);
         }
-        // After that: who tells something from now on finds nothing there, and says so again.
+        // After that: a thread that tells something from now on finds nothing there, and says so again.
         let mut heard = std::mem::take(&mut self.work.heard);
         self.work.told.done.take_into(&mut heard);
         for note in heard.drain(..) {

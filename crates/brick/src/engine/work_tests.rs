@@ -1,4 +1,4 @@
-//! Who does what takes a processor's time, in which order, and whom one who is stuck keeps waiting.
+//! Which thread does what takes a processor's time, in which order, and which pieces a stuck thread keeps waiting.
 //!
 //! A service thread is kept here by a page of a compressed volume that the test holds.
 
@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 const PAGES: usize = 64;
-/// The page that a test holds, which keeps whoever comes to it.
+/// The page that a test holds, which keeps each thread that comes to it.
 const HELD: u64 = 500;
 const VOLUME_PAGES: u64 = 512;
 
@@ -88,8 +88,8 @@ impl Pieces {
         panic!("never told of {count}: {told:?}");
     }
 
-    /// What comes of a large piece and of a small one that a client asks for behind it, both of which wait before either is begun: who is
-    /// done first, and how the runs ended.
+    /// What comes of a large piece and of a small one that a client asks for behind it. Both wait before either is
+    /// begun. Says which is done first, and how the runs ended.
     fn large_and_small(mut self, kind: Kind, step: PageStep) -> ([u32; 2], ThreadFigures) {
         const KEEPER: u32 = 0;
         const LARGE: u32 = 1;
@@ -127,9 +127,9 @@ const STEPS: [MakeStep; 3] = [
     |_, _| PageStep::Decrypt(cipher()),
 ];
 
-/// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin: it stops after each page, and who
-/// waits meanwhile is served before. In a slice that is never spent it goes on to its end. Planted breaks: there is no checkpoint; there is one after the
-/// last page, too.
+/// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin. The step stops after
+/// each page, and a piece that waits meanwhile is served before. In a slice that is never spent it goes on to its end.
+/// Planted breaks: there is no checkpoint; there is one after the last page, too.
 #[test]
 fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
     for make in STEPS {
@@ -166,8 +166,9 @@ fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
     assert_eq!(page, [0; PAGE_BYTES]);
 }
 
-/// There is room for one, who is stuck. The others are not begun by whoever brings them, and come in their order. Planted breaks: who finds
-/// no room is done at once; who comes later is handed over before who stands in the line.
+/// There is room for one piece, which is stuck. The others are not begun by the thread that brings them, and come in
+/// their order. Planted breaks: a piece that finds no room is done at once; a later piece is handed over before one
+/// that stands in the line.
 #[test]
 fn whoever_finds_no_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
     let mut pieces = Pieces::new(sliced(NEVER_OVER), 1);
@@ -220,8 +221,8 @@ impl Site {
     }
 }
 
-/// A service thread is at a page for it, and comes back when the engine has gone. Whoever asks anything of the engine is told that it has. Broken on
-/// purpose and seen red: what the engine has is dropped with its thread.
+/// A service thread is at a page for it, and comes back when the engine has gone. A caller that asks anything of the
+/// engine is told that it has. Broken on purpose and seen red: what the engine has is dropped with its thread.
 #[test]
 fn an_engine_whose_thread_panics_frees_nothing_that_others_may_write_to() {
     let site = Site::new(16);
@@ -279,9 +280,10 @@ fn has_no_answer(client: &mut UnixStream) -> bool {
     nothing
 }
 
-/// The one service thread is stuck in a step that does not end, with room for others, and without any. Outcome: whoever needs a service thread
-/// waits, on all volumes; all else goes on, what is told of the thread is how long it has been at it, and when the step
-/// ends all are answered. Planted breaks: what finds no room is done by the engine's thread; it is never tried again.
+/// The one service thread is stuck in a step that does not end, with room for others, and without any. Outcome: a piece
+/// that needs a service thread waits, on all volumes, and all else goes on. What is told of the thread is how long it
+/// has been at it. When the step ends all are answered. Planted breaks: what finds no room is done by the engine's
+/// thread; it is never tried again.
 #[test]
 fn a_stuck_step_of_the_only_service_thread_stops_what_needs_one_and_nothing_else() {
     for requests_max in [16_384, 1] {

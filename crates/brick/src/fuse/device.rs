@@ -1,7 +1,7 @@
 //! Hearing requests at `/dev/fuse` and writing replies to it, out of and into the engine's buffers.
 //!
-//! Reads and replies are plain system calls and not operations on the ring: neither ever waits, since the descriptor does
-//! not block, and a call of its own costs no more than the ring's way there and back.
+//! Reads and replies are plain system calls and not operations on the ring. Neither ever waits, since the descriptor
+//! does not block, and a call of its own costs no more than the ring's way there and back.
 //!
 //! Only the waiting is left to the ring, and that with a detour. An operation that waits on a descriptor keeps it open,
 //! even when the thread that asked for it was killed, for as long as any thread of the process lives. But while
@@ -28,8 +28,8 @@ pub(super) fn watch(device: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// Reads one request so that a write's payload comes to lie at the start of the buffer's data, page-aligned.
 pub(super) fn read_request(device: BorrowedFd<'_>, landing: &mut Buffer) -> Result<usize, Errno> {
     assert!(landing.capacity() >= PAYLOAD_BYTES_MAX as usize, "a landing buffer takes the largest request");
-    // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the largest
-    // payload after it; nobody else has a handle to it.
+    // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the
+    // largest payload after it; no other code has a handle to it.
     let count = unsafe {
         let start = landing.as_mut_ptr().sub(WRITE_PREFIX_BYTES);
         libc::read(device.as_raw_fd(), start.cast(), REQUEST_BYTES_MAX)

@@ -5,8 +5,9 @@
 //!   /dev/fuse <-- one reply each, as they come -------------------- engine
 //! ```
 //!
-//! Each turn hears at most [`REQUESTS_PER_TURN_MAX`] requests or [`BYTES_PER_TURN_MAX`], so that a tenant whose volume
-//! answers at once (memory) or who writes much leaves the turn to others; then the ring says again whether there are more.
+//! Each turn hears at most [`REQUESTS_PER_TURN_MAX`] requests or [`BYTES_PER_TURN_MAX`]. So a tenant with a volume that
+//! answers at once (memory), or one that writes much, leaves the turn to others. Then the ring says again whether there
+//! are more.
 //!
 //! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine with
 //! the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if the
@@ -188,7 +189,7 @@ impl FuseConnection {
                 Reply::error(unique, Errno::PROTO)
             }),
             Call::GetAttributes => Reply::attributes(unique, file),
-            // Times are nobody's business; the size is the volume's, and mode and owner are the mount's.
+            // Times have no meaning here; the size is the volume's, and mode and owner are the mount's.
             Call::SetAttributes { size_bytes, changes_access } => {
                 match changes_access || size_bytes.is_some_and(|size_bytes| size_bytes != file.size_bytes) {
                     true => Reply::error(unique, Errno::PERM),

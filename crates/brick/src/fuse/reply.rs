@@ -21,9 +21,9 @@ pub const BACKGROUND_REQUESTS_MAX: u16 = 256;
 
 /// Pages that one request may touch, as many as the kernel allows without a sysctl (`FUSE_MAX_MAX_PAGES` before 6.12,
 /// since then `fs.fuse.max_pages_limit`). Four times what the largest payload fills, because memory that does not begin
-/// on a page, or comes in small pieces, touches more: a request would then be cut short in the middle of a block.
+/// on a page, or comes in small pieces, touches more. A request would then be cut short in the middle of a block.
 const PAGES_MAX: u16 = 256;
-/// How long the kernel may keep attributes: 136 years, since nobody but we change the size.
+/// How long the kernel may keep attributes: 136 years, since only this driver changes the size.
 const ATTRIBUTES_VALID_SECONDS: u64 = u32::MAX as u64;
 /// The file's handle; there is one file, so the value means nothing.
 const FILE_HANDLE: u64 = 1;

@@ -3,7 +3,7 @@
 //! One read returns one request: a header of 40 bytes, the operation's own fields, and for a write the payload. All
 //! numbers are in the machine's own byte order; the structures are in the kernel's `include/uapi/linux/fuse.h`.
 //!
-//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`] into the buffer, always. Whoever
+//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`] into the buffer, always. Code that
 //! reads into a buffer that begins that far before a page boundary has the payload page-aligned, ready for O_DIRECT.
 //!
 //! Nothing here allocates or can panic, whatever the bytes are; every function is O(1).
@@ -17,7 +17,7 @@ pub const REQUEST_HEADER_BYTES: usize = 40;
 /// Bytes before a write's payload: the header and `struct fuse_write_in`.
 pub const WRITE_PREFIX_BYTES: usize = REQUEST_HEADER_BYTES + 40;
 /// Largest payload of a read or a write, in bytes. The loop device asks for up to 1280 KiB at once and the kernel cuts
-/// that into pieces of this size, which is far above where throughput stops growing and small enough for a scheduler.
+/// that into pieces of this size. That is far above where throughput stops growing and small enough for a scheduler.
 pub const PAYLOAD_BYTES_MAX: u32 = 256 * 1024;
 /// Bytes of the largest request.
 pub const REQUEST_BYTES_MAX: usize = WRITE_PREFIX_BYTES + PAYLOAD_BYTES_MAX as usize;
@@ -37,7 +37,7 @@ const ALLOCATE_ZERO_RANGE: u32 = 1 << 4;
 /// Bytes that are not a request, or one that we cannot serve.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WireError {
-    /// Not even a header; there is nobody to answer.
+    /// Not even a header; there is no request to answer.
     #[error("a FUSE request of {got} bytes, expected at least {REQUEST_HEADER_BYTES}")]
     Header {
         /// Bytes read.
@@ -274,7 +274,7 @@ fn parse_call(opcode: u32, body: &[u8]) -> Option<Call> {
     })
 }
 
-/// What can be wrong with a request whose fields are all there.
+/// What can be wrong with a request that has all its fields.
 fn check(unique: u64, node: u64, opcode: u32, call: Call, got: usize) -> Result<(), WireError> {
     let length = match call {
         // These belong to the mount and not to a file.

@@ -1,7 +1,7 @@
 //! CHAP: an initiator proves that it knows a secret without saying it (RFC 1994; RFC 7143, 12.1.3).
 //!
-//! MD5 is what the protocol asks every target to have, and all that is offered. It keeps a secret from whoever listens only
-//! if the secret is long and random; it encrypts nothing.
+//! MD5 is what the protocol asks every target to have, and all that is offered. It keeps a secret from an eavesdropper
+//! only if the secret is long and random; it encrypts nothing.
 
 use super::text::{binary, hexadecimal};
 use md5::{Digest, Md5};
@@ -19,9 +19,9 @@ pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 12..=255;
 /// A name and the secret that proves it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Who.
+    /// The user's name.
     pub user: String,
-    /// What only they know.
+    /// What only its owner knows.
     pub secret: String,
 }
 
@@ -35,9 +35,9 @@ impl std::fmt::Debug for Credentials {
 /// What a target asks of initiators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chap {
-    /// Whom it lets in.
+    /// What initiators prove themselves by.
     pub initiator: Credentials,
-    /// Who it is itself, to initiators who ask.
+    /// What the target proves itself by, to initiators that ask.
     pub target: Option<Credentials>,
 }
 

@@ -5,13 +5,14 @@
 //!   socket <--send----- outbox <--answers-----------------------------------------------+
 //! ```
 //!
-//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever else is
-//! answered counts against [`OUTBOX_BYTES_MAX`]: when so much waits for an initiator that does not read, no more is
-//! received, the socket fills, and the initiator waits. Nobody else notices.
+//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever
+//! else is answered counts against [`OUTBOX_BYTES_MAX`]. When so much waits for an initiator that does not read, no
+//! more is received, the socket fills, and the initiator waits. No other session notices.
 //!
-//! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream, bytes
-//! that are not the protocol or arrived damaged, a socket that fails, a new session in this one's place: it closes at once, and the
-//! session with it; what has not reached a disk does not any more, and what has comes before whatever the initiator asks for next.
+//! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream,
+//! bytes that are not the protocol or arrived damaged, a socket that fails, a new session in this one's place: it
+//! closes at once, and the session with it. What has not reached a disk does not any more. What has comes before
+//! whatever the initiator asks for next.
 
 mod commands;
 mod inbox;
@@ -53,7 +54,7 @@ static LOG: PeerLog = PeerLog::new();
 enum Phase {
     /// Requests are heard.
     Open,
-    /// No more are heard; those under way are answered, if nobody aborts them.
+    /// No more are heard; those under way are answered, if no session aborts them.
     Closing,
     /// Nothing is answered any more.
     Broken,
@@ -82,7 +83,7 @@ pub struct IscsiConnection {
 }
 
 impl IscsiConnection {
-    /// A connection whose login is over. `portal` is its own address, as initiators write it.
+    /// A connection after its login. `portal` is its own address, as initiators write it.
     pub fn new(
         socket: OwnedFd,
         portal: &str,
@@ -215,7 +216,7 @@ impl IscsiConnection {
         }
     }
 
-    /// Hears no more; what is under way is answered, unless somebody aborts it: so the unit still knows the session.
+    /// Hears no more; what is under way is answered, unless a session aborts it: so the unit still knows the session.
     fn close(&mut self, port: &mut Port<'_>) {
         if self.phase != Phase::Open {
             return;
@@ -283,8 +284,8 @@ impl FrontEnd for IscsiConnection {
             return;
         }
         self.answer_logout();
-        // What came and was not taken, because answers wait, is taken when they have gone: until then nothing is received, or it
-        // would lie there until the initiator says more.
+        // What came and was not taken, because answers wait, is taken when they have gone. Until then nothing is
+        // received, or it would lie there until the initiator says more.
         let has_taken_all = !self.outbox.is_full();
         self.outbox.send(port, self.socket.as_raw_fd());
         if self.phase == Phase::Open && has_taken_all {

@@ -1,11 +1,12 @@
-//! Login: who the initiator is, which target it wants, and what both sides can do. A state machine without I/O.
+//! Login: the initiator's name, the target that it wants, and what both sides can do. A state machine without I/O.
 //!
 //! ```text
 //!   security (0): AuthMethod, CHAP  -->  operational (1): lengths, digests  -->  full feature (3)
 //! ```
 //!
 //! The initiator leads: each of its requests says in which stage it is and whether it wants to go on (T). A target that
-//! asks for CHAP lets nobody out of the first stage without it; a discovery session sees names only and needs none.
+//! asks for CHAP lets no initiator out of the first stage without it; a discovery session sees names only and needs
+//! none.
 
 use super::chap::{self, Challenge, Chap};
 use super::error::{LoginError, ProtocolError};
@@ -28,7 +29,7 @@ pub const PORTAL_GROUP: &str = "1";
 pub struct Negotiated {
     /// The name of the target; `None` for discovery.
     pub target: Option<String>,
-    /// Who the initiator is.
+    /// The initiator's port.
     pub port: PortName,
     /// The number of the connection, as the initiator chose it.
     pub connection: u16,

@@ -29,7 +29,7 @@ pub struct Parameters {
 }
 
 impl Default for Parameters {
-    /// What holds if nobody says anything (RFC 7143, 13).
+    /// What holds if neither side says anything (RFC 7143, 13).
     fn default() -> Self {
         Parameters {
             digests: Digests::default(),
@@ -89,7 +89,7 @@ impl Parameters {
             "MaxBurstLength" => {
                 let Some(bytes) = least(TRANSFER_BYTES_MAX) else { return rejected() };
                 self.burst_bytes_max = bytes;
-                // Also one that was agreed on before, and the one that holds if nobody says anything.
+                // Also one that was agreed on before, and the one that holds if neither side says anything.
                 self.first_burst_bytes_max = self.first_burst_bytes_max.min(bytes);
                 Some(bytes.to_string())
             }
@@ -158,7 +158,7 @@ mod tests {
                         "FirstBurstLength" => parameters.burst_bytes_max.min(FIRST_BURST_BYTES_MAX),
                         _ => TRANSFER_BYTES_MAX,
                     };
-                    // Whoever says a key twice in one text hears of both.
+                    // An initiator that says a key twice in one text hears of both.
                     let is_last = pairs.iter().filter(|pair| pair.0 == "MaxBurstLength").count() <= 1;
                     prop_assert!(!is_last || answered <= bound, "{key}={answered} of {pairs:?}");
                 }

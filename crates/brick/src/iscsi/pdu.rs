@@ -158,8 +158,8 @@ impl Frame<'_> {
     /// The PDU at the start of `bytes`; `None` if it has not come whole. O(its length).
     ///
     /// # Errors
-    /// It has more data than `data_bytes_max`, or arrived damaged. Without error recovery beyond level 0, which nobody asks
-    /// for on a network of today, the session ends then and begins anew.
+    /// It has more data than `data_bytes_max`, or arrived damaged. Without error recovery beyond level 0, which no
+    /// initiator asks for on a network of today, the session ends then and begins anew.
     pub fn decode(bytes: &[u8], data_bytes_max: u32, digests: Digests) -> Result<Option<Frame<'_>>, ProtocolError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>().map(|header| Header(*header)) else { return Ok(None) };
         let data_bytes = header.data_bytes();
@@ -186,7 +186,7 @@ impl Frame<'_> {
         Ok(Some(Frame { header, data, length }))
     }
 
-    /// Bytes of the PDU whose header `bytes` begin with; only of the header if they are fewer.
+    /// Bytes of the PDU; `bytes` begin with its header. Only of the header if they are fewer.
     pub fn length(bytes: &[u8], digests: Digests) -> usize {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>().map(|header| Header(*header)) else {
             return HEADER_BYTES;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A target and its unit.
 ///
-/// The unit stands behind a lock, because sessions begin on threads of their own. All its commands come from one thread,
-/// that of the volume's device, so that the lock is free whenever it is taken there, but for the moment of a login.
+/// The unit stands behind a lock, because sessions begin on threads of their own. All its commands come from one
+/// thread, that of the volume's device. So the lock is free whenever it is taken there, but for the moment of a login.
 ///
 /// A target of a session that an application has opened is another name for the same unit: another target port of it.
 pub struct Target {
@@ -61,7 +61,7 @@ impl Target {
         Target { name: name.to_owned(), number, is_hidden: true, chap: self.chap.clone(), shared: self.shared.clone() }
     }
 
-    /// The target called `name` whose unit is `volume`.
+    /// The target called `name` with `volume` as its unit.
     pub fn of_volume(name: &str, chap: Option<Chap>, volume: &VolumeInfo, is_rotational: bool) -> Target {
         let geometry = Geometry {
             block_bytes: volume.block_bytes,
@@ -140,7 +140,7 @@ impl Targets {
         Some(target)
     }
 
-    /// Takes away the target called `name`, if there is one: nobody logs in to it any more.
+    /// Takes away the target called `name`, if there is one: no initiator logs in to it any more.
     pub fn remove(&self, name: &str) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).retain(|target| target.name != name);
     }

@@ -43,7 +43,7 @@ impl Requests {
     /// Reads into, or writes from, the memory of a slot that nothing uses; sent by the next [`wait`](Self::wait).
     ///
     /// # Panics
-    /// If the slot is in use or too small, or if this is a write and nobody allowed writing.
+    /// If the slot is in use or too small, or if this is a write and writing was not allowed.
     pub fn submit(&mut self, slot: u32, is_read: bool, offset: u64, length: u32) {
         assert!(is_read || self.target.is_writable, "nobody allowed to write to {}", self.target.path.display());
         assert!(length as usize <= self.slot_pages * ALIGNMENT_BYTES, "{length} bytes are more than a slot has");
@@ -91,7 +91,7 @@ impl Drop for Requests {
         // What is under way writes into memory that is freed after this.
         while self.under_way.iter().any(Option::is_some) {
             if self.ring.submit_and_wait(None).is_err() {
-                // Nobody can say when it ends: the memory is left to it.
+                // It is unknown when it ends: the memory is left to it.
                 std::mem::forget(std::mem::take(&mut self.memory));
                 return;
             }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Submitted requests are sent together when the client next has to wait, so that a deep queue costs few system calls.
-//! A server that answers before it has received everything cannot block the client for good: while a send has to wait,
+//! A server that answers before it has received everything cannot block the client for good. While a send has to wait,
 //! what comes in is kept. Memory is bounded, and nothing is allocated per request once the buffers have grown.
 
 use super::error::{Errno, ProtocolError};
@@ -34,7 +34,7 @@ const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 const INBOX_BYTES: usize = 256 * 1024;
 /// What is kept at the most while a send waits, bytes: two reads of the largest size.
 const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a client waits when nobody says.
+/// How long a client waits by default.
 const TIMEOUT_DEFAULT: Span = Span::from_secs(30);
 
 /// What went wrong.
@@ -133,7 +133,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Over a stream socket at whose other end `export` is served already: by this process, without a handshake.
+    /// Over a stream socket; `export` is served at its other end already: by this process, without a handshake.
     pub fn agreed(socket: OwnedFd, export: ExportInfo, options: &ClientOptions) -> Client {
         let depth_max = options.depth_max.max(1);
         Client {
@@ -292,7 +292,8 @@ impl Client {
     }
 
     /// Sends what was submitted as the server takes it, and waits at most so long for something to
-    /// [`receive`](Self::receive); answers with whether there is something, which may be only the beginning of an answer.
+    /// [`receive`](Self::receive). Answers with whether there is something, which may be only the beginning of an
+    /// answer.
     pub fn wait(&mut self, at_most: Span) -> Result<bool, ClientError> {
         self.send_some()?;
         Ok(self.inbox_start < self.inbox_end
@@ -315,7 +316,7 @@ impl Client {
 
     /// Waits until one of the requests under way has been answered.
     ///
-    /// Read data goes to `data(tag, at, bytes)` as it comes, in pieces, and pieces of different requests take turns;
+    /// Read data goes to `data(tag, at, bytes)` as it comes, in pieces, and pieces of different requests take turns.
     /// `at` counts from the first byte of the request.
     pub fn receive(&mut self, mut data: impl FnMut(u32, u32, &[u8])) -> Result<Completed, ClientError> {
         loop {
@@ -328,7 +329,7 @@ impl Client {
             match progress {
                 Progress::Completed(completed) => return Ok(completed),
                 Progress::NeedsBytes(_) => {
-                    // If nothing comes, that is said by who receives.
+                    // If nothing comes, the receiver says so.
                     self.wait_for_input(&self.patience())?;
                     self.fill_inbox()?;
                 }
@@ -438,7 +439,7 @@ impl Client {
                 OptionReplyKind::Acknowledged => return Ok(()),
                 OptionReplyKind::Info => apply_info(&mut self.export, &data),
                 kind if kind.is_error() => {
-                    // Somebody else's text, which ends in a message of ours.
+                    // The server's text, which ends in a message of ours.
                     let text = String::from_utf8_lossy(&data).chars().flat_map(char::escape_debug).collect();
                     return Err(ClientError::Refused { option: number, kind, text });
                 }

@@ -10,14 +10,14 @@
 //! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go out
 //! of the buffer that the disk read into, or out of a volume in memory.
 //!
-//! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers; when either is used up, or
-//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more, the socket fills, and the
-//! client waits. Nobody else notices.
+//! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers. When either is used up, or
+//! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more. The socket fills, and
+//! the client waits. No other connection notices.
 //!
-//! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up without a
-//! disconnect, bytes that are not the protocol, or a socket that fails: it closes at once, and what has not reached a disk does not
-//! any more, because the client may have connected again and written something newer. So it is noticed, too, when a client hangs up
-//! behind requests for which there is no room: those are not carried out.
+//! **Ends.** A disconnect or a stop: what is under way is answered, then the connection closes. A client that hangs up
+//! without a disconnect, bytes that are not the protocol, or a socket that fails: it closes at once. What has not
+//! reached a disk does not any more, because the client may have connected again and written something newer. So it is
+//! noticed, too, when a client hangs up behind requests for which there is no room: those are not carried out.
 
 mod inbox;
 mod outbox;
@@ -44,9 +44,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
-/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol allows; 81 MiB
-/// in all. Who has fewer outstanding than its share of the device holds does not get its share, so each size has enough
-/// to keep a drive busy.
+/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol
+/// allows; 81 MiB in all. A client with fewer outstanding than its share of the device holds does not get its share. So
+/// each size has enough to keep a drive busy.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
     BufferClass { bytes: 64 << 10, count: REQUESTS_MAX as u16 },
@@ -126,7 +126,7 @@ pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
             write_zeroes: true,
             fast_zero: false,
             cache: false,
-            // All connections of a volume share one backend, whose flush covers everything that completed before.
+            // All connections of a volume share one backend; a flush of it covers everything that completed before.
             multi_connection: true,
             rotational: is_rotational,
         },
@@ -135,7 +135,7 @@ pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
 }
 
 impl NbdConnection {
-    /// A connection whose handshake is over and whose socket holds nothing of it any more.
+    /// A connection after its handshake, with a socket that holds nothing of it any more.
     pub fn new(socket: OwnedFd, negotiated: Negotiated) -> NbdConnection {
         let nothing = Asked { cookie: 0, offset: 0, length: 0, skew: 0 };
         NbdConnection {

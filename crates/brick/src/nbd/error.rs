@@ -43,7 +43,7 @@ pub enum ProtocolError {
         /// The cookie.
         cookie: u64,
     },
-    /// A reply of the wrong form: data that nobody asked for, or a read that succeeded without all of its data.
+    /// A reply of the wrong form: data that were not asked for, or a read that succeeded without all of its data.
     #[error("the reply with cookie {cookie:#x} does not fit its request: {why}")]
     BadReply {
         /// The cookie.

@@ -68,7 +68,7 @@ pub struct ExportInfo {
     pub maximum_block_bytes: u32,
     /// What it can do.
     pub features: Features,
-    /// It is neither listed nor given to a client that names none: whoever may have it was told its name.
+    /// It is neither listed nor given to a client that names none: a client that may have it was told its name.
     pub is_hidden: bool,
 }
 
@@ -214,7 +214,7 @@ pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&
     }
 }
 
-/// The list of exports, shared by everyone who changes it and the listeners who read it at each handshake.
+/// The list of exports, shared by the code that changes it and the listeners that read it at each handshake.
 ///
 /// A handshake works on the list as it was when it began; connections that exist are not touched by a change.
 #[derive(Clone, Debug, Default)]

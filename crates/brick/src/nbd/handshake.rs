@@ -1,6 +1,6 @@
 //! The server's half of the handshake: fixed newstyle negotiation as a state machine without I/O.
 //!
-//! Whoever owns the connection sends [`Handshake::greeting`], then again and again receives bytes, gives them to
+//! The owner of the connection sends [`Handshake::greeting`]. Then again and again it receives bytes, gives them to
 //! [`Handshake::advance`] and sends what that appended to the output, until the step says that the handshake is over.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The machine takes from its input exactly one message at a time and nothing behind the message that ends the
-//! handshake: what a client sends ahead belongs to the transmission phase. [`Step::NeedsBytes`] says how many bytes
-//! are missing, so that a caller who reads no more than that never holds a byte too many.
+//! handshake. What a client sends ahead belongs to the transmission phase. [`Step::NeedsBytes`] says how many bytes are
+//! missing, so that a caller that reads no more than that never holds a byte too many.
 //!
 //! Memory is bounded: one option of at most [`OPTION_DATA_BYTES_MAX`] bytes, and the output of one option. Time is
 //! bounded by [`OPTIONS_MAX`] options here and by the caller's deadline.

@@ -1,6 +1,6 @@
 //! The NBD handshake around a listener.
 //!
-//! The socket is handed over with nothing received that belongs to the transmission phase: the handshake says how many
+//! The socket is handed over with nothing received that belongs to the transmission phase. The handshake says how many
 //! bytes it misses, and no more are taken from the socket.
 
 use super::export::SharedExports;
@@ -14,7 +14,7 @@ impl Listener {
     /// Serves NBD from now on, on threads of its own, until the answer is dropped.
     ///
     /// `handler` gets each negotiated connection on the handshake's thread, with the socket in blocking mode and at the
-    /// first byte of the transmission phase; it should hand the socket on and return. While it runs it counts as a
+    /// first byte of the transmission phase. It should hand the socket on and return. While it runs it counts as a
     /// handshake.
     pub fn serve<F>(self, exports: SharedExports, handler: F) -> io::Result<Serving>
     where

@@ -1,8 +1,8 @@
 //! Network block device (NBD): the front end that virtual machines, `qemu-img`, fio and libnbd speak.
 //!
 //! A connection has two phases. In the *handshake* the client asks for an export by name and both sides agree on what
-//! they can do; it is rare, and runs on a short-lived thread. In *transmission* 28-byte requests come in and replies go
-//! out in any order; it is all there is afterwards, and runs on the ring of the device's thread.
+//! they can do. It is rare, and runs on a short-lived thread. In *transmission* 28-byte requests come in and replies go
+//! out in any order. It is all there is afterwards, and runs on the ring of the device's thread.
 //!
 //! ```text
 //!   client                     Listener (control plane)                 device's thread (data path)
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The protocol itself is *sans-io*: [`wire`], [`option`], [`handshake`] and [`replies`] turn bytes into values and
-//! values into bytes and never touch a socket, so that the same code is fed by a ring, by a blocking socket, by a
-//! property test one byte at a time, and by a fuzzer.
+//! values into bytes and never touch a socket. So the same code is fed by a ring, by a blocking socket, by a property
+//! test one byte at a time, and by a fuzzer.
 //!
 //! | module | what it is |
 //! | --- | --- |

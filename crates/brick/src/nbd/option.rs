@@ -7,7 +7,7 @@
 //!   server   magic 8 | option 4 | kind 4 | data bytes 4 | data      one or more to each option
 //! ```
 //!
-//! The exception is the oldest option, the export name: it is answered by the export's size and flags without any
+//! The exception is the oldest option, the export name. It is answered by the export's size and flags without any
 //! header, or by closing the connection.
 
 use super::error::ProtocolError;

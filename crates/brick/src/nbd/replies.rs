@@ -1,8 +1,8 @@
 //! The client's half of transmission: bytes from the server in, data and completions out, without I/O.
 //!
 //! A client numbers what it has under way with *tags*, small numbers that it can use as an index into its own buffers.
-//! The cookie on the wire is the tag with a generation above it, so that a second answer to one request, or an answer
-//! to a request that has long completed, is noticed.
+//! The cookie on the wire is the tag with a generation above it. So a second answer to one request, or an answer to a
+//! request that has long completed, is noticed.
 //!
 //! The server is not trusted: data outside the request, too much of it, too little of it, or a reply to nothing is a
 //! [`ProtocolError`]. Chunks may come in any order; that two of them overlap is noticed by their sum only.
@@ -127,7 +127,7 @@ impl Replies {
         loop {
             let finished = match self.awaited {
                 Awaited::Header => {
-                    // 16 bytes are enough to know whether it is a chunk, whose header is longer.
+                    // 16 bytes are enough to know whether it is a chunk, which has a longer header.
                     let is_chunk = self.head_bytes >= SIMPLE_REPLY_BYTES;
                     let wanted = if is_chunk { CHUNK_BYTES } else { SIMPLE_REPLY_BYTES };
                     if let Err(missing) = self.collect(input, wanted) {

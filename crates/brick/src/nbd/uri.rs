@@ -33,7 +33,7 @@ pub enum NbdUriError {
         /// The text.
         got: String,
     },
-    /// Nobody knows the host.
+    /// No address is known for the host.
     #[error("got {got:?}: host {host:?} is not known")]
     Host {
         /// The text.

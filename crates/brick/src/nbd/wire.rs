@@ -1,8 +1,9 @@
 //! Requests and replies of the transmission phase, as bytes and as values.
 //!
 //! A request is 28 bytes, and a write's data behind them. A reply is *simple* (16 bytes, and a read's data behind them)
-//! or *structured*: one or more chunks that say themselves how long they are, of which the last is marked. Replies come
-//! in any order; the cookie that the client chose says which request they answer. All numbers are big-endian.
+//! or *structured*. A structured reply is one or more chunks that say themselves how long they are; the last is marked.
+//! Replies come in any order; the cookie that the client chose says which request they answer. All numbers are
+//! big-endian.
 //!
 //! ```text
 //!   request  magic 4 | flags 2 | command 2 | cookie 8 | offset 8 | length 4 |  data of a write
@@ -10,8 +11,8 @@
 //!   chunk    magic 4 | flags 2 | kind 2 | cookie 8 | payload bytes 4 |  payload
 //! ```
 //!
-//! Two kinds of failure are kept apart. A [`ProtocolError`] means that nobody knows any more where the next message
-//! starts: the connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
+//! Two kinds of failure are kept apart. A [`ProtocolError`] means that it is unknown where the next message starts: the
+//! connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
 //! skipped, and the connection goes on.
 //!
 //! Nothing here allocates; everything is O(1).

@@ -4,8 +4,8 @@
 //!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte  ->  /srv/a.img, from there and the loop device's offset
 //! ```
 //!
-//! **The intuition.** Two paths may lead to the same bytes. So a program that asks for some bytes goes down to the last file that has
-//! them, and what holds for these bytes there (locks, notes, other users) holds for the block device.
+//! **The intuition.** Two paths may lead to the same bytes. So a program that asks for some bytes goes down to the last
+//! file that has them. What holds for these bytes there (locks, notes, other users) holds for the block device.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,8 +1,9 @@
 //! Which loop devices lie on a file.
 //!
-//! **Complication.** A loop device is asked which file it has by LOOP_GET_STATUS64, since a path in sysfs says little where the file was
-//! renamed or has several names. The kernel then asks the file system of that file. The loop devices of this daemon's own mounts lie on
-//! FUSE files, whose server may be this daemon, or one that hangs. So a loop device on another FUSE file system is passed over.
+//! **Complication.** A loop device is asked which file it has by LOOP_GET_STATUS64, since a path in sysfs says little
+//! where the file was renamed or has several names. The kernel then asks the file system of that file. The loop devices
+//! of this daemon's own mounts lie on FUSE files; their server may be this daemon, or one that hangs. So a loop device
+//! on another FUSE file system is passed over.
 
 use super::beneath::ByteExtent;
 use crate::attach::loop_control;

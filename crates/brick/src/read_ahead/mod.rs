@@ -1,7 +1,9 @@
-//! Reading ahead: what a client reads in sequence is fetched before he asks for it. Decides what, without I/O or a clock.
+//! Reading ahead: what a client reads in sequence is fetched before it asks for it. Decides what, without I/O or a
+//! clock.
 //!
-//! **Intuition.** Who reads in sequence with small requests waits for the device once for each. Asked for a large piece before it
-//! is wanted, the device does the same work in fewer requests, and the client waits for his own network at the most.
+//! **Intuition.** A client that reads in sequence with small requests waits for the device once for each. Asked for a
+//! large piece before it is wanted, the device does the same work in fewer requests. The client waits for its own
+//! network at the most.
 //!
 //! ```text
 //!   read(offset, length) --> streams: does it go on where a stream was? --> slots: is it there, or on its way?
@@ -10,15 +12,17 @@
 //!   changed(offset, length) --> slots: what was written is dropped
 //! ```
 //!
-//! **Rule.** After three reads one behind the other there is a stream (`streams`). What it reads and what is not there is fetched
-//! as a whole chunk, and chunks follow until a window is ahead of it: one chunk first, twice as many after each that was of
-//! use, half as many after each that was not, none when one alone was not. Chunks lie in the slots of a session (`Reader`):
-//! twice `read_ahead` bytes, whatever its client does, and nobody else's streams can take them.
+//! **Rule.** After three reads one behind the other there is a stream (`streams`). What it reads and what is not there
+//! is fetched as a whole chunk, and chunks follow until a window is ahead of it. The window is one chunk first, twice
+//! as many after each that was of use, half as many after each that was not, none when one alone was not. Chunks lie in
+//! the slots of a session (`Reader`): twice `read_ahead` bytes, whatever its client does, and no other session's
+//! streams can take them.
 //!
-//! **Complication.** What is in a slot must be what is on the device. So the part of a slot that is written, trimmed or zeroed is
-//! cut off when that is *done*, of slots that are still being fetched too: a fetch that began before may have read what was there
-//! before. Until then a read of it is left to the device (`changes`). And who reads many short stretches would have a chunk fetched in
-//! vain for each: the reads that make a stream become twice as many with each stream that was of no use.
+//! **Complication.** What is in a slot must be what is on the device. So the part of a slot that is written, trimmed or
+//! zeroed is cut off when that is *done*. This holds for slots that are still being fetched too: a fetch that began
+//! before may have read what was there before. Until then a read of it is left to the device (`changes`). And a client
+//! that reads many short stretches would have a chunk fetched in vain for each. So the reads that make a stream become
+//! twice as many with each stream that was of no use.
 //!
 //! A read costs O(streams + slots): at most 24 places and 64 slots, in memory that was taken when the session was opened.
 

@@ -1,5 +1,5 @@
-//! The oracle: a device of blocks that have a version each, and sessions whose reads must not bring an older one than was
-//! acknowledged, or read by anybody, when they were sent.
+//! The oracle: a device of blocks that have a version each, and sessions with reads. A read must not bring an older
+//! version than was acknowledged, or read by any session, when it was sent.
 
 use super::{Changes, Fetch, Found, Part, ReadAhead, Reader};
 use plimsoll_core::{Span, Time};

@@ -10,8 +10,8 @@ use super::ReadAhead;
 use super::streams::{Belongs, STREAMS_MAX, Stream, Streams};
 use plimsoll_core::Time;
 
-/// Fetches of a session that nobody waits for yet, under way at a time: enough for a device to go on without a pause, few enough
-/// to leave it to others.
+/// Fetches of a session that no read waits for yet, under way at a time: enough for a device to go on without a pause,
+/// few enough to leave it to others.
 const AHEAD_UNDER_WAY_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct Slot {
     to: u64,
     /// Bytes that were handed out.
     used: u32,
-    /// Somebody waited for it from the first.
+    /// A read waited for it from the first.
     is_awaited: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Figures {
     pub(crate) fetched_bytes: u64,
     /// Bytes that were handed out.
     pub(crate) used_bytes: u64,
-    /// Bytes that were fetched and dropped before anybody asked for them.
+    /// Bytes that were fetched and dropped before any read asked for them.
     pub(crate) wasted_bytes: u64,
 }
 
@@ -175,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// What should be fetched next that nobody waits for yet, for the stream that has least ahead of it.
+    /// What should be fetched next that no read waits for yet, for the stream that has least ahead of it.
     pub(crate) fn next_ahead(&mut self, now: Time) -> Option<Fetch> {
         if self.ahead_under_way >= AHEAD_UNDER_WAY_MAX {
             return None;
@@ -207,7 +207,7 @@ impl Reader {
         if !succeeded {
             self.slots[number] = Slot::FREE;
             if let Some(stream) = stream {
-                // The client is going to see for himself; what is there already stays for him.
+                // The client's own read is going to tell; what is there already stays for it.
                 self.streams.end(stream);
                 self.streams.distrust();
                 self.slots.iter_mut().filter(|slot| slot.stream == Some(stream)).for_each(|slot| slot.stream = None);
@@ -232,7 +232,7 @@ impl Reader {
             if slot.state == State::Free || end <= slot.from || slot.to <= offset {
                 continue;
             }
-            // What is behind the change is what a stream reads next.
+            // A stream reads next what lies behind the change.
             if end < slot.to {
                 slot.from = end;
             } else if slot.from < offset {
@@ -288,8 +288,8 @@ impl Reader {
         Some(Fetch { slot: number as u32, offset: from, length })
     }
 
-    /// Gives up slots that their streams have gone past, by a chunk, or whose streams are read no more; and those whose streams
-    /// have failed, if none is free.
+    /// Gives up slots that their streams have gone past, by a chunk, or that belong to streams that are read no more.
+    /// If none is free, gives up those of streams that have failed.
     fn retire_passed(&mut self, now: Time) {
         let is_full = self.slots.iter().all(|slot| slot.state != State::Free);
         for number in 0..self.slots.len() {
@@ -309,8 +309,8 @@ impl Reader {
         self.slots.len() as u32 / self.streams.count(now).max(1)
     }
 
-    /// If no slot is free, a stream that has less than its part gets one of what is furthest ahead of a stream that has more than its
-    /// part: of the one among them that was read longest ago.
+    /// If no slot is free, a stream that has less than its part gets one of what is furthest ahead of a stream that has
+    /// more than its part. Of several such streams, the one that was read longest ago gives it.
     fn make_room(&mut self, now: Time, stream: usize) {
         if self.slots.iter().any(|slot| slot.state == State::Free) {
             return;
@@ -343,7 +343,8 @@ impl Reader {
         }
     }
 
-    /// Frees what is ready of a stream that has ended; what is under way is nobody's. Says whether some was of no use.
+    /// Frees what is ready of a stream that has ended; what is under way belongs to no stream. Says whether some was of
+    /// no use.
     fn release(&mut self, stream: usize) -> bool {
         let mut was_in_vain = false;
         for number in 0..self.slots.len() {
@@ -360,7 +361,7 @@ impl Reader {
         was_in_vain
     }
 
-    /// Empties a slot whose fetch has ended.
+    /// Empties a slot after its fetch has ended.
     fn free(&mut self, number: usize) {
         let Slot { length, used, .. } = std::mem::replace(&mut self.slots[number], Slot::FREE);
         self.figures.wasted_bytes += u64::from(length.saturating_sub(used));

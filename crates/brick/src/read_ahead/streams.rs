@@ -1,12 +1,13 @@
 //! Which reads of a session go on where others ended.
 //!
-//! **Rule.** A read belongs to the run whose end is nearest to it, if no more than eight reads of its length lie between; so a client
-//! with eight requests under way may send them in any order, and small gaps are no end. A run becomes a **stream** after
-//! some reads that each took its end further, if what was asked for is about as much as what lies between its first and its
-//! last byte: at least half, which leaves out strides, and at most twice, which leaves out who reads one place again and again.
+//! **Rule.** A read belongs to the run with the end nearest to it, if no more than eight reads of its length lie
+//! between. So a client with eight requests under way may send them in any order, and small gaps are no end. A run
+//! becomes a **stream** after some reads that each took its end further, if they asked for about as much as lies
+//! between its first and its last byte. About means at least half, which leaves out strides, and at most twice, which
+//! leaves out a client that reads one place again and again.
 //!
-//! **Complication.** Random reads begin runs all the time. They have a table of their own, so that they push out each other and
-//! never a stream; a stream leaves only for another one, the one that was read longest ago first.
+//! **Complication.** Random reads begin runs all the time. They have a table of their own, so that they push out each
+//! other and never a stream. A stream leaves only for another one, the one that was read longest ago first.
 
 use plimsoll_core::{Span, Time};
 
@@ -18,8 +19,8 @@ const RUNS_MAX: usize = 16;
 pub(super) const READS_MIN: u32 = 3;
 /// Reads that make a stream at the most, after so many streams in vain.
 const READS_MIN_MAX: u32 = READS_MIN << 6;
-/// A stream that is not read for so long is idle: what was fetched for it may go. Ours: longer than a program thinks, shorter than
-/// somebody waits for one.
+/// A stream that is not read for so long is idle: what was fetched for it may go. Ours: longer than a program thinks,
+/// shorter than a user waits for one.
 const IDLE_AFTER: Span = Span::from_secs(10);
 /// A stream is idle, too, if its session has read so many times since. Ours: eight streams in turns are read far more often, and of
 /// files that are read one after another all but the last few are.

@@ -50,7 +50,8 @@ impl LogicalUnit {
                 self.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Answer::GOOD.into())
             }
-            // Who does not want to wait (IMMED) waits all the same: an answer that says too little would be worse.
+            // A command that does not want to wait (IMMED) waits all the same: an answer that says too little would be
+            // worse.
             Command::SynchronizeCache(transfer) => {
                 let extent = self.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Outcome::Job(job_of(transfer, Work::Flush, extent, 0)))
@@ -67,7 +68,7 @@ impl LogicalUnit {
         Outcome::Job(job_of(transfer, work, extent, sent))
     }
 
-    /// A command whose bytes cross the wire `times` times from the initiator, or to it.
+    /// A command with bytes that cross the wire `times` times from the initiator, or to it.
     fn bounded(&self, transfer: Transfer, work: Work, times: u32) -> Result<Outcome, Sense> {
         let extent = self.extent(transfer.lba, transfer.blocks.into())?;
         if extent.length > u64::from(TRANSFER_BYTES_MAX) {

@@ -1,8 +1,8 @@
 //! Commands, decoded from their command descriptor blocks (CDBs).
 //!
-//! A CDB says in its first byte, and sometimes in a service action, what it is; the rest are fields at places that differ
-//! from command to command. Decoding turns all of them into one [`Command`], and refuses what this target does not do,
-//! so that nobody behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
+//! A CDB says in its first byte, and sometimes in a service action, what it is. The rest are fields at places that
+//! differ from command to command. Decoding turns all of them into one [`Command`], and refuses what this target does
+//! not do, so that no code behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
 
 use super::sense::Sense;
 use plimsoll_core::Class;

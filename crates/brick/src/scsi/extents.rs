@@ -30,7 +30,7 @@ impl Extent {
 pub(super) enum Change {
     /// It writes, and others may, too.
     Writes,
-    /// It writes what it has compared: nobody else may.
+    /// It writes what it has compared: no other command may.
     Compares,
     /// It gives these places back.
     Releases(Released),
@@ -38,11 +38,11 @@ pub(super) enum Change {
 
 /// What commands of all sessions are changing now.
 ///
-/// COMPARE AND WRITE promises that nobody writes between its comparison and its write. So whoever changes blocks says so
-/// first, and is told to come again if somebody is comparing there.
+/// COMPARE AND WRITE promises that no command writes between its comparison and its write. So a command that changes
+/// blocks says so first, and is told to come again if another one is comparing there.
 ///
-/// Of a block that is written and given back at the same time nobody knows which the store did last. So what a write touches
-/// that begins before the release has ended, or that had not ended when it began, does not count as given back.
+/// Of a block that is written and given back at the same time it is unknown which the store did last. So what a write
+/// touches that begins before the release has ended, or that had not ended when it began, does not count as given back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork {
     list: Vec<(u64, Extent, Change)>,
@@ -52,7 +52,7 @@ pub(super) struct AtWork {
 }
 
 impl AtWork {
-    /// Begins to change `extent`. `None` if somebody is in the way. O(commands that change something now).
+    /// Begins to change `extent`. `None` if another command is in the way. O(commands that change something now).
     pub(super) fn begin(&mut self, extent: Extent, mut change: Change) -> Option<u64> {
         let is_alone = |change: &Change| matches!(change, Change::Compares);
         let is_in_the_way = |(_, other, others): &(u64, Extent, Change)| {
@@ -80,7 +80,7 @@ impl AtWork {
         self.list.iter().any(|&(number, ..)| number > told)
     }
 
-    /// A change is over: what it gave back and nobody wrote meanwhile.
+    /// A change is over: what it gave back and no command wrote meanwhile.
     pub(super) fn end(&mut self, number: u64) -> Released {
         let place = self.list.iter().position(|&(other, ..)| other == number);
         match place.map(|place| self.list.swap_remove(place)) {

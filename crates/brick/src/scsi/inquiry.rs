@@ -3,7 +3,7 @@
 use super::sense::{Answer, Sense};
 use super::unit::Geometry;
 
-/// Who made the unit, padded with spaces to 8 bytes (SPC-5, 6.6.2).
+/// The maker of the unit, padded with spaces to 8 bytes (SPC-5, 6.6.2).
 const VENDOR: &[u8; 8] = b"PLIMSOLL";
 /// What it is, padded to 16 bytes.
 const PRODUCT: &[u8; 16] = b"VOLUME          ";

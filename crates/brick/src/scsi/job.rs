@@ -1,7 +1,7 @@
 //! What a command does on the volume, as a row of reads and writes of limited size.
 //!
-//! A job is a state machine without I/O: it says what the next [`Step`] is, its owner has that carried out, and tells it
-//! the result. Comparing, combining and repeating go over a scratch buffer, [`SCRATCH_BYTES`] at a time, so that a
+//! A job is a state machine without I/O. It says what the next [`Step`] is, its owner has that carried out, and tells
+//! it the result. Comparing, combining and repeating go over a scratch buffer, [`SCRATCH_BYTES`] at a time. So a
 //! verification of a whole volume takes no more memory than one of a block, and lets others go between two steps.
 
 use super::command::Compared;

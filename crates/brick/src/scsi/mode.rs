@@ -21,7 +21,7 @@ const GROUPS: u8 = 31;
 pub(super) struct Mode {
     /// Sense data have the format of descriptors (D_SENSE).
     pub(super) has_descriptor_sense: bool,
-    /// Nobody may write (SWP).
+    /// No initiator may write (SWP).
     pub(super) is_write_protected: bool,
 }
 

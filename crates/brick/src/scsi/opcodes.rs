@@ -148,7 +148,7 @@ mod tests {
                 let is_listed = COMMANDS.iter().any(|command| {
                     command.usage[0] == opcode && command.action.is_none_or(|own| own == u16::from(action))
                 });
-                // Those of reservations are told apart by whoever keeps the reservations.
+                // Those of reservations are told apart by the code that keeps the reservations.
                 if !matches!(opcode, 0x5e | 0x5f) {
                     let is_decoded = Command::decode(&cdb) != Err(Sense::INVALID_OPCODE);
                     assert_eq!(is_listed, is_decoded, "{opcode:#04x} {action:#04x}");

@@ -1,7 +1,7 @@
-//! Reservations: who may use the unit, and who may not for as long as somebody else has it.
+//! Reservations: which initiators may use the unit, and which may not for as long as another one has it.
 //!
 //! The old kind, RESERVE(6), belongs to a session and ends with it. The persistent kind belongs to an initiator port,
-//! which registers a key first, and lasts until it is released, or until this process ends: nothing is kept on disk
+//! which registers a key first. It lasts until it is released, or until this process ends: nothing is kept on disk
 //! (SPC-4, 5.13).
 
 use super::sense::{Answer, Sense, Status};
@@ -10,12 +10,12 @@ use super::sense::{Answer, Sense, Status};
 const REGISTRATIONS_MAX: usize = 256;
 /// Bytes of PERSISTENT RESERVE OUT's parameters (SPC-4, 6.16.3).
 pub(super) const PERSISTENT_PARAMETER_BYTES: u32 = 24;
-/// Additional sense codes of what happens to those who lose something.
+/// Additional sense codes of what happens to ports that lose something.
 const PREEMPTED: u16 = 0x2a03;
 const RELEASED: u16 = 0x2a04;
 const REGISTRATION_PREEMPTED: u16 = 0x2a05;
 
-/// Who an initiator port is: what lasts when a session ends.
+/// The identity of an initiator port: what lasts when a session ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortName {
     /// The iSCSI name of the initiator.
@@ -40,7 +40,7 @@ impl PortName {
 /// What a command does, as far as reservations ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Allowed whoever has reserved the unit.
+    /// Allowed whichever port has reserved the unit.
     Always,
     /// Allowed under a persistent reservation, but not while another session has the unit with RESERVE(6).
     Asks,
@@ -92,7 +92,7 @@ impl Kind {
 
 #[derive(Clone, Debug)]
 struct Reservation {
-    /// Who made it.
+    /// The port that made it.
     holder: PortName,
     kind: Kind,
 }
@@ -114,7 +114,7 @@ struct Order {
     action_key: u64,
 }
 
-/// Who has to be told what: unit attentions with these codes.
+/// Which ports have to be told what: unit attentions with these codes.
 pub(super) type Notices = Vec<(PortName, u16)>;
 
 const CONFLICT: Answer = Answer::of_status(Status::ReservationConflict);
@@ -126,7 +126,7 @@ impl Persistent {
 
     fn holds(&self, port: &PortName) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match reservation.kind.is_of_all() {
-            // Whoever made it too, and no longer than he is registered.
+            // Also the port that made it, and no longer than it is registered.
             true => self.key_of(port).is_some(),
             false => reservation.holder == *port,
         })
@@ -188,8 +188,8 @@ impl Persistent {
         body
     }
 
-    /// PERSISTENT RESERVE OUT by `port`: who has to be told what, and whether those who lost something lose their
-    /// commands too.
+    /// PERSISTENT RESERVE OUT by `port`: which ports have to be told what, and whether those that lost something lose
+    /// their commands too.
     ///
     /// # Errors
     /// What to answer; nothing was changed.
@@ -301,7 +301,7 @@ impl Persistent {
         notices
     }
 
-    /// Takes the place of those who registered with `key` (SPC-4, 5.13.11.4).
+    /// Takes the place of the ports that registered with `key` (SPC-4, 5.13.11.4).
     fn preempt(&mut self, port: &PortName, kind: Kind, key: u64) -> Result<Notices, Answer> {
         let is_of_all = self.reservation.as_ref().is_some_and(|reservation| reservation.kind.is_of_all());
         let holder_key = self.reservation.as_ref().filter(|_| !is_of_all);
@@ -353,7 +353,7 @@ mod tests {
         assert!(persistent.order(port, (action, 0, kind as u8), &parameters).is_ok());
     }
 
-    /// What all registrants hold, nobody else does: not even who made it, once he has left or was put out.
+    /// What all registrants hold, no other port does: not even the port that made it, once it has left or was put out.
     #[test]
     fn who_is_registered_no_more_is_kept_out_by_what_he_reserved_for_all_registrants() {
         for kind in [Kind::WriteExclusiveAll, Kind::ExclusiveAccessAll] {

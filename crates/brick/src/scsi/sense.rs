@@ -17,7 +17,7 @@ pub enum Status {
     ConditionMet = 0x04,
     /// Cannot be done now: another command holds the blocks. Try again.
     Busy = 0x08,
-    /// Somebody else has reserved the unit.
+    /// Another initiator has reserved the unit.
     ReservationConflict = 0x18,
     /// More commands than there is room for. Try again.
     TaskSetFull = 0x28,

@@ -1,8 +1,8 @@
 //! A logical unit: a volume as SCSI initiators see it, and what they have agreed on among themselves.
 //!
-//! All sessions of a unit share it: reservations, mode pages, which blocks somebody is comparing, and what happened that
-//! the others have not heard of yet (unit attentions). A command is decoded, held against all of that, and becomes an
-//! [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
+//! All sessions of a unit share its reservations, its mode pages, the blocks that a command is comparing, and its unit
+//! attentions: what happened that the others have not heard of yet. A command is decoded, held against all of that, and
+//! becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
 
 use super::command::{CDB_BYTES, Command};
 use super::extents::{AtWork, Change, Extent, Released};
@@ -20,7 +20,7 @@ const ATTENTIONS_MAX: usize = 8;
 const POWER_ON: u16 = 0x2900;
 /// A reset of the unit.
 const RESET: u16 = 0x2903;
-/// Somebody changed a mode page.
+/// A session changed a mode page.
 const MODE_CHANGED: u16 = 0x2a01;
 /// Descriptors that GET LBA STATUS answers with at the most.
 const STATUS_DESCRIPTORS_MAX: usize = 256;
@@ -32,7 +32,7 @@ pub struct Geometry {
     pub block_bytes: u32,
     /// How many there are, at least one.
     pub blocks: u64,
-    /// Nobody may write.
+    /// No session may write.
     pub is_read_only: bool,
     /// The medium turns.
     pub is_rotational: bool,
@@ -45,7 +45,7 @@ struct Nexus {
     id: NexusId,
     port: PortName,
     attentions: VecDeque<u16>,
-    /// Its commands that began before this number were aborted by somebody else.
+    /// Its commands that began before this number were aborted by another session.
     aborted_before: u64,
 }
 
@@ -79,12 +79,12 @@ pub struct LogicalUnit {
     released: Released,
     /// Counts the times at which commands were aborted.
     epoch: u64,
-    /// Ports whose commands a PERSISTENT RESERVE OUT has just aborted.
+    /// Ports that lost their commands to a PERSISTENT RESERVE OUT just now.
     aborted: Option<Vec<PortName>>,
 }
 
 impl LogicalUnit {
-    /// A unit that nobody uses yet.
+    /// A unit that no session uses yet.
     pub fn new(geometry: Geometry, identity: Identity) -> LogicalUnit {
         LogicalUnit {
             geometry,
@@ -137,7 +137,7 @@ impl LogicalUnit {
         self.nexuses.iter().find(|other| other.id == nexus).is_none_or(|nexus| epoch < nexus.aborted_before)
     }
 
-    /// Forgets what sessions have agreed on, as a reset does; aborts every command and tells everybody. Persistent
+    /// Forgets what sessions have agreed on, as a reset does; aborts every command and tells all sessions. Persistent
     /// reservations stay (SAM-5, 6.3.3).
     pub fn reset(&mut self) {
         self.epoch += 1;
@@ -220,7 +220,7 @@ impl LogicalUnit {
         self.nexuses.iter().find(|other| other.id == nexus).map(|nexus| &nexus.port)
     }
 
-    /// Whether somebody else's reservation is in the way (SPC-4, table 66; SBC-4, table 13).
+    /// Whether another session's reservation is in the way (SPC-4, table 66; SBC-4, table 13).
     fn is_kept_out(&self, nexus: NexusId, command: &Command) -> bool {
         let access = match command {
             Command::Inquiry { .. } | Command::RequestSense { .. } | Command::ReportLuns { .. } | Command::Release6 => {
@@ -338,8 +338,8 @@ impl LogicalUnit {
         }
     }
 
-    /// The ports whose commands [`parameters`](Self::parameters) has just aborted, if it has any, for whoever has to see that these do
-    /// nothing any more.
+    /// The ports that lost their commands by [`parameters`](Self::parameters) just now, if there are any, for the
+    /// caller that has to see that these do nothing any more.
     pub fn take_aborted(&mut self) -> Option<Vec<PortName>> {
         self.aborted.take()
     }

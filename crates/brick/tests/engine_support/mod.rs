@@ -78,7 +78,7 @@ pub fn answered(result: Result<(), ClientError>) -> Result<(), Errno> {
     }
 }
 
-/// An engine whose volumes can be reached over a Unix socket.
+/// An engine with volumes that can be reached over a Unix socket.
 pub struct Served {
     pub engine: EngineHandle,
     exports: SharedExports,
@@ -137,7 +137,7 @@ impl Served {
         panic!("never came: {what}; now {:?}", self.engine.status().unwrap());
     }
 
-    /// Waits until nobody is attached, and checks that nothing of anybody is left.
+    /// Waits until no front end is attached, and checks that nothing of any is left.
     pub fn wait_until_all_have_gone(&self) -> EngineStatus {
         self.wait_until_all_have_gone_of(&["pool"])
     }

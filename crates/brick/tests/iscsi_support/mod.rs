@@ -1,4 +1,4 @@
-//! What the iSCSI tests share: an engine whose volumes can be reached as targets.
+//! What the iSCSI tests share: an engine with volumes that can be reached as targets.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 

@@ -1,5 +1,6 @@
-//! Two disks as files on a FUSE file system, in the memory of this process. What is written to one is in its volatile cache until it is flushed;
-//! when the power fails, both answer nothing but errors, and each may have lost any part of what was not flushed, torn at 512 bytes.
+//! Two disks as files on a FUSE file system, in the memory of this process. What is written to one is in its volatile
+//! cache until it is flushed. When the power fails, both answer nothing but errors. Each may have lost any part of what
+//! was not flushed, torn at 512 bytes.
 
 use crate::engine_support::Random;
 use fuser::{
@@ -15,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub const NAMES: [&str; 2] = ["slow", "fast"];
 pub const SECTOR: usize = 512;
 const FIRST_INODE: u64 = 2;
-/// How long the kernel may remember what it was told of the files, whose attributes never change.
+/// How long the kernel may remember what it was told of the files, which have attributes that never change.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// One disk.

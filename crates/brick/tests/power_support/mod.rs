@@ -1,4 +1,4 @@
-//! A machine whose power fails: two disks with volatile caches, and what each sector may hold afterwards.
+//! A machine that loses its power: two disks with volatile caches, and what each sector may hold afterwards.
 
 pub mod disks;
 pub mod oracle;

@@ -1,7 +1,7 @@
 //! What each sector of a volume may hold: the slow and obvious record of everything that was written, and what was promised of it.
 //!
-//! A write is *before* another one if it was answered before the other one was sent; writes that overlap in time and place may take effect in
-//! either order. A sector may hold any write that is not before one that must have survived.
+//! A write is *before* another one if it was answered before the other one was sent. Writes that overlap in time and
+//! place may take effect in either order. A sector may hold any write that is not before one that must have survived.
 
 use super::disks::SECTOR;
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! Filling an index that is empty with all units at once.
 //!
-//! Each thread goes through some of the units. It does not put them into their buckets at once, but keeps them by *runs* of buckets that
-//! lie side by side. When it has enough of a run's, it takes the run and puts all of them there: so a thousand units in turn go to
-//! 4 MiB of memory and not to all of the index; and as there are many runs, threads rarely wait for each other.
+//! Each thread goes through some of the units. It does not put them into their buckets at once, but keeps them by
+//! *runs* of buckets that lie side by side. When it has enough of a run's, it takes the run and puts all of them there:
+//! so a thousand units in turn go to 4 MiB of memory and not to all of the index. As there are many runs, threads
+//! rarely wait for each other.
 //!
 //! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other one tells, which may
 //! be anywhere. It is asked for, and the suspect is put aside until the others are through.
@@ -35,9 +36,9 @@ struct Filler<'a> {
     prefers: &'a Prefers<'a>,
     /// Units that were put aside: another one may have their block.
     suspects: Vec<Due>,
-    /// Units whose block another one has.
+    /// Units with a block that another unit has.
     losers: Vec<UnitId>,
-    /// Units for whose blocks there was no place.
+    /// Units with blocks for which there was no place.
     beyond: Vec<UnitId>,
 }
 

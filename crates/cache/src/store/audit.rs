@@ -6,8 +6,8 @@ use crate::units::{State, UnitId};
 use std::collections::BTreeMap;
 
 impl CacheStore {
-    /// Looks at everything: the half that decides, who has and who waits for each block, what is copied, what is in limbo and what is dirty.
-    /// Between two calls of the host's. O(units + requests).
+    /// Looks at everything: the half that decides, which request has and which wait for each block, what is copied,
+    /// what is in limbo and what is dirty. Between two calls of the host's. O(units + requests).
     ///
     /// # Errors
     /// The first thing that is not so.

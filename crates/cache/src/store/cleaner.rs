@@ -7,15 +7,15 @@
 //!
 //! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB, and what was written as one file is given up
 //! as one, too. So units are taken by turns of half of the places, in the order of the store; those one behind the other are a run: all
-//! are read, and only then written, in order, so that the host sees that one goes on where the other ends. Nobody is waited for who waits himself: a
-//! block that somebody has is in no run.
+//! are read, and only then written, in order, so that the host sees that one goes on where the other ends. A run waits for no unit that
+//! itself waits: a block that another slot holds is in no run.
 //!
-//! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While somebody waits for a unit, as
-//! many as are still being copied are enough: waiting for all could be waiting for one that is stuck.
+//! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While a request waits for a unit, as many as are
+//! still being copied are enough: a wait for all could be a wait for one that is stuck.
 //!
-//! **When the device has failed**, which can be read perhaps: units are copied as before, when somebody asks for that. Their marks stay in
-//! memory, as the journal cannot be written: the next start finds them dirty and copies them once more, over what is the same, because nothing
-//! of them was written since. A unit of whose record the journal is not known to be durable stays as it is, until the cache is given up.
+//! **When the device has failed**, which can be read perhaps: units are copied as before, on request. Their marks stay in memory, as the
+//! journal cannot be written. The next start finds them dirty and copies them once more, over the same data, because nothing of them was
+//! written since. A unit stays as it is, until the cache is given up, if the journal is not known to be durable with its record.
 //!
 //! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not wait: the
 //! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
@@ -25,8 +25,8 @@
 //! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
 //! So many wait for that at once as there is room; whatever else reads brought in is recorded when the cache is closed (`control`).
 //!
-//! **Who waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed, so a client's flush has
-//! what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
+//! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed. So a client's
+//! flush has what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
 
 use super::journal::Change;
 use super::machine::{Action, CacheStore, Failure, Target};
@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 
 /// Units that may wait for a flush of the store.
 pub(super) const CLEANED_MAX: usize = 256;
-/// Of those the ones that were copied, when a flush is asked for though more are being copied and nobody waits.
+/// Of those the ones that were copied, when a flush is asked for though more are being copied and no request waits.
 const BATCH: usize = 64;
 /// Units that are kept ready: so many parts of the cache, within these bounds (ours).
 const READY_PARTS: u32 = 64;
@@ -89,7 +89,7 @@ pub(super) struct Cleaner {
     has_damaged: bool,
     /// Units that could not be copied since everything is cleaned, though the store works.
     pub unreadable: u32,
-    /// The store failed: nothing is copied until somebody asks for something.
+    /// The store failed: nothing is copied until a request asks for something.
     is_paused: bool,
     /// Units so far that were copied because the policy gave them up.
     pub copied_victims: u64,
@@ -177,7 +177,7 @@ impl Cleaner {
 }
 
 impl CacheStore {
-    /// Begins to copy what is to be copied, and flushes the store when somebody waits for that.
+    /// Begins to copy what is to be copied, and flushes the store when a request waits for that.
     pub(super) fn drive_cleaner(&mut self) {
         if !self.cleaner.is_paused && (self.has_failed || !self.journal.is_crowded()) {
             while self.begin_turn() {}
@@ -252,7 +252,7 @@ impl CacheStore {
         while let Some(next) = self.cleaner.next {
             if self.marks.dirty_units == 0 {
                 self.cleaner.next = None;
-                // Who began to wait within a pass need not wait for another.
+                // A request that began to wait within a pass need not wait for another.
                 self.cleaner.passes += 2;
             } else if next < units {
                 self.cleaner.next = Some(next + 1);
@@ -289,7 +289,7 @@ impl CacheStore {
         }
     }
 
-    /// Writes a run to the store in its order, if nobody of it is still to be read. O(units that are cleaned at once).
+    /// Writes a run to the store in its order, if no unit of it is still to be read. O(units that are cleaned at once).
     fn write_run(&mut self, run: u64) {
         if self.slots.of_run(run).any(|(_, slot)| matches!(slot.step, Step::Lock | Step::ReadUnit)) {
             return;
@@ -353,7 +353,7 @@ impl CacheStore {
         self.end_clean(at);
     }
 
-    /// What was to be copied is damaged: that is the loss of one block, and nobody else's affair.
+    /// The unit to be copied is damaged: that is the loss of one block, and affects no other block.
     fn clean_unreadable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         self.note_damaged(slot.unit, slot.block);
@@ -421,7 +421,7 @@ impl CacheStore {
             if !self.has_failed {
                 self.record(Change::Clean, unit, None);
             }
-            // Whoever is at the block may be writing it: it is dirty already then, in the unit that it is about to leave.
+            // A request that holds the block may be writing it: it is dirty already then, in the unit that it is about to leave.
             let is_at_rest = !self.cache.is_being_cleaned(unit) && !self.slots.is_locked(entry.block);
             if entry.why == Why::InPlace && is_at_rest {
                 self.cache.set_clean(unit);
@@ -445,7 +445,7 @@ impl CacheStore {
         self.clean_failed(at);
     }
 
-    /// Nobody knows what of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
+    /// It is unknown which of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
     /// dirty as before.
     fn store_flush_failed(&mut self) {
         self.store.flush_failed();
@@ -468,8 +468,8 @@ impl CacheStore {
         }
     }
 
-    /// Copies nothing more until somebody asks for something. Who waits for an empty unit might wait for ever, and goes past the cache; but for
-    /// a block that is in the cache there is one as long as others of that kind are under way.
+    /// Copies nothing more until a request asks for something. A request that waits for an empty unit might wait for ever, and goes past
+    /// the cache. A request for a block in the cache finds a unit as long as others of that kind are under way.
     fn pause(&mut self) {
         (self.cleaner.is_paused, self.cleaner.next) = (true, None);
         for at in 0..self.slots.slots.len() {

@@ -114,7 +114,7 @@ impl Journal {
         self.want(self.appended);
     }
 
-    /// So much waits that nobody else should come.
+    /// So much waits that no more requests should come.
     pub fn is_crowded(&self) -> bool {
         self.open.len() >= CROWDED
     }
@@ -158,7 +158,7 @@ impl Journal {
 }
 
 impl CacheStore {
-    /// Begins the next flush if anybody needs one.
+    /// Begins the next flush if a request needs one.
     pub(super) fn drive_journal(&mut self) {
         if self.journal.phase != Phase::Idle || self.has_failed {
             return;
@@ -194,7 +194,7 @@ impl CacheStore {
         }
     }
 
-    /// A block is durable: its old units are free, and whoever waited for it goes on.
+    /// A block is durable: its old units are free, and the requests that waited for it go on.
     fn commit(&mut self) {
         if self.journal.written.is_empty() {
             return;
@@ -209,7 +209,7 @@ impl CacheStore {
         self.recheck();
     }
 
-    /// Looks after everybody who waits for something to be durable.
+    /// Looks after all requests that wait for something to be durable.
     pub(super) fn recheck(&mut self) {
         for at in 0..self.slots.slots.len() {
             if matches!(self.slots.slots[at].step, Step::Commit | Step::StoreFlush | Step::Known) {

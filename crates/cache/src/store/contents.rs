@@ -14,7 +14,7 @@ use crate::units::UnitId;
 /// Writes page `head.page` as everything is now.
 pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: PageHead, block: &mut Block) {
     let units = &cache.units;
-    // An age at which everybody has been replaced once counts as the oldest.
+    // An age at which every unit has been replaced once counts as the oldest.
     let age_of = |unit| cache.policy.age(units, unit) * u64::from(AGES) / u64::from(units.count());
     map::encode(block, uuid, head, |at| {
         let unit = UnitId(head.page * ENTRIES as u32 + at as u32);

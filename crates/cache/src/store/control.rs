@@ -14,7 +14,7 @@ use crate::units::UnitId;
 use plimsoll_core::{Class, Span, Time};
 
 impl CacheStore {
-    /// Who `operation`, which is under way, is for.
+    /// What `operation`, which is under way, is for.
     pub fn origin(&self, operation: &Operation) -> Origin {
         match self.slots.slots.get(operation.id as usize) {
             Some(slot) if matches!(slot.kind, Kind::Clean { .. }) => {
@@ -25,10 +25,11 @@ impl CacheStore {
         }
     }
 
-    /// How often a flush of the store has failed while writes or trims past the cache were acknowledged and not flushed. Nobody knows what of
-    /// them is there, and the next flush that succeeds does not say so: a device says once that it has lost something. So whoever flushes
-    /// next and has not been told is to be told. With [`Semantics::Strict`] none is acknowledged before, so there is one at the most: for what was
-    /// written before the start, perhaps without a cache, if the first flush fails.
+    /// How often a flush of the store has failed while writes or trims past the cache were acknowledged and not
+    /// flushed. It is unknown what of them the store has, and the next flush that succeeds does not say so: a device
+    /// says once that it has lost something. So a session that flushes next and has not been told is to be told. With
+    /// [`Semantics::Strict`] none is acknowledged before. Then there is one doubt at the most: for what was written
+    /// before the start, perhaps without a cache, if the first flush fails.
     pub fn doubts(&self) -> u64 {
         self.store.doubts()
     }
@@ -272,7 +273,7 @@ impl CacheStore {
         None
     }
 
-    /// Units that are dirty and that nobody copies.
+    /// Units that are dirty and that are not being copied.
     fn dirty_at_rest(&self) -> u32 {
         let copying = self.slots.cleaning() + self.cleaner.waiting();
         self.marks.dirty_units.saturating_sub(copying as u32)

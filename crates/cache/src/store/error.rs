@@ -100,7 +100,7 @@ pub enum OpenError {
         /// Blocks of the store that it is of.
         store_blocks: u64,
     },
-    /// Some of what it knew is lost, and nobody said that this is accepted.
+    /// Some of what it knew is lost, and the operator has not accepted that.
     #[error(
         "{} pages of the cache's map and {} blocks of its journal are damaged{}, and {} other units cannot be believed any more, {} of \
          them dirty: data that was only in the cache may be lost", report.lost_pages, report.lost_journal_blocks,
@@ -110,7 +110,8 @@ pub enum OpenError {
         /// What there is and what would be given up; its units are not counted.
         report: Box<Report>,
     },
-    /// The pages of its map are whole, and not those that the superblock speaks of: some are older, and nobody knows which.
+    /// The pages of its map are whole, and not those that the superblock speaks of: some are older, and it is unknown
+    /// which.
     #[error("the pages of the cache's map are whole, but some of them are not those of which its superblock speaks")]
     OtherMap,
     /// The policy cannot be given to it.

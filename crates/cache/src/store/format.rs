@@ -68,7 +68,7 @@ pub fn format(
     let given_up = give_up(device, identity, uuid, layout)?;
     let generation = given_up.generation + 1;
     let mut map_digest = 0;
-    // The second slots hold in no case; but a slot that nobody wrote could not be told from one that was damaged.
+    // The second slots hold in no case; but a slot that was never written could not be told from one that was damaged.
     for (slot, generation) in [generation, given_up.generation].into_iter().enumerate() {
         write_pages(device, &layout, slot, |page, block| {
             map::encode(block, &uuid, PageHead { generation, page, sequence: 0 }, |_| None);
@@ -113,7 +113,7 @@ pub fn give_up(
 ) -> Result<Superblock, DeviceError> {
     let (found, _) = read_superblocks(device)?;
     let newest = newest(&found);
-    // One that is spent is refused as long as it is there.
+    // A spent superblock is refused as long as it is there.
     let generation = newest.map_or(1, |(_, newest)| if newest.is_spent() { 1 } else { newest.generation + 1 });
     let given_up = Superblock {
         uuid,
@@ -127,7 +127,8 @@ pub fn give_up(
         map_digest: 0,
         is_ready: false,
     };
-    // The one that does not hold first: until the new one is durable, the old one does. Whoever wrote that may have been killed before it was.
+    // The superblock that does not hold is written first: until the new one is durable, the old one holds. The process
+    // that wrote the old one may have been killed before that was durable: hence the flush.
     device.flush().map_err(DeviceError::flush)?;
     write_superblocks(device, &given_up, newest.map_or(0, |(slot, _)| 1 - slot))?;
     Ok(given_up)

@@ -42,7 +42,7 @@ pub struct Record {
     pub block: u64,
     /// What the block is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
     /// The unit.
     pub unit: UnitId,

@@ -1,10 +1,10 @@
-//! Filling a cache with what its device says, before it serves anybody.
+//! Filling a cache with what its device says, before it serves a request.
 //!
 //! In four steps, each of which goes through memory in its order as far as it can: what the pages say, into the units; the index
 //! over all units at once; what the journal says, a record after the other; all units into their lists at once, by age. What the
 //! journal changed is the youngest.
 //!
-//! A unit's stamp is its rank meanwhile: 0 for who would leave first.
+//! A unit's stamp is its rank meanwhile: 0 for the unit that would leave first.
 
 use super::journal::{Change, Record};
 use super::map::{AGES, ENTRIES, Entry, PageHead};
@@ -18,7 +18,7 @@ use crate::units::{Held, Part, UnitId};
 
 /// The rank of a unit that the journal changed, above all ages of pages.
 pub(super) const RANK_OF_CHANGED: u32 = AGES as u32;
-/// Of one that was changed by what is behind damage in the journal.
+/// The rank of a unit that a record behind damage in the journal changed.
 pub(super) const RANK_OF_PROVEN: u32 = RANK_OF_CHANGED + 1;
 /// Ranks that there are.
 const RANKS: usize = RANK_OF_PROVEN as usize + 1;

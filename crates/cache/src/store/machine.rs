@@ -27,7 +27,7 @@ use thiserror::Error;
 /// How much is under way at once; each takes a buffer of a block or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Requests, 1 to 256; who comes when there are so many is told to come again.
+    /// Requests, 1 to 256; a request beyond that is told to come again.
     pub requests: u32,
     /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of neighbours.
     pub cleaning: u32,
@@ -65,7 +65,7 @@ pub enum RequestKind {
     Read,
     /// Bytes of a block.
     Write,
-    /// Nobody needs the whole block any more.
+    /// The client does not need the whole block any more.
     Trim,
     /// Whatever was acknowledged before is to be durable; the block is of no account.
     Flush,
@@ -86,7 +86,7 @@ pub struct Request {
     pub to: u16,
     /// What the block is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
 }
 
@@ -120,7 +120,7 @@ pub enum Action {
     Read,
     /// From the operation's buffer.
     Write,
-    /// Everything whose end was said before it was handed out is to be durable.
+    /// Every operation with an end that was said before this one was handed out is to be durable.
     Flush,
     /// The bytes are not needed any more.
     Trim,
@@ -160,8 +160,8 @@ pub struct Counters {
     pub commits: u64,
     /// Snapshots of the map.
     pub snapshots: u64,
-    /// Units whose data was not what it should have been: clean ones, which the store replaced, and dirty ones, which are lost. Each unit
-    /// counts once, however often a read or a pass meets it.
+    /// Units with damaged data: clean ones, which the store replaced, and dirty ones, which are lost. Each unit counts once, however
+    /// often a read or a pass meets it.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
@@ -176,14 +176,14 @@ pub struct ClassCounters {
     pub read_hits: u64,
     /// Writes.
     pub writes: u64,
-    /// Those whose block was in the cache.
+    /// Writes of a block that was in the cache.
     pub write_hits: u64,
 }
 
-/// Who an operation is for.
+/// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The request with this token, whose block is of this class.
+    /// The request with this token, for a block of this class.
     Request(u64, Class),
     /// The syncer, which copies a block of this class.
     Syncer(Class),
@@ -210,7 +210,7 @@ pub struct CacheStore {
     pub(super) pace: Pace,
     /// A write was told to come again for a unit.
     pub(super) is_turn_awaited: bool,
-    /// Somebody waits for an empty unit.
+    /// A request waits for an empty unit.
     pub(super) is_unit_wanted: bool,
     pub(super) is_closing: bool,
     pub(super) has_failed: bool,
@@ -250,12 +250,12 @@ impl CacheStore {
         store
     }
 
-    /// How many requests can be taken: as long as none, [`CacheStore::submit`] says no to everybody.
+    /// How many requests can be taken: as long as none, [`CacheStore::submit`] says no to every request.
     pub fn room(&self) -> u32 {
         self.slots.room()
     }
 
-    /// Requests under way, also those whose answer was taken while a block that was read is put into its unit.
+    /// Requests under way, including those with an answer already taken while a block that was read is put into its unit.
     pub fn requests_under_way(&self) -> u32 {
         self.slots.requests() - self.room()
     }
@@ -271,15 +271,15 @@ impl CacheStore {
         self.cache.announce(block);
     }
 
-    /// So many requests are next, for blocks one behind the other. Whoever says so before finds that what they ask for
-    /// [goes on](Self::goes_on), as long as there are so many [places together](Self::room_together). O(places).
+    /// So many requests come next, for blocks one behind the other. A host that says so before finds that its requests
+    /// [go on](Self::goes_on), as long as there are so many [places together](Self::room_together). O(places).
     pub fn expect(&mut self, requests: u32) {
         self.slots.expect(requests);
     }
 
-    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal
-    /// has no room for what it changes, or because it is a write of a new block whose turn has not come (`docs/cache.md`,
-    /// overload): ask again after another operation has ended. There is one under way then, or an answer to be taken.
+    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal has no room for
+    /// what it changes, or because it is a write of a new block before its turn (`docs/cache.md`, overload). Ask again after another
+    /// operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
         (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
@@ -322,7 +322,7 @@ impl CacheStore {
         self.pace.refused_for_turn
     }
 
-    /// So much waits for the journal that nobody else should come; not if that is written no more.
+    /// So much waits for the journal that no more requests should come; not if the journal is written no more.
     fn is_crowded(&self) -> bool {
         self.journal.is_crowded() && !self.has_failed
     }
@@ -453,7 +453,7 @@ impl CacheStore {
         }
     }
 
-    /// Nobody may wait for a device that has failed.
+    /// No request may wait for a device that has failed.
     pub(super) fn refuse(&mut self, at: usize) {
         match self.slots.slots[at].kind {
             Kind::Clean { .. } => self.clean_refused(at),

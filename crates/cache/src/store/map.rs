@@ -1,8 +1,8 @@
 //! Pages of the map: what each unit held when the page was made.
 //!
-//! A page has two slots. A snapshot writes the pages that have changed into the slot that does not hold; only when all of them are
-//! on the device does the superblock say that they hold. So a page is never overwritten while it is needed, and a snapshot
-//! writes what has changed and no more.
+//! A page has two slots. A snapshot writes the pages that have changed into the slot that does not hold. Only when all
+//! of them are on the device does the superblock say that they hold. So a page is never overwritten while it is needed,
+//! and a snapshot writes what has changed and no more.
 //!
 //! ```text
 //!   byte  0 uuid     16 generation    24 page    28 (reserved)    32 sequence    40 the entries, 10 bytes each    4092 checksum
@@ -30,7 +30,7 @@ pub struct Entry {
     pub block: u64,
     /// What it is.
     pub class: Class,
-    /// Whose it is.
+    /// The pool that it belongs to.
     pub pool: Pool,
     /// Whether the store lacks it.
     pub is_dirty: bool,

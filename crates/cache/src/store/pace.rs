@@ -2,22 +2,22 @@
 //!
 //! **The intuition.** The fast device takes writes faster than the slow one takes what must leave for them. If every
 //! write were given a unit as long as there is one, a burst would end as at a wall: the last unit is gone at full
-//! speed, and from then on everybody waits. So units become dearer the fewer are free, and writes slow down long before
-//! the last one.
+//! speed, and from then on every write waits. So units become dearer the fewer are free, and writes slow down long
+//! before the last one.
 //!
 //! **The rule.** A unit costs `(low - free) / half`, where `low` is the mark at which the syncer wakes up, and `half`
 //! is half of the way from there down to the units that are *kept*: nothing at `low`, one half-way, nearly two at the
-//! end. Each unit that leaves, copied to the store or given up clean, pays one. Who comes is given a unit as long as
+//! end. Each unit that leaves, copied to the store or given up clean, pays one. A new block is given a unit as long as
 //! less than one is owed.
 //!
 //! **What follows**, in whatever order things happen (property test below):
 //!
-//! 1. Who is next waits for two units to leave at the most: while the store works, nobody is frozen.
+//! 1. The next block waits for two units to leave at the most: while the store works, no write is frozen.
 //! 2. With `free` units, `half / (low - free)` blocks come in for each that leaves: from any rate at `low` down to the
 //!    store's own half-way, without a step in between. If more want to come than that, it stays there.
 //!
 //! There is no clock in it and no estimate of a rate: it counts. What the store has copied is free only after a flush,
-//! so a price alone could give away the last unit; that is what some are kept for, and nobody who comes is given those.
+//! so a price alone could give away the last unit. Some units are kept for that, and no new block is given those.
 
 /// What is owed, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Pace {
     /// One, in the parts in which `owed` counts.
     half: u64,
     owed: u64,
-    /// Units that had left so far, when somebody looked last.
+    /// Units that had left so far, at the last look.
     left: u64,
     /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because its turn had not come.
     pub wanted_unit: bool,
@@ -48,8 +48,8 @@ impl Pace {
         }
     }
 
-    /// Units that nobody is given who comes in: for writes of what is in the cache, which need another unit until their
-    /// record is durable and must not wait for the store.
+    /// Units that no new block is given: for writes of what is in the cache, which need another unit until their record
+    /// is durable and must not wait for the store.
     pub fn kept(&self) -> u32 {
         self.kept
     }
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Somebody tries, a unit leaves, or what left before becomes free: some time later, or never.
+        /// A block tries to come in, a unit leaves, or what left before becomes free: some time later, or never.
         ///
         /// Planted break that was seen red: what is owed is forgotten when something leaves.
         #[test]
@@ -114,7 +114,7 @@ mod tests {
             }
         }
 
-        /// The store takes one at a time and everybody wants to come: from full speed, each unit that leaves lets in
+        /// The store takes one at a time and every block wants to come: from full speed, each unit that leaves lets in
         /// fewer than the one before, until it is one for one, half-way; and there it stays.
         ///
         /// Planted break that was seen red: a unit costs nothing.

@@ -1,4 +1,5 @@
-//! What goes past the cache. First, writes that no unit takes: the device cannot write some of its units, or no unit is left. As long as the store is well, nobody hears of it.
+//! Requests that go past the cache. First, writes that no unit takes: the device cannot write some of its units, or no
+//! unit is left. As long as the store is well, no client notices.
 //!
 //! A unit that cannot be written is *bad*: it holds nothing, and no block gets one until the next start, which tries it again. The write goes to
 //! another unit, and when that is bad, too, past the cache. A block that is in the cache goes there like a trim: what is clean is

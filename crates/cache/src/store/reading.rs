@@ -3,8 +3,9 @@
 //! **The rule.** What cannot be read at once is read block by block, a few times. A block that stays unreadable is taken for a damaged one: it is
 //! zeroes, of which no checksum is right. So a bad sector costs what stands in it and not the whole cache.
 //!
-//! **The complication.** A device that is failing as a whole looks like one with many bad sectors, and with losses accepted a start would give
-//! up what the device has again a minute later. So only what a device says of single blocks counts, and only of so many.
+//! **The complication.** A device that is failing as a whole looks like one with many bad sectors. With losses
+//! accepted, a start would give up data that the device can read again a minute later. So only what a device says of
+//! single blocks counts, and only of so many.
 
 use super::error::DeviceError;
 use super::format::Blocks;

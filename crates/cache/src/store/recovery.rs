@@ -1,22 +1,25 @@
 //! Finding a cache again, after a shutdown or a crash.
 //!
-//! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes are newer.
-//! Pages first, then the journal in its order, each block only if it is the one that follows: of this cache, with the next
-//! number, and with the checksum of the block before. The first that is not is the end, because a block is written only when
-//! the one before it is durable.
+//! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes
+//! are newer. Pages first, then the journal in its order, each block only if it follows the block before: of this
+//! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
+//! because a block is written only when the one before it is durable.
 //!
 //! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The record of
 //! its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the last word.
 //!
 //! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
-//! not an end. A page whose valid slot was damaged would be replaced by its older slot: the digest in the superblock says that.
+//! not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the superblock says
+//! that.
 //!
-//! **What may be old is not believed**, also when losses are accepted. Of a page either of whose slots is damaged nobody knows what it
-//! said, unless the digest says that the other slot holds. What a lost block of the journal said may have been of any unit: that
-//! its block has left it, and was written to the store since. So only what is recorded behind the damage is believed then.
+//! **What may be old is not believed**, also when losses are accepted. If either slot of a page is damaged, it is
+//! unknown what the page said, unless the digest says that the other slot holds. A lost block of the journal may have
+//! spoken of any unit: that its block has left it, and was written to the store since. So only what is recorded behind
+//! the damage is believed then.
 //!
-//! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. Whoever was killed there has used some of them,
-//! and the next snapshot might not come to its end: then the map is written as a whole first, and the journal begins anew.
+//! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. A process that was killed
+//! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
+//! first, and the journal begins anew.
 //!
 //! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
 //! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
@@ -58,7 +61,7 @@ pub struct Report {
     pub lost_pages: u32,
     /// Blocks of the journal that are damaged, or cannot be told from such.
     pub lost_journal_blocks: u64,
-    /// Units that were forgotten since what the lost blocks of the journal said may have been of them.
+    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
     pub given_up_units: u32,
     /// Of those the ones that the store lacks.
     pub given_up_dirty_units: u32,
@@ -134,7 +137,7 @@ pub fn open(
 pub fn probe(device: &mut dyn Blocks) -> Result<Superblock, OpenError> {
     let (found, unreadable) = read_superblocks(device)?;
     let Some((_, superblock)) = newest(&found) else {
-        // Whether there is a cache, nobody knows.
+        // It is unknown whether there is a cache.
         if let Some(error) = unreadable.into_error() {
             return Err(error.into());
         }
@@ -162,7 +165,7 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
     Ok(superblock)
 }
 
-/// Writes again the superblock that is not as the one that holds: a snapshot counts on both.
+/// Writes the superblock that holds over one that differs from it: a snapshot counts on both.
 fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
     let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
@@ -196,7 +199,7 @@ struct PageRead {
 struct MapRead {
     /// Pages of which no slot is known to hold.
     lost: Vec<u32>,
-    /// Others one slot of which is of a snapshot that was not finished: the next one that is has to write them.
+    /// Other pages, with one slot of an unfinished snapshot: the next snapshot that is finished has to write them.
     unfinished: Vec<u32>,
 }
 
@@ -207,7 +210,7 @@ struct Source<'a, S> {
     shelves: S,
 }
 
-/// Reads both slots of every page and takes what the one that holds says.
+/// Reads both slots of every page and takes what the valid slot says.
 fn read_map(
     device: &mut dyn Blocks,
     superblock: &Superblock,

@@ -1,8 +1,9 @@
 //! Blocks that the store does not take, and blocks that the cache's device has damaged.
 //!
-//! As a rule that is a bad region of a disk, and no reason to stop: a unit that the policy gave up is set aside, still readable, and others
-//! leave in its place; whoever copies everything goes on with the next one and says at the end what is missing. Now and then, when others were
-//! copied, one of those aside is tried again: the store may have been away for a moment only.
+//! As a rule that is a bad region of a disk, and no reason to stop. A unit that the policy gave up is set aside, still
+//! readable, and others leave in its place. A pass that copies everything goes on with the next unit and says at the
+//! end what is missing. Now and then, when others were copied, one of those aside is tried again: the store may have
+//! been away for a moment only.
 //!
 //! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it counts already; the bits
 //! take memory when the first unit is damaged. Whatever changes the mark of a unit takes its bit away.

@@ -86,7 +86,7 @@ impl Ring {
         self.start
     }
 
-    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each is the one that follows.
+    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each follows the block before.
     pub fn follow(&self, place: Place, mut apply: impl FnMut(&[Record])) -> Run {
         let mut records = Vec::with_capacity(RECORDS);
         let mut run = Run { end: place, blocks: 0, records: 0 };
@@ -106,9 +106,10 @@ impl Ring {
         (self.newest + 1).saturating_sub(end.sequence)
     }
 
-    /// Where that begins which is behind the damage at `end` and is proven. Nothing is if the block at `end` is whole but follows
-    /// another one, if the newest block cannot be read, or if it has a number that the ring has no room for behind the map: then these are
-    /// blocks of another history of this cache, and which one is true nobody knows.
+    /// The place where the proven blocks behind the damage at `end` begin. Nothing is proven if the block at `end` is
+    /// whole but follows another one, if the newest block cannot be read, or if it has a number that the ring has no
+    /// room for behind the map. Then these are blocks of another history of this cache, and it is unknown which one is
+    /// true.
     pub fn behind(&self, end: &Place) -> Option<Place> {
         if self.newest >= self.start.sequence + self.count() {
             return None;

@@ -10,8 +10,9 @@
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
 //! leaves one or the other.
 //!
-//! **Before a block is changed on the store, the journal must be durable in what it says of it.** Otherwise a crash would bring back
-//! what was in the cache, whole and with the right checksum, and older than what the store has. What waits for that is `Known`.
+//! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
+//! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
+//! `Known`.
 
 use super::bytes::data_checksum;
 use super::journal::{Change, Record};
@@ -239,7 +240,7 @@ impl CacheStore {
             return false;
         }
         if self.slots.slots[at].kind == Kind::Read && self.journal.is_crowded() {
-            // Nobody counts how many reads there are: the journal is told by one that comes later.
+            // Reads are not counted: a later read tells the journal.
             return true;
         }
         self.counters.damaged_clean += 1;
@@ -297,7 +298,7 @@ impl CacheStore {
         if !has_succeeded || self.has_failed {
             if !slot.is_relocated {
                 self.cache.remove(slot.block);
-                // Whoever waits to copy the block holds up all others, while it waits for another unit.
+                // A request that waits to copy the block holds up all others, while it waits for another unit.
                 self.copy_no_more(slot.block, false);
             }
             if !self.has_failed {

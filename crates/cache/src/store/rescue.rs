@@ -19,7 +19,7 @@ const TRIES: u32 = 3;
 pub struct Rescued {
     /// Units that were copied.
     pub copied: u32,
-    /// Blocks of the store, in their order, whose newest version cannot be read, or is not what was written.
+    /// Blocks of the store, in their order, with a newest version that cannot be read or is not what was written.
     pub lost: Vec<u64>,
 }
 

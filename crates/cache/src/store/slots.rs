@@ -1,7 +1,7 @@
-//! Requests under way: where each stands, its data, and who has to wait for whom.
+//! Requests under way: where each stands, its data, and which request has to wait for which.
 //!
-//! A block has one request at a time. Who comes meanwhile waits for it, in the order of coming; so nobody below has to ask what
-//! else may be happening to his block.
+//! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below need not ask what
+//! else may be happening to its block.
 
 use super::bytes::Block;
 use super::layout::BLOCK_BYTES;
@@ -82,7 +82,7 @@ pub(super) struct Slot {
     pub store_writes: u64,
     /// A flush of the store failed while the store was writing it, so its success says nothing.
     pub is_doubtful: bool,
-    /// Of a unit that is copied: with whom it is, in slots and blocks one behind the other.
+    /// Of a unit that is copied: the run that it belongs to, in slots and blocks one behind the other.
     pub run: u64,
     /// Units that were tried for what is written, and are bad.
     pub tries: u8,
@@ -136,15 +136,15 @@ pub(super) struct Slots {
     tickets: u64,
 }
 
-/// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's can move them all: who
-/// says how many are to come is given them from the first gap on that has room for them, or the longest one. Who comes alone is given the
-/// lowest, so that gaps stay long. O(slots).
+/// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's can move them
+/// all. A host that says how many requests are to come is given slots from the first gap that has room for them, or the longest gap. A
+/// single request is given the lowest, so that gaps stay long. O(slots).
 struct Vacant {
     /// The first of them all, and a bit for each from there on.
     first: u32,
     words: Vec<u64>,
     count: u32,
-    /// Where whoever is next is put, if that is vacant.
+    /// The slot of the next request, if that is vacant.
     next: Option<u32>,
 }
 
@@ -256,7 +256,7 @@ impl Slots {
         self.requests
     }
 
-    /// Nobody is under way.
+    /// No request and no copy is under way.
     pub fn is_idle(&self) -> bool {
         self.vacant.count as usize + self.vacant_clean.count as usize == self.slots.len()
     }
@@ -304,12 +304,12 @@ impl Slots {
         list.give_back(at as u32);
     }
 
-    /// Whether somebody has `block`.
+    /// Whether a slot has `block`.
     pub fn is_locked(&self, block: u64) -> bool {
         self.locked.contains(&block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
     }
 
-    /// Whether somebody has one of `blocks`.
+    /// Whether a slot has one of `blocks`.
     pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
         let meets = |other: Range<u64>| other.start < blocks.end && blocks.start < other.end;
         self.locked.iter().any(|block| blocks.contains(block))
@@ -398,7 +398,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Locks the slot's block. False if somebody else has it: the slot will be told.
+    /// Locks the slot's block. False if another slot has it: the slot will be told.
     pub fn lock(&mut self, at: usize) -> bool {
         let block = self.slots[at].block;
         if self.is_locked(block) {
@@ -410,13 +410,13 @@ impl Slots {
         true
     }
 
-    /// Unlocks it, and answers who has it now.
+    /// Unlocks it, and answers which slot has it now.
     pub fn unlock(&mut self, at: usize) -> Option<usize> {
         let block = std::mem::replace(&mut self.locked[at], NOT_LOCKED);
         if self.waiting == 0 || block == NOT_LOCKED {
             return None;
         }
-        // Who unlocks may not have got further than that.
+        // The slot that unlocks may not have got further than that.
         let waits = |&(next, slot): &(usize, &Slot)| slot.step == Step::Lock && slot.block == block && next != at;
         let (next, _) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
         self.waiting -= 1;
@@ -458,8 +458,8 @@ mod tests {
             }
         }
 
-        /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if who comes alone is put behind
-        /// those who came together.
+        /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a single request is put
+        /// behind those that came together.
         #[test]
         fn who_comes_together_is_put_together_where_there_is_room(
             first in 0u32..200,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of it as
-//! the snapshot is through the map. So nobody finds it full: its next block waits for a few pages, and not for all.
+//! the snapshot is through the map. So no request finds it full: its next block waits for a few pages, and not for all.
 //!
 //! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told durably, and
 //! would be ahead of the data then. When the superblock says that the page holds, it is not.
@@ -54,7 +54,7 @@ pub(super) struct Snapshot {
     phase: Phase,
     pub pages: Box<[Page]>,
     pub superblock: Page,
-    /// Buffers that nobody writes.
+    /// Buffers that no operation writes.
     vacant: Vec<usize>,
     sequence: u64,
     previous: u32,

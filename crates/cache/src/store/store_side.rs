@@ -9,7 +9,7 @@ pub(super) struct StoreSide {
     pub(super) wanted: u64,
     /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written before the start.
     acknowledged: u64,
-    /// The same, also of those of which a flush that failed has said that nobody knows.
+    /// The same, including those that a failed flush left in doubt.
     past: u64,
     doubts: u64,
     /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
@@ -32,13 +32,13 @@ impl Default for StoreSide {
 }
 
 impl StoreSide {
-    /// The last of them that a flush must make durable: one that was acknowledged and went past the cache. What the syncer copied is
-    /// dirty in the cache until a flush of its own has succeeded, so nobody else waits for that.
+    /// The last write or trim that a flush must make durable: it was acknowledged and went past the cache. What the
+    /// syncer copied is dirty in the cache until a flush of its own has succeeded, so no other flush waits for that.
     pub fn past(&self) -> u64 {
         self.past
     }
 
-    /// Whether each write that ended is durable, as far as anybody knows.
+    /// Whether each write that ended is durable, as far as is known.
     pub fn is_flushed(&self) -> bool {
         self.flushed == self.writes && !self.has_lost
     }

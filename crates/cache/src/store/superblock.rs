@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"PLIMCACH";
 pub const VERSION: u32 = 1;
 /// What can be read of a generation or a sequence.
 const NUMBER_MAX: u64 = 1 << 63;
-/// From here on nobody counts: whatever a cache that is set to work counts up to can still be read.
+/// No count goes on from here: whatever number a cache in use reaches can still be read.
 const NUMBER_SPENT: u64 = 1 << 62;
 const STATE_EMPTY: u32 = 0;
 const STATE_READY: u32 = 1;

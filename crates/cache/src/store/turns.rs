@@ -1,14 +1,14 @@
-//! Whose turn it is to take a unit: new blocks come in only as fast as others leave ([`Pace`](super::pace::Pace)).
+//! Which write may take a unit: new blocks come in only as fast as others leave ([`Pace`](super::pace::Pace)).
 //!
-//! A write that has to wait is not taken at all: it has no slot, so it stands in nobody's way, least of all in that of
-//! reads of what is in the cache. A read never waits for a unit: it goes past the cache.
+//! A write that has to wait is not taken at all: it has no slot, so it stands in no request's way, least of all in that
+//! of reads of what is in the cache. A read never waits for a unit: it goes past the cache.
 //!
-//! **The complication.** Who waited for another request on his block may find that his unit went to somebody else
-//! meanwhile. He has a slot, and waits in it.
+//! **The complication.** A write that waited for another request on its block may find that another block took its unit
+//! meanwhile. The write has a slot, and waits in it.
 //!
-//! **Who waits, waits for something.** A write is told to come again only if units leave, or are free and the journal
-//! is about to say so; in both cases an operation is under way, and when it has ended the host asks again. If nothing
-//! leaves, because the store fails, the write goes past the cache and hears of it.
+//! **A write that waits, waits for something.** A write is told to come again only if units leave, or are free and the
+//! journal is about to say so. In both cases an operation is under way, and when it has ended the host asks again. If
+//! nothing leaves, because the store fails, the write goes past the cache and hears of it.
 
 use super::cleaner::ready_units;
 use super::layout::BLOCK_BYTES;
@@ -92,9 +92,10 @@ impl CacheStore {
         !self.journal.is_crowded() && !is_pressed && self.turn() == Turn::Now
     }
 
-    /// Whether a read of `blocks` goes past the cache: nothing of it is there or under way, nor would be taken in; `whose` says what
-    /// each block is. Then it is counted, and the host asks the store for it as if there were no cache. Who writes one of the blocks
-    /// meanwhile does so at the same time as the read, so either version is right. O(blocks + places).
+    /// Whether a read of `blocks` goes past the cache: none of them is there or under way, nor would be taken in;
+    /// `whose` says what each block is. Then it is counted, and the host asks the store for it as if there were no
+    /// cache. A request that writes one of the blocks meanwhile runs at the same time as the read, so either version is
+    /// right. O(blocks + places).
     pub fn let_past(&mut self, blocks: Range<u64>, mut whose: impl FnMut(u64) -> (Class, Pool)) -> bool {
         // A hit pays for no more than that.
         if self.is_cached(blocks.start).is_some() {
@@ -192,8 +193,8 @@ impl CacheStore {
         self.journal.want_all();
     }
 
-    /// No unit goes round among those who write what is in the cache: the ones that were kept for them are bad. Whoever waits has his block,
-    /// and whoever copies may wait for just that.
+    /// No unit goes round among the writes of what is in the cache: the ones that were kept for them are bad. A write
+    /// that waits has its block, and a copy may wait for just that.
     pub(super) fn is_out_of_units(&self) -> bool {
         self.cache.unused_units() == 0 && self.cache.bad_units() > 0
     }
@@ -207,9 +208,9 @@ impl CacheStore {
         let mut tries = self.slots.slots.len();
         while self.cache.unused_units() < ready && self.journal.has_room_for_own() {
             let Some((unit, block)) = self.cache.next_free() else { break };
-            // What only the cache has is not given away, whoever says that it is free.
+            // Data that only the cache has is not given away, even if the unit counts as free.
             let is_dirty = self.marks.get(&self.cache.units, unit).is_dirty;
-            // Somebody is at it, and may be stuck: whoever is behind it does not wait for that.
+            // A slot has the block, and may be stuck: a request behind it does not wait for that.
             if is_dirty || self.slots.is_locked(block) {
                 if tries == 0 {
                     break;
@@ -228,7 +229,8 @@ impl CacheStore {
         self.give_units();
     }
 
-    /// Lets go on who waits for a unit, if there is one for him: another for a block that has one, or a block's first.
+    /// Lets a request that waits for a unit go on, if there is one for it: another for a block that has one, or a
+    /// block's first.
     pub(super) fn give_units(&mut self) {
         if !self.is_unit_wanted {
             return;

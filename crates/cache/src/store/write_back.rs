@@ -1,4 +1,4 @@
-//! When what is dirty is written back before its unit is needed: by its share, by its age, or while nobody asks for anything.
+//! When what is dirty is written back before its unit is needed: by its share, by its age, or while no requests come.
 //!
 //! **The rule.** A *sweep* goes over the units in their order and copies each that is dirty. Over three quarters of `dirty_units_max` one begins
 //! and ends at a half; a write that would make more dirty than the whole waits for its turn. Of `age_max` one begins each half: what becomes
@@ -31,7 +31,7 @@ pub(super) enum Reason {
     Share,
     /// Some may be old.
     Age,
-    /// Nobody asks for anything.
+    /// No requests come.
     Idle,
 }
 

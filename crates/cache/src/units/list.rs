@@ -3,7 +3,7 @@
 use super::{NOBODY, Record, UnitId, Units};
 use plimsoll_core::prefetch;
 
-/// A list of units in order of use. A unit is in one list at a time; whoever removes it says from which.
+/// A list of units in order of use. A unit is in one list at a time; code that removes it says from which.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
     oldest: u32,
@@ -28,7 +28,7 @@ impl List {
         self.length == 0
     }
 
-    /// Who has been in it longest.
+    /// The unit that has been in it longest.
     pub fn oldest(&self) -> Option<UnitId> {
         (self.oldest != NOBODY).then_some(UnitId(self.oldest))
     }
@@ -38,7 +38,7 @@ impl List {
         self.push_to(&mut units.records, 0, unit);
     }
 
-    /// The same, with those units only whose numbers begin with `first`: all that are in the list are among them.
+    /// The same, for only the units with a number that begins with `first`: all units of the list are among them.
     #[inline]
     pub(super) fn push_to(&mut self, records: &mut [Record], first: u32, unit: UnitId) {
         let record = &mut records[(unit.0 - first) as usize];
@@ -124,7 +124,7 @@ impl List {
         }
     }
 
-    /// Takes out who has been in it longest.
+    /// Takes out the unit that has been in it longest.
     #[inline]
     pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
         let unit = self.oldest()?;
@@ -133,7 +133,7 @@ impl List {
         match self.oldest {
             NOBODY => self.newest = NOBODY,
             oldest => {
-                // It is there, since it is written to; who comes after it is asked for.
+                // It is there, since it is written to; the unit after it is asked for.
                 let record = &mut units.records[oldest as usize];
                 record.older.set_unit(NOBODY);
                 let next = record.newer.unit();
@@ -158,7 +158,7 @@ mod tests {
                 if is_pop {
                     prop_assert_eq!(list.pop(&mut units).map(|unit| unit.0), slow.pop_front());
                 } else if let Some(at) = slow.iter().position(|&other| other == unit) {
-                    // To somebody who is in no list if there is one, else out.
+                    // To a unit that is in no list if there is one, else out.
                     match (0..12).find(|other| unit % 2 == 0 && !slow.contains(other)) {
                         Some(other) => {
                             list.replace(&mut units, UnitId(unit), UnitId(other));

@@ -4,7 +4,7 @@ use super::{AGAIN, BLOCK, CLASS, DIRTY, List, POOL, Pool, Record, STAMP, UnitId,
 use plimsoll_core::Class;
 use std::ops::Range;
 
-/// Some of the units, and nobody else's meanwhile.
+/// Some of the units, which no other thread has meanwhile.
 pub(crate) struct Part<'a> {
     first: u32,
     records: &'a mut [Record],

@@ -5,7 +5,7 @@
 
 use clap::Command;
 
-/// Columns of a terminal whose width is not known.
+/// Columns of a terminal of unknown width.
 const COLUMNS: usize = 100;
 /// A line that is longer was broken because it was long.
 const FULL: usize = 85;

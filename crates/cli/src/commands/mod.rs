@@ -47,7 +47,7 @@ pub fn run() -> ExitCode {
     let arguments = match arguments::parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && runs_another(std::env::args_os().skip(1)) => {
-            // Nobody may read it: the code says it, too.
+            // Standard error may be closed: the code says it, too.
             let _ = error.print();
             return ExitCode::from(OWN_FAILURE);
         }
@@ -57,7 +57,8 @@ pub fn run() -> ExitCode {
     exit(start_log(level).and_then(|()| dispatch(arguments.command)))
 }
 
-/// Whether arguments that are wrong are those of `plimsoll run`, whose exit code is else that of the command that it runs.
+/// Whether wrong arguments are those of `plimsoll run`, which otherwise exits with the code of the command that it
+/// runs.
 fn runs_another(arguments: impl Iterator<Item = OsString>) -> bool {
     command_of(arguments).is_some_and(|command| command == "run")
 }
@@ -73,7 +74,8 @@ fn command_of(mut arguments: impl Iterator<Item = OsString>) -> Option<OsString>
     }
 }
 
-/// Who serves says what it does; of an experiment, which makes disks and puts them away for each of its cases, what went wrong.
+/// A command that serves logs what it does. An experiment, which makes disks and puts them away for each of its cases,
+/// logs only what went wrong.
 fn default_level(command: &Command) -> &'static str {
     match command {
         Command::Demo(_) | Command::Scenario(_) => "warn",
@@ -113,7 +115,8 @@ fn start_log(level: &str) -> Outcome {
             "--log: got {level:?} ({error}), allowed error, warn, info, debug, trace or a filter"
         ))
     })?;
-    // Whoever logs goes on where nobody reads it any more, or the disk is full: an error of the log's own would be told on stderr, too, and end the thread.
+    // A command logs on when its log is read no more, or the disk is full: an error of the log's own would be told on
+    // stderr, too, and end the thread.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     log.log_internal_errors(false).init();
     Ok(())
@@ -127,7 +130,7 @@ fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
     }
 }
 
-/// Refuses a name that somebody chose as the daemon would, whatever its length.
+/// Refuses a chosen name as the daemon would, whatever its length.
 fn check_name(name: &str) -> Outcome {
     name_refusal(name).map_or(Ok(()), |refusal| Err(Failure::BadInput(refusal)))
 }
@@ -153,7 +156,7 @@ fn print(text: impl std::fmt::Display) -> Outcome {
     show(text).map(drop)
 }
 
-/// The same for what prints again and again; answers whether anybody reads on.
+/// The same for a command that prints again and again; answers whether the output is still read.
 fn show(text: impl std::fmt::Display) -> Result<bool, Failure> {
     show_as_it_is(&shown_lines(&text.to_string()))
 }
@@ -174,7 +177,7 @@ fn show_as_it_is(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
+/// A path as JSON has it: what is no text in a chosen name is replaced.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -27,7 +27,7 @@ fn allowed(path: &Path, access: Access) -> io::Result<()> {
     Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
 }
 
-/// Writes `file`, whose content has been told by now: an error loses nothing else.
+/// Writes `file`, after its content has been told: an error loses nothing else.
 pub(super) fn write(file: &Path, content: &str) -> Outcome {
     std::fs::write(file, content)
         .map_err(|error| Failure::Failed(format!("{}: cannot write it: {error}", file.display())))

@@ -27,7 +27,8 @@ struct Tally {
 pub(super) fn run(arguments: &RecordArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     let request = Request::Record { device: arguments.device.clone() };
-    // The file is made once the daemon has agreed, so that a mistyped device costs nobody a file. Who sees it may end the recording.
+    // The file is made once the daemon has agreed, so that a mistyped device costs no user a file. A user that sees it
+    // may end the recording.
     let Response::Recording(start) = client.ask(&request)? else { return Err(unexpected()) };
     end_when_told(&client, arguments.seconds)?;
     let file = arguments.out.display();

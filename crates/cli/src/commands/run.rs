@@ -1,7 +1,8 @@
 //! `plimsoll run`: a command as a tenant of a volume.
 //!
-//! This process joins, and then becomes the command: nothing stays between the command and whoever started it, so signals,
-//! terminal, job control and exit code are its own. What fails before that ends with 125 to 127, as other wrappers do.
+//! This process joins, and then becomes the command: nothing stays between the command and the process that started it.
+//! So signals, terminal, job control and exit code are its own. What fails before that ends with 125 to 127, as other
+//! wrappers do.
 //!
 //! The daemon may have been started a moment ago, as in `plimsoll agent --mount /data & plimsoll run ...`: its socket is waited for.
 

@@ -444,7 +444,7 @@ fn verdict(reports: &[(Scenario, Report)], is_all: bool) -> Outcome {
     if unknown.is_empty() { Ok(()) } else { Err(Failure::NotRun(unknown.join("; "))) }
 }
 
-/// A line on stderr, which nobody may read.
+/// A line on stderr, which may be closed.
 fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -1,4 +1,4 @@
-//! `plimsoll why`: who caused the I/O of each disk, live.
+//! `plimsoll why`: which processes caused the I/O of each disk, live.
 
 use super::{connect, show_anew, show_as_it_is, text};
 use crate::arguments::{DaemonArguments, WhyArguments};
@@ -68,7 +68,7 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
                 tracing::info!("{}: causes are known of {}", disk.disk().device.display(), disk.coverage());
                 watched.push(disk);
             }
-            // A container sees mounts of disks whose nodes it does not have.
+            // A container sees mounts of disks without having their nodes.
             Err(TagsError::Device { device, problem }) if arguments.target.is_none() => {
                 tracing::warn!("{}: not watched: {problem}", device.display());
             }
@@ -81,7 +81,7 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
     }
 }
 
-/// The sessions of processes that are tenants; nobody's where no daemon answers, since none is needed.
+/// The sessions of processes that are tenants; none where no daemon answers, since none is needed.
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
     let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
@@ -104,7 +104,7 @@ fn per_second(bytes: u64, elapsed: Span) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// What was handed to the disk by threads of the kernel: nobody who looks at submitters can tell whose it is.
+/// What threads of the kernel handed to the disk: a tool that looks at submitters cannot tell which process caused it.
 fn by_kernel_threads(rows: &[Row]) -> u64 {
     let through = rows.iter().flat_map(|row| &row.through);
     through.filter(|(by, _)| by.is_kernel_thread).map(|(_, bytes)| bytes).sum()

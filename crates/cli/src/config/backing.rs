@@ -50,7 +50,7 @@ fn compression_level(text: &str) -> Result<u8, String> {
     level.filter(|level| COMPRESSION_LEVELS.contains(level)).ok_or_else(|| COMPRESSION_ALLOWED.to_owned())
 }
 
-/// The file itself is looked at when the volume is opened, by whoever serves it.
+/// The file itself is looked at when the volume is opened, by the process that serves it.
 fn key_file(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     section.require("key_file", KEY_FILE, problems);
     let key_file = section.read("key_file", KEY_FILE, problems, |text| path(text, directory));

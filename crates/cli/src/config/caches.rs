@@ -88,7 +88,7 @@ pub(super) fn cache(
     Some(Cache { name, settings, classes, bounds, place })
 }
 
-/// The scheme that `text` names: one that is built in, or a file, whose relative path starts from `directory`.
+/// The scheme that `text` names: one that is built in, or a file, with a relative path that starts from `directory`.
 pub fn named_scheme(text: &str, directory: &Path) -> Result<plimsoll_core::class::Scheme, String> {
     let is_file = text.ends_with(".toml");
     let name = if is_file { directory.join(text).display().to_string() } else { text.to_owned() };

@@ -8,8 +8,8 @@ use std::thread::available_parallelism;
 
 /// Service threads at the most: the largest server of the paper has 20 processors.
 const THREADS_MAX: u64 = 256;
-/// In simulation it was within a hundredth of the better of Baseline and Combo, or before it, on the mean of each workload and platform of the paper
-/// (docs/figures.md); on real threads it was not always the best (docs/executor.md).
+/// In simulation it is within a hundredth of the better of Baseline and Combo, or before it, on the mean of each
+/// workload and platform of the paper (docs/figures.md). On real threads it is not always the best (docs/executor.md).
 const POLICY_DEFAULT: &str = "adaptive";
 
 /// The section.

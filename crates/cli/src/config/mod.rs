@@ -41,7 +41,7 @@ pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
 pub const TAGS: [&str; 2] = ["causes", TAGS_OF_SUBMITTERS];
 /// The second of [`TAGS`].
 pub const TAGS_OF_SUBMITTERS: &str = "submitters";
-/// The control socket in the state directory, if nobody says otherwise.
+/// The control socket in the state directory, if the configuration names none.
 const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -51,7 +51,7 @@ pub fn name_refusal(name: &str) -> Option<String> {
     name_problem(name).map(|allowed| format!("got the name {}, allowed {allowed}", quoted(name)))
 }
 
-/// What a configuration need not say, because it follows from who runs it.
+/// What a configuration need not say, because it follows from the user that runs it.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// Where sockets and records are kept.
@@ -83,27 +83,27 @@ impl Defaults {
         Defaults { state_directory, notes_directory }
     }
 
-    /// Those of a state directory that nobody chose for this user.
+    /// Those of a state directory that is not chosen for this user.
     pub fn in_directory(state_directory: PathBuf) -> Defaults {
         Defaults { state_directory, notes_directory: None }
     }
 
-    /// Where is noted what outlives a reboot if nobody says.
+    /// Where is noted what outlives a reboot, if the configuration does not say.
     pub fn notes_directory(&self) -> PathBuf {
         self.notes_directory.clone().unwrap_or_else(|| self.state_directory.clone())
     }
 
-    /// Where the daemon's control socket is if nobody says.
+    /// Where the daemon's control socket is, if the configuration does not say.
     pub fn control_socket(&self) -> PathBuf {
         self.state_directory.join(CONTROL_SOCKET_NAME)
     }
 
-    /// Where NBD clients connect if nobody says.
+    /// Where NBD clients connect, if the configuration does not say.
     pub fn listen(&self) -> Address {
         Address::Unix(self.state_directory.join("nbd.sock"))
     }
 
-    /// Where iSCSI initiators connect if nobody says.
+    /// Where iSCSI initiators connect, if the configuration does not say.
     pub fn iscsi_listen(&self) -> Address {
         Address::Tcp((Ipv4Addr::LOCALHOST, iscsi::PORT).into())
     }
@@ -191,7 +191,7 @@ mod tests {
             let volume = configuration.volumes.iter().find(|volume| volume.name == name).unwrap();
             (configuration.volume_path(volume), configuration.session_allocation(volume))
         };
-        // Each on a device whose scheduler keeps it: all in one volume would be refused.
+        // Each on a device with a scheduler that keeps it: all in one volume would be refused.
         let (path, session) = of("db");
         assert_eq!(path, "web/shop/db");
         assert_eq!((session.reserve, session.limit, session.weight), (Rate::ZERO, None, WEIGHT_DEFAULT));

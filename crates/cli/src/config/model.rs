@@ -38,7 +38,7 @@ pub struct Configuration {
     pub devices: Vec<Device>,
     /// Pools, parents before children.
     pub pools: Vec<Pool>,
-    /// Caches in the order of the file; one that no volume has can be attached to one.
+    /// Caches in the order of the file; a cache without a volume can be attached to one.
     pub caches: Vec<Cache>,
     /// Volumes in the order of the file.
     pub volumes: Vec<Volume>,
@@ -75,8 +75,8 @@ pub struct Device {
     pub name: String,
     /// The model that it behaves like; `None` for as fast as it is.
     pub emulate: Option<String>,
-    /// The mount point of the file system whose disk it is: one that is not ours, whose requests are only seen. `None` for
-    /// a device of volumes.
+    /// The mount point of the disk's file system, for a disk that is not ours: its requests are only seen. `None` for a
+    /// device of volumes.
     pub observe: Option<PathBuf>,
     /// With `observe`: tenants are charged for what their processes submit, not for what they cause.
     pub is_by_submitter: bool,
@@ -84,7 +84,7 @@ pub struct Device {
     pub scheduler: String,
     /// Decides what the emulation leaves to chance.
     pub seed: u64,
-    /// What schedulers and admission know of it. `worst_case_runs_per_second` is 0 where nobody knows; then there are
+    /// What schedulers and admission know of it. `worst_case_runs_per_second` is 0 where it is unknown; then there are
     /// no percentages and no reserves.
     pub profile: DeviceProfile,
     /// Where the section stands.

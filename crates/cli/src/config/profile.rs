@@ -17,7 +17,7 @@ pub struct MeasuredProfile {
     pub worst_case_runs_per_second: f64,
     /// What it reads in sequence, bytes a second.
     pub sequential_bytes_per_second: f64,
-    /// What it writes in sequence, bytes a second; where nobody measured it, what it reads.
+    /// What it writes in sequence, bytes a second; what it reads, where that was not measured.
     pub sequential_write_bytes_per_second: f64,
     /// Requests that were outstanding.
     pub outstanding_max: u32,

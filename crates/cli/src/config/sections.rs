@@ -113,8 +113,8 @@ pub(super) fn read(
     }
 }
 
-/// The tables in `key` and their names. No names if something is wrong with the list itself: then nobody can say
-/// that a reference is undefined.
+/// The tables in `key` and their names. No names if something is wrong with the list itself: then a reference cannot be
+/// called undefined.
 fn named<'t>(
     file: &mut Section<'t>,
     key: &'static str,

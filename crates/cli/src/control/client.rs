@@ -23,10 +23,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon whose control socket is at `path`.
+    /// Connects to the daemon with its control socket at `path`.
     ///
     /// # Errors
-    /// Nobody answers there.
+    /// No daemon answers there.
     pub fn connect(path: &Path) -> Result<Client, Failure> {
         let connect = || -> io::Result<UnixStream> {
             let stream = UnixStream::connect(path)?;
@@ -38,11 +38,11 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
-    /// Connects to the daemon at a place that nobody named: another user may have been there first, and whoever answers says what a
-    /// command is started with.
+    /// Connects to the daemon at a place that the caller did not name: another user may have been there first, and the
+    /// process that answers says what a command is started with.
     ///
     /// # Errors
-    /// Nobody answers there, or somebody else than this user or root does.
+    /// No daemon answers there, or a process of a user other than this user or root does.
     pub fn connect_own(path: &Path) -> Result<Client, Failure> {
         let client = Client::connect(path)?;
         let (served_by, user) = (socket_peercred(client.stream.get_ref()).map_err(io::Error::from)?.uid, geteuid());
@@ -114,7 +114,7 @@ impl Client {
     }
 }
 
-/// Why nobody could be asked, and what can be done.
+/// Why no daemon could be asked, and what can be done.
 fn unreachable(path: &Path, error: &io::Error) -> String {
     let (path, user) = (path.display(), geteuid().as_raw());
     match error.kind() {

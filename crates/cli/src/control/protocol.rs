@@ -57,7 +57,7 @@ pub enum Request {
         #[serde(default)]
         tied: bool,
     },
-    /// Closes a session that nobody is connected to; answered with [`Response::Done`].
+    /// Closes a session without connections; answered with [`Response::Done`].
     SessionClose {
         /// Its path.
         session: String,
@@ -279,9 +279,9 @@ pub struct LossEntry {
     pub volume: String,
     /// Processes and threads of tenants, which are charged to the others.
     pub registrations: u64,
-    /// Events, which are in nobody's books.
+    /// Events, which are in no account's books.
     pub events: u64,
-    /// Dirty pages and blocks of metadata, which are charged to those who wrote their file lately, or to nobody.
+    /// Dirty pages and blocks of metadata, which are charged to the recent writers of their file, or to no account.
     pub entries: u64,
 }
 
@@ -335,7 +335,7 @@ pub struct VolumeEntry {
     pub size_bytes: u64,
     /// Its first byte on the device.
     pub start_bytes: u64,
-    /// Nobody may write.
+    /// It is read-only for all clients.
     pub is_read_only: bool,
     /// Where its content is: a path, or `memory`.
     pub content: String,
@@ -354,7 +354,7 @@ pub struct VolumeEntry {
     pub front_ends: u32,
 }
 
-/// A path as JSON has it: what is no text in a name that somebody chose is replaced.
+/// A path as JSON has it: what is no text in a chosen name is replaced.
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.to_string_lossy().serialize(serializer)
 }

@@ -2,7 +2,7 @@
 //!
 //! The client ends a recording by closing its end for sending; the daemon by ending itself. Either way what was recorded
 //! is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records: the engine
-//! does not wait for it, and nobody's I/O does (`plimsoll_brick::engine::Recording`).
+//! does not wait for it, and no client's I/O does (`plimsoll_brick::engine::Recording`).
 
 use super::protocol::{Record, RecordedVolume, RecordingEnd, RecordingStart, Records, Response};
 use super::server::Conversation;
@@ -15,7 +15,7 @@ use std::io;
 const RECORDS_PER_LINE: usize = 512;
 /// How long new records wait to be sent; a sixteenth of what it takes the fastest volumes to fill the queue.
 const PAUSE: Span = Span::from_millis(20);
-/// With nothing to record, a line comes after so many pauses, so that the client knows that somebody is there.
+/// With nothing to record, a line comes after so many pauses, so that the client knows that the daemon is there.
 const PAUSES_PER_SIGN_OF_LIFE: u32 = 50;
 
 /// A recording that was begun for a client.

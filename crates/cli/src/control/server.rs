@@ -1,12 +1,12 @@
 //! The daemon's end of the control socket: one thread that accepts, one for each client, few of them.
 //!
-//! Clients are the daemon's own user, since nobody else may open the socket. Still nothing that one sends may harm the
-//! daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a request is
-//! answered with an error and the end of the connection.
+//! Clients are the daemon's own user, since no other user may open the socket. Still nothing that one sends may harm
+//! the daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a
+//! request is answered with an error and the end of the connection.
 //!
 //! What an answer ties to a connection lives as long as it does. The kernel closes the connection of a process that ends,
 //! however it ends, so nothing has to be asked or counted to know that it is gone. Such a client may say nothing as long as it
-//! likes, and takes no place from those who ask.
+//! likes, and takes no place from clients that ask.
 
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
@@ -83,7 +83,7 @@ pub enum Answer {
     Recording(RecordingAnswer),
 }
 
-/// A bound socket on which nobody is answered yet: it can fail before anything is served.
+/// A bound socket that answers no client yet: it can fail before anything is served.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -93,10 +93,10 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Binds. A socket that a predecessor left behind is removed if nobody answers there.
+    /// Binds. A socket that a predecessor left behind is removed if no process answers there.
     ///
     /// # Errors
-    /// Somebody answers there, something else is there, or the system refuses.
+    /// A process answers there, something else is there, or the system refuses.
     pub fn bind(path: &Path) -> Result<ControlSocket, ControlError> {
         let system = |source| ControlError::System { path: path.to_owned(), source };
         match std::fs::symlink_metadata(path) {
@@ -149,7 +149,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Binds a socket that nobody but its owner could ever open: its mode is set before it has a name.
+/// Binds a socket that only its owner could ever open: its mode is set before it has a name.
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -357,8 +357,8 @@ mod tests {
     use std::io::BufRead;
     use std::sync::Mutex;
 
-    /// A server that ties something to whoever asks for a session; and how often each was asked to end, of which the first
-    /// time it is not done.
+    /// A server that ties something to each client that asks for a session, and how often each was asked to end. The
+    /// first time it does not end.
     fn serve(folder: &Path, patience: Duration) -> (ControlServer, Arc<Mutex<Vec<u32>>>) {
         let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
         let seen = asked.clone();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     fn ask(stream: &UnixStream, request: &str) -> String {
-        // Nobody hears it where the server has closed already.
+        // The write fails where the server has closed already.
         let _ = (&*stream).write_all(format!("{request}\n").as_bytes());
         let mut answer = String::new();
         let _ = BufReader::new(stream).read_line(&mut answer);

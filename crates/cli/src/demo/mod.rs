@@ -96,7 +96,7 @@ impl Stage {
 /// Runs the demonstration.
 ///
 /// # Errors
-/// The disk could not be set up, or somebody pressed Ctrl-C.
+/// The disk could not be set up, or the user pressed Ctrl-C.
 pub fn run(options: &DemoOptions) -> Result<Demonstration, Failure> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&is_stopped);

@@ -1,4 +1,4 @@
-//! The demonstration happens in real time, so somebody has to look at a clock. It is here.
+//! The demonstration happens in real time, so it needs a clock. It is here.
 
 use plimsoll_core::Span;
 use std::time::Instant;

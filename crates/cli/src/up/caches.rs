@@ -396,7 +396,7 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
 /// Makes the cache called `name` for the volume that has it, while no daemon does.
 pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
     let (cache, volume) = cache_and_volume(configuration, name)?;
-    // It is not made for what is not there, nor for what somebody serves.
+    // It is not made for what is not there, nor for a volume that a daemon serves.
     let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
     let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;

@@ -45,9 +45,9 @@ pub(super) struct Daemon {
     listeners: Vec<Serving>,
     exports: Arc<Exports>,
     attachments: Vec<Attachment>,
-    /// Let go of before what they stand above is detached: nobody may be held who uses a mount that has to go.
+    /// Let go of before what they stand above is detached: no process that uses a mount that has to go may be held.
     tenants: Tenants,
-    /// Gone before the mounts whose files it knows.
+    /// Gone before the mounts with the files it knows.
     classes: Option<ClassServer>,
     layouts: Option<Layouts>,
     devices: Vec<ServedDevice>,
@@ -74,7 +74,7 @@ impl Failures {
             let line = format!("device {device}: its engine has failed: {why}");
             error!("{line}; the daemon ends");
             failures.list().push(line);
-            // If nobody hears it, the daemon ends already.
+            // If the receiver is gone, the daemon ends already.
             let _ = failures.stop.send(());
         });
     }
@@ -406,7 +406,7 @@ impl Daemon {
         self.administration.clone()
     }
 
-    /// The engines, for whoever wants to hurry them.
+    /// The engines, for a caller that wants to hurry them.
     pub(super) fn devices(&self) -> Vec<ServedDevice> {
         self.devices.clone()
     }

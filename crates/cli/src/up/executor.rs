@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Pieces of requests under way at the most; the others wait at their engines. What 64 connections have that use all that
 /// they may, of small requests.
 const PIECES_MAX: usize = 16_384;
-/// Which thread draws which queue is nobody's business: any seed does.
+/// Which thread draws which queue does not matter: any seed does.
 const SEED: u64 = 1;
 
-/// They, for engines and for who asks how they are.
+/// They, for engines and for callers that ask how they are.
 pub(super) type ServiceThreads = Arc<Executor<ServiceRequest>>;
 
 /// Starts them, if any volume is compressed or encrypted.

@@ -1,11 +1,13 @@
 //! Doors of volumes, NBD exports and iSCSI targets: the volumes' own, and those of the sessions that applications open on them.
 //!
-//! Each connection to a volume's own door is a session by itself, with what the volume says. Who wants to be promised something
-//! opens a session over the control socket first, and connects to the name that it gets: then all its connections share what
-//! the session was promised. Such a name is told to nobody else: it is in no list, and a client that names no export does not get it.
+//! Each connection to a volume's own door is a session by itself, with what the volume says. A client that wants a
+//! promise opens a session over the control socket first, and connects to the name that it gets. Then all its
+//! connections share what the session was promised. No other client is told such a name: it is in no list, and a client
+//! that names no export does not get it.
 //!
-//! Whoever opened a session closes it when nobody is connected to it any more. Where that is left to us, because the opener is
-//! gone, its door goes first, so that nobody comes any more, then those who are there, then the session.
+//! The client that opened a session closes it after the last connection to it has ended. Where that is left to us,
+//! because that client is gone, the session's door goes first, so that no new connection comes. Then the connections
+//! that are there go, then the session.
 
 use super::administration::Refusal;
 use crate::control::protocol::{Change, SessionEntry};
@@ -138,7 +140,7 @@ impl Exports {
                 return Err(refusal);
             }
         };
-        // Schedulers ask who does the I/O for its priority and its deadlines.
+        // Schedulers ask which session does the I/O for its priority and its deadlines.
         let Allocation { priority, deadlines, .. } = allocation;
         let of_connection = Allocation { priority, deadlines, ..Allocation::default() };
         let session = SessionConfig { allocation: of_connection, ..place.session.clone() };
@@ -182,7 +184,7 @@ impl Exports {
         }
     }
 
-    /// Nobody comes through a door any more.
+    /// No client comes through a door any more.
     fn remove_door(&self, name: &DoorName) {
         match name {
             DoorName::Export(name) => _ = self.list.remove(name),
@@ -203,10 +205,10 @@ impl Exports {
         self.known().sessions.contains_key(path)
     }
 
-    /// Closes a session that nobody is connected to; answers whether there was one of that path.
+    /// Closes a session without connections; answers whether there was one of that path.
     ///
     /// # Errors
-    /// Somebody is connected to it.
+    /// A client is connected to it.
     pub(super) fn close_session(&self, path: &str) -> Result<bool, EngineError> {
         let mut known = self.known();
         let Some(door) = known.sessions.get(path).cloned() else { return Ok(false) };
@@ -217,8 +219,9 @@ impl Exports {
         Ok(true)
     }
 
-    /// Ends a session whose opener is gone: nobody connects to it any more, and whoever is connected is asked to finish and cut
-    /// off after [`engine::GRACE_DEFAULT`]. True once it is closed; until then, it has to be called again.
+    /// Ends a session after its opener is gone: no client connects to it any more, and connected clients are asked to
+    /// finish and cut off after [`engine::GRACE_DEFAULT`]. True once it is closed; until then, it has to be called
+    /// again.
     pub(super) fn end_session(&self, path: &str) -> bool {
         let engine = {
             let known = self.known();
@@ -226,7 +229,7 @@ impl Exports {
             self.remove_door(door);
             known.doors[door].1.engine.clone()
         };
-        // Each time, for those who had agreed on the door before it went.
+        // Each time, for clients that had agreed on the door before it went.
         let closed = engine.stop_pool(path, engine::GRACE_DEFAULT).and_then(|()| self.close_session(path));
         match closed {
             Err(EngineError::Account(AccountError::Tree { .. })) => return false,

@@ -1,8 +1,10 @@
-//! Classes by place (`static_classes`), for volumes whose file system runs elsewhere: in a guest, behind NBD or iSCSI.
+//! Classes by place (`static_classes`), for volumes with a file system that runs elsewhere: in a guest, behind NBD or
+//! iSCSI.
 //!
-//! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, so that what only the
-//! cache has is seen too, in a session `layout` of the volume. It is read again when the block with the superblock was written
-//! (mkfs, growth; ext4 writes it now and then all the same), every [`LOOK`] at most. What a request says itself goes before it.
+//! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, in a session
+//! `layout` of the volume. So the read sees also what only the cache has. It is repeated when the block with the
+//! superblock was written (mkfs, growth; ext4 writes it now and then all the same), every [`LOOK`] at most. What a
+//! request says itself goes before it.
 
 use crate::config::{Configuration, Volume};
 use plimsoll_brick::backend::VolumeInfo;
@@ -45,7 +47,7 @@ impl BlockTags for LayoutTags {
     }
 }
 
-/// A volume whose layout is looked at.
+/// A volume with a layout that is looked at.
 struct Watched {
     name: String,
     engine: EngineHandle,

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a daemon whose engine failed may take to end.
+/// How long a daemon with a failed engine may take to end.
 const END_AT_LATEST: Duration = Duration::from_secs(60);
 
 /// Serves the configuration in `file` until SIGTERM, SIGINT or `shutdown` on the control socket.

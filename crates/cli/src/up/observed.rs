@@ -11,7 +11,7 @@ use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::DeviceProfile;
 use std::path::Path;
 
-/// The pool of everybody who is no tenant, and of tenants that name none: the device itself.
+/// The pool of every process that is no tenant, and of tenants that name none: the device itself.
 const POOL: &str = "";
 
 /// What is known of the disk: what the configuration says, and what the kernel does.
@@ -20,7 +20,8 @@ pub(super) fn profile(device: &Device, disk: &mounts::Disk) -> DeviceProfile {
     DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
 }
 
-/// Puts a station above a disk, whose file system is mounted or will be. Answers with what is to be said of it, too.
+/// Puts a station above a disk with a file system that is mounted or will be. Answers with what is to be said of it,
+/// too.
 ///
 /// # Errors
 /// What [`Station::open`](plimsoll_agent::Station::open) says; a directory cannot be made.

@@ -6,7 +6,7 @@ use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeError, Volum
 use plimsoll_brick::engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
 use plimsoll_brick::notes::Notes;
 
-/// The engine of `device`, whose connections have their buffers from `buffers`.
+/// The engine of `device`; its connections have their buffers from `buffers`.
 pub(super) fn engine(device: &Device, buffers: &BufferMemory) -> EngineConfig {
     EngineConfig {
         profile: device.profile.clone(),

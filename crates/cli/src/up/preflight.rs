@@ -55,7 +55,7 @@ pub(super) fn wrong_mounts(configuration: &Configuration) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// A volume is told by its blocks who caused them, or takes no tenants.
+/// A volume knows which process caused each of its blocks, or takes no tenants.
 fn why_no_tenants() -> Option<String> {
     match plimsoll_tags::check_machine() {
         Err(TagsError::NotRun(why)) => Some(why),

@@ -61,7 +61,7 @@ fn refuse(scheduler: &str, account: &Promised<'_>, allocation: &Allocation) -> R
     }
 }
 
-/// What those who join a mounted volume or an observed disk may be promised.
+/// What processes that join a mounted volume or an observed disk may be promised.
 #[derive(Clone, Debug)]
 pub(super) struct JoinRules {
     configuration: Arc<Configuration>,
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Planted break that was seen red: who joins begins with the defaults, whatever the pool says.
+    /// Planted break that was seen red: a process that joins begins with the defaults, whatever the pool says.
     #[test]
     fn who_joins_has_the_priority_and_the_deadlines_of_the_pool_unless_it_says_its_own() {
         let rules = JoinRules::new(&configuration("afq", "priority = \"idle\""), "data", Target::Observed);

@@ -1,4 +1,4 @@
-//! Who looks whether service threads come back from what they do, and warns where one does not.
+//! Looks whether service threads come back from what they do, and warns where one does not.
 
 use super::executor::{ServiceThreads, no_thread};
 use crate::outcome::Failure;

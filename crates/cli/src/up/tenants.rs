@@ -1,8 +1,8 @@
 //! Tenants: processes that join a mounted volume, each with a session of its own (`plimsoll run`).
 //!
-//! A volume whose mount says `tenants = true` is mounted with a [`Station`]: it is known who caused each of its blocks, and
-//! who joins starts behind gates. A device's scheduler hears of one station, so there is one such volume a device. A disk
-//! that is not ours has one too.
+//! A volume with `tenants = true` in its mount is mounted with a [`Station`]: it is known which process caused each of
+//! its blocks, and a process that joins starts behind gates. A device's scheduler hears of one station, so there is one
+//! such volume a device. A disk that is not ours has one too.
 
 use super::administration::Refusal;
 use super::plan;
@@ -37,9 +37,9 @@ pub(super) struct StationedVolume {
     name: String,
     /// The path of the account of tenants that name no pool; empty for the device's.
     account: String,
-    /// What those who join may be promised.
+    /// What processes that join may be promised.
     rules: JoinRules,
-    /// Gone first: then nobody uses the directory any more.
+    /// Gone first: then no thread uses the directory any more.
     station: Station,
     mount_point: Option<PathBuf>,
     _run_directory: RunDirectory,
@@ -48,8 +48,8 @@ pub(super) struct StationedVolume {
 }
 
 impl StationedVolume {
-    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours; the engine is that
-    /// of the configuration's device `on`.
+    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours. The
+    /// engine is that of the configuration's device `on`.
     ///
     /// # Errors
     /// What [`Station::open`] says; a directory cannot be made.
@@ -138,7 +138,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// One more; before anybody else has the stations.
+    /// One more; before any other thread has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
     }
@@ -156,7 +156,7 @@ impl Tenants {
         if mounts.is_empty() { Ok(None) } else { ClassServer::start(&state.join(CLASSES_SOCKET), mounts).map(Some) }
     }
 
-    /// Whose causes got lost, of those stations where some did.
+    /// Lost causes, of those stations where some got lost.
     pub(super) fn losses(&self) -> Vec<LossEntry> {
         let entries = self.stations.iter().map(|StationedVolume { name, station, .. }| {
             let Losses { entries, events, registrations } = station.losses();
@@ -165,7 +165,7 @@ impl Tenants {
         entries.filter(|entry| entry.registrations + entry.events + entry.entries > 0).collect()
     }
 
-    /// Who has joined.
+    /// The tenants that have joined.
     ///
     /// # Errors
     /// An engine has stopped.
@@ -208,7 +208,7 @@ impl Tenants {
         let tenant = station.join(pool, name, allocation)?;
         let enrolled = station.enroll(&tenant, Who::Process(process));
         let entrance = station.entrance(&tenant);
-        // Who has never been there has gone, too.
+        // A tenant that has never been there has gone, too.
         station.leave_when_gone(tenant);
         enrolled?;
         Ok(entrance)

@@ -1,12 +1,12 @@
-//! `plimsoll why`: who caused the I/O of each disk, by process, class and file.
+//! `plimsoll why`: the causes of each disk's I/O, by process, class and file.
 //!
-//! Tools that look at who *submits* show threads of the kernel: one writes back what everybody dirtied, another commits what
-//! everybody changed. Here programs in the kernel follow each block back to who caused it ([`plimsoll_tags`]), and count it
-//! with the thread through which it came.
+//! Tools that look at the *submitter* show threads of the kernel: one writes back what every process dirtied, another
+//! commits what every process changed. Here programs in the kernel follow each block back to the process that caused it
+//! ([`plimsoll_tags`]), and count it with the thread through which it came.
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`people`] | who accounts are: processes and their cgroups |
+//! | [`people`] | which processes and cgroups the accounts are |
 //! | [`report`] | rows of a disk from what was counted |
 //! | [`watch`] | one disk, watched |
 

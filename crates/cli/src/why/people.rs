@@ -1,14 +1,15 @@
-//! Who accounts are: processes and their cgroups.
+//! What accounts are: processes and their cgroups.
 //!
-//! The kernel's programs know a process by its number and what it was called. More is in `/proc` as long as it lives, so it is
-//! looked up when the process is seen first and kept, because what it wrote is often written back after its end.
+//! The kernel's programs know a process by its number and what it was called. More is in `/proc` as long as it lives,
+//! so it is looked up when the process is seen first. It is kept, because the process's data is often written back
+//! after its end.
 
 use plimsoll_tags::{AccountInfo, AccountsOf};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Somebody who caused I/O.
+/// A process, or several, that caused I/O.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Person {
     /// The process's name; `others` or `unknown` where it is none.
@@ -22,7 +23,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// Whoever is known to nobody.
+    /// A cause that is not known.
     pub fn unknown() -> Person {
         Person { name: "unknown".to_owned(), process: None, tenant: None, cgroup: None }
     }
@@ -59,12 +60,12 @@ pub struct People {
 }
 
 impl People {
-    /// Looks who is there now. `tenants` are sessions by process.
+    /// Looks which processes are there now. `tenants` are sessions by process.
     pub fn meet(&mut self, infos: Vec<AccountInfo>, tenants: &BTreeMap<u32, String>) {
         for info in infos {
             let number = info.account.0;
             let person = Person::of(&info, tenants);
-            // What is known of somebody who has gone stays, until the number is somebody else's.
+            // What is known of a process that has gone stays, until the number is another process's.
             let is_gone = info.process.is_some() && person.cgroup.is_none();
             if !is_gone || self.known.get(&number).is_none_or(|(before, _)| before.process != info.process) {
                 self.known.insert(number, (info, person));
@@ -72,13 +73,13 @@ impl People {
         }
     }
 
-    /// Who an account is.
+    /// The process of an account.
     pub fn person(&self, account: u32) -> Person {
         let known = self.known.get(&account);
         known.map_or_else(Person::unknown, |(_, person)| person.clone())
     }
 
-    /// The account of everybody for whom there was no number.
+    /// The account of all processes for which there was no number.
     pub const OTHERS: u32 = AccountsOf::OTHERS.0;
 }
 

@@ -1,7 +1,7 @@
 //! Rows of a disk, from what the kernel's programs counted.
 //!
-//! A row is one who, one class, one file. Bytes that several have caused together are divided among them, so that the rows
-//! add up to what the disk did; what does not divide goes to the first.
+//! A row is one cause, one class, one file. Bytes that several have caused together are divided among them, so that the
+//! rows add up to what the disk did. The remainder goes to the first.
 
 use super::people::{People, Person};
 use plimsoll_tags::Flow;
@@ -59,10 +59,10 @@ impl Submitter {
     }
 }
 
-/// What somebody caused in a file.
+/// What one cause did in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Who.
+    /// The cause.
     pub who: Person,
     /// What.
     pub kind: Kind,
@@ -72,7 +72,7 @@ pub struct Row {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Through whom, with bytes.
+    /// The submitters through which it came, with bytes.
     pub through: BTreeMap<Submitter, u64>,
 }
 

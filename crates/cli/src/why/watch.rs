@@ -11,14 +11,14 @@ use std::path::PathBuf;
 
 /// Kinds of I/O that are told apart between two looks: 16,384 files or so. What finds no room is counted as one.
 const FLOWS_MAX: u32 = 1 << 14;
-/// Dirty pages whose causes are known one by one: 256 MiB. Of more, the file's recent writers are known.
+/// Dirty pages with causes that are known one by one: 256 MiB. Of more, the file's recent writers are known.
 const DIRTY_PAGES_MAX: u32 = 1 << 16;
 /// Tags themselves are not asked for: the smallest table does.
 const TAG_BYTES_MAX: u64 = 2 << 20;
 /// Numbers of processes that have ended are used again so soon, if nothing that they dirtied waits: there are 61.
 const RECYCLE_AFTER: Span = Span::from_secs(5);
 
-/// A disk whose I/O is followed to its causes, as long as this lives.
+/// A disk with I/O that is followed to its causes, as long as this lives.
 pub struct Watched {
     disk: MountedDisk,
     tags: Tags,
@@ -30,11 +30,12 @@ pub struct Watched {
 
 /// What a disk did between two looks.
 pub struct Sample {
-    /// Who caused it, most first.
+    /// The causes, most bytes first.
     pub rows: Vec<Row>,
-    /// Bytes that were counted, but for which nobody had room to say whose they are.
+    /// Bytes that were counted, but without room to say what caused them.
     pub untold_bytes: u64,
-    /// Dirtied pages and blocks of metadata that found no room: who wrote their file lately stands for those who dirtied them.
+    /// Dirtied pages and blocks of metadata that found no room: the recent writers of their file stand for the
+    /// processes that dirtied them.
     pub lost_pages: u64,
 }
 
@@ -76,7 +77,7 @@ impl Watched {
     /// The kernel does not tell.
     pub fn sample(&mut self, tenants: &BTreeMap<u32, String>) -> Result<Sample, TagsError> {
         let taken = self.tags.take_flows()?;
-        // Accounts of those who have ended are there until they are recycled.
+        // Accounts of processes that have ended are there until they are recycled.
         self.people.meet(self.tags.accounts().list()?, tenants);
         let rows = rows(&taken.flows, &self.people);
         self.tags.accounts().recycle()?;

@@ -33,7 +33,7 @@ impl Members {
         self.by_name.values().copied()
     }
 
-    /// Takes in an account whose name no other member has.
+    /// Takes in an account with a name that no other member has.
     pub(super) fn join(&mut self, name: &str, id: AccountId, runs_per_second: f64) {
         self.by_name.insert(name.into(), id);
         self.promised_units += units(runs_per_second);

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// Smallest and largest weight, and the one that an account has when nobody says (as cgroup v2 has them).
+/// Smallest and largest weight, and the default weight of an account (as cgroup v2 has them).
 pub const WEIGHT_MIN: u32 = 1;
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
-/// Weight of an account when nobody says.
+/// Weight of an account without a weight of its own.
 pub const WEIGHT_DEFAULT: u32 = 100;
 /// Levels below the root at the most.
 pub const DEPTH_MAX: usize = 16;
@@ -46,11 +46,11 @@ impl AccountId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "WrittenPriority", into = "WrittenPriority")]
 pub enum Priority {
-    /// Served before everybody who is not in real time: 0 (highest) to 7 (lowest) among themselves.
+    /// Served before every account that is not in real time: 0 (highest) to 7 (lowest) among themselves.
     RealTime(u8),
     /// Best effort: 0 (highest) to 7 (lowest).
     Level(u8),
-    /// Served when nobody else wants anything.
+    /// Served when no other account wants anything.
     Idle,
 }
 
@@ -111,7 +111,7 @@ pub struct Allocation {
     pub reserve: Rate,
     /// The rate that it never exceeds; `None` for no limit.
     pub limit: Option<Rate>,
-    /// Its part of what nobody reserved, relative to its siblings'; 1 to 10,000.
+    /// Its part of what is not reserved, relative to its siblings'; 1 to 10,000.
     pub weight: u32,
     /// Its priority, for schedulers that go by priority.
     pub priority: Priority,

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 pub struct AccountTree {
     device: DeviceProfile,
     slots: Vec<Option<Slot>>,
-    /// Numbers below the highest that nobody has.
+    /// Numbers below the highest that no account has.
     free: BinaryHeap<Reverse<u32>>,
 }
 

@@ -47,7 +47,7 @@ impl Filter {
     /// [`oci_profile`](Self::oci_profile).
     ///
     /// # Errors
-    /// It is no profile, or it notifies somebody else: a container has one listener.
+    /// It is no profile, or it notifies another program: a container has one listener.
     pub fn merged_profile(self, profile: Value, listener_path: &Path, metadata: &str) -> Result<Merged, GateError> {
         let Value::Object(mut profile) = profile else { return Err(refused("is no object")) };
         let rules = match profile.remove("syscalls") {
@@ -80,7 +80,7 @@ impl Filter {
     }
 
     /// What becomes of a call that was allowed on these conditions. libseccomp compares an argument once in a rule: where the profile
-    /// looks at the gates' own, all that it allows is notified, which is more than needed and holds nobody longer.
+    /// looks at the gates' own, all that it allows is notified, which is more than needed and holds no call longer.
     fn rules_within(self, call: &GatedCall, conditions: &Object, is_allowed_otherwise: bool) -> Vec<Object> {
         let notified = |compared: &[Value]| with(&and(conditions, compared), &json!({ "action": NOTIFY }));
         let Some((alternatives, otherwise)) = self.comparisons_of(call) else { return vec![notified(&[])] };

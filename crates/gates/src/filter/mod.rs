@@ -9,7 +9,8 @@
 //!   system calls at a closed gate that the process does not allow itself.
 //! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter.
 //!   Programs that use rings fall back, as on an old kernel.
-//! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: who makes one is killed.
+//! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: a process that makes one is
+//!   killed.
 
 mod merge;
 #[cfg(test)]

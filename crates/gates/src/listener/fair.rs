@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round<Id> {
-    /// Who was looked at last.
+    /// The one that was looked at last.
     pub(super) last: Option<Id>,
-    /// Somebody may have more, and there was no look left.
+    /// One of them may have more, and there was no look left.
     pub(super) has_more: bool,
 }
 
-/// Looks at those who are `ready` one after the other, round and round, `budget` times in all. `look` says whether who was looked at
-/// may have more.
+/// Looks at the `ready` ones one after the other, round and round, `budget` times in all. `look` says whether the one
+/// it looked at may have more.
 pub(super) fn take_turns<Id: Copy>(ready: Vec<Id>, budget: usize, mut look: impl FnMut(Id) -> bool) -> Round<Id> {
     let (mut waiting, mut last) = (VecDeque::from(ready), None);
     for _ in 0..budget {
@@ -31,7 +31,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Those who wait behind their doors, and the turns in which they are heard.
+    /// Calls that wait behind their doors, and the turns in which they are heard.
     struct Doors {
         waiting: BTreeMap<u64, usize>,
         last: u64,
@@ -56,7 +56,8 @@ mod tests {
         }
     }
 
-    /// Broken on purpose and seen red: a budget for each; a turn that begins with the first; one who is heard to the end before the next.
+    /// Broken on purpose and seen red: a budget for each; a turn that begins with the first; one that is heard to the
+    /// end before the next.
     #[test]
     fn however_many_flood_a_turn_has_its_looks_and_everybody_a_share_of_them() {
         const FLOODING: u64 = 61;
@@ -90,7 +91,7 @@ mod tests {
                 turns += 1;
                 let sum: usize = looks.values().sum();
                 prop_assert!(sum <= budget && (!has_more || sum == budget));
-                // Whoever still waits was looked at as often as anybody, but for the round that was not ended.
+                // One that still waits was looked at as often as any other, but for the round that was not ended.
                 let most = looks.values().max().copied().unwrap_or(0);
                 for (id, calls) in &doors.waiting {
                     let its = looks.get(id).copied().unwrap_or(0);
@@ -101,7 +102,7 @@ mod tests {
                 }
             }
             prop_assert!(doors.waiting.values().all(|&calls| calls == 0), "nobody is forgotten");
-            // A look for each call, and in each turn one for each who turned out to have no more.
+            // A look for each call, and in each turn one for each that turned out to have no more.
             prop_assert!((turns - 1) * budget <= asked + turns * counts.len());
         }
     }

@@ -3,7 +3,7 @@
 //! A tenant may change that while we look, so nothing here is a check: it says what to charge, not what is allowed.
 //! And nothing here waits for a tenant: paths are not looked up and attributes come from the kernel's memory, since
 //! the file system behind them may be the tenant's own. Nor is the tenant's memory read: a page of it that is not there
-//! comes from a file, which may be on that file system, or on the volume that waits for whoever looks here.
+//! comes from a file, which may be on that file system, or on the volume that waits for the thread that looks here.
 
 use super::ledger::Notification;
 use crate::filter::table::{Extent, GATED, GatedCall, Place};
@@ -121,7 +121,8 @@ fn extent(notification: &Notification, call: &GatedCall) -> (u64, u64) {
     (offset.or_else(position).unwrap_or(0), length)
 }
 
-/// Where a descriptor stands. Who appends is elsewhere by the time it writes; for that the file's end is what counts.
+/// Where a descriptor stands. A thread that appends is elsewhere by the time it writes; for that the file's end is what
+/// counts.
 fn position(thread: u32, descriptor: u32) -> Option<u64> {
     let file = std::fs::File::open(format!("/proc/{thread}/fdinfo/{descriptor}")).ok()?;
     let mut text = String::new();
@@ -178,7 +179,7 @@ mod tests {
         assert!(inspect(&notification(libc::SYS_fsync, [u64::from(u32::MAX), 0, 0, 0, 0, 0])).is_none());
     }
 
-    /// To read it could wait for whoever serves the file that it is mapped from.
+    /// To read it could wait for the server of the file that it is mapped from.
     #[test]
     fn the_tenants_memory_is_not_read() {
         let file = tempfile::tempfile().unwrap();

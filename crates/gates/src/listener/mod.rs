@@ -58,7 +58,7 @@ pub enum Received {
     Passed,
     /// None, or as many are held as may be; the rest wait in the kernel.
     Nothing,
-    /// Nobody is left behind the filter.
+    /// No process is left behind the filter.
     Ended,
 }
 
@@ -99,7 +99,7 @@ impl Listener {
         Ok(Listener::with(descriptor, ledger, account))
     }
 
-    /// One whose keeper kept it for us.
+    /// One that its keeper kept for us.
     pub(crate) fn adopt(descriptor: OwnedFd, ledger: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
         let ledger = Ledger::of(ledger).map_err(GateError::step("take a ledger over"))?;
         Ok(Listener::with(descriptor, ledger, account))
@@ -112,12 +112,12 @@ impl Listener {
         Listener { descriptor, ledger, account, held: BTreeMap::new() }
     }
 
-    /// Who pays for its calls.
+    /// The account that pays for its calls.
     pub fn account(&self) -> AccountId {
         self.account
     }
 
-    /// Has somebody else pay for the calls that are received from now on.
+    /// Has another account pay for the calls that are received from now on.
     pub fn assign(&mut self, account: AccountId) {
         self.account = account;
     }

@@ -1,10 +1,10 @@
 //! All tenants' listeners with their keepers: in turn, and none for longer than its share.
 //!
-//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the listeners
-//! whose calls wait are looked at one after the other, one call each, round and round, until nobody's wait or the turn has
-//! had its number of looks, which is one for all of them: however many flood theirs, a turn is short. The next one begins with
-//! the listener after the last. In the same way a turn looks at no more than so many of the calls that are held, to find those
-//! that wait no more.
+//! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the
+//! listeners with waiting calls are looked at one after the other, one call each, round and round. The turn ends when
+//! no call waits or when it has had its number of looks, which is one for all of them: however many flood theirs, a
+//! turn is short. The next one begins with the listener after the last. In the same way a turn looks at no more than so
+//! many of the calls that are held, to find those that wait no more.
 
 use super::fair::{Round, take_turns};
 use super::{HeldCall, Listener, Received, Resumed};
@@ -33,16 +33,16 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
-    /// There were no looks left for somebody whose calls may wait, which is not announced once more.
+    /// There were no looks left for a listener whose calls may wait, which is not announced once more.
     pub has_more: bool,
-    /// When there is somebody to hear who is left to his keeper until then. What waits is not announced once more.
+    /// When to hear a listener that is left to its keeper until then. What waits is not announced once more.
     pub again_at: Option<Time>,
     /// Processes that are about to install filters of their own, and wait until they are resumed: see [`Received::Restricts`].
     pub restricting: Vec<(ListenerId, CallId)>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which nobody is left, or that cannot be heard any more, which is logged. They are forgotten,
-    /// with the calls that were held.
+    /// Listeners behind which no process is left, or that cannot be heard any more, which is logged. They are
+    /// forgotten, with the calls that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 
@@ -61,7 +61,7 @@ pub struct Listeners {
     keepers: Keepers,
     members: BTreeMap<ListenerId, Member>,
     next_id: u64,
-    /// Who was heard last.
+    /// The listener that was heard last.
     last: ListenerId,
     /// The held call that was looked at last, to find those that wait no more.
     seen: Option<(ListenerId, CallId)>,
@@ -109,7 +109,7 @@ impl Listeners {
         self.members.is_empty()
     }
 
-    /// How many listeners of an account there are behind which somebody is left.
+    /// How many listeners of an account there are behind which a process is left.
     pub fn of(&self, account: AccountId) -> usize {
         self.members.values().filter(|member| member.listener.account() == account).count()
     }
@@ -196,7 +196,7 @@ impl Listeners {
         Ok(turn)
     }
 
-    /// Receives from those who are ready, and asks about what came.
+    /// Receives from those that are ready, and asks about what came.
     ///
     /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
     /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
@@ -239,7 +239,7 @@ impl Listeners {
         }
     }
 
-    /// One that cannot be heard holds nobody else up; its keeper answers.
+    /// One that cannot be heard holds no other up; its keeper answers.
     fn give_up(&mut self, id: ListenerId, error: &GateError, turn: &mut Turn) {
         let name = self.members.get(&id).map_or("", |member| &member.registration.name);
         tracing::warn!("{name}: {error}");
@@ -250,8 +250,8 @@ impl Listeners {
         turn.ended.extend(self.members.remove(&id).map(|member| (id, member.registration)));
     }
 
-    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up nobody who is there: its keeper
-    /// answers, and comes again.
+    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up no listener that is
+    /// there: its keeper answers, and comes again.
     fn take_back(&mut self, now: Time) -> Vec<(ListenerId, Registration)> {
         let mut returned = Vec::new();
         loop {
@@ -291,7 +291,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Those that have something to say, beginning after who was heard last.
+    /// Those that have something to say, beginning after the one that was heard last.
     fn ready(&self) -> Result<Vec<ListenerId>, GateError> {
         let mut polled = self.polled();
         wait_for(&mut polled, Span::ZERO)?;

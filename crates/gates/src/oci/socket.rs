@@ -24,7 +24,7 @@ pub struct Arrival {
     pub state: SeccompState,
     /// The listener.
     pub listener: OwnedFd,
-    /// Who may wait for an answer.
+    /// Which senders may wait for an answer.
     pub answer: Answer,
 }
 
@@ -32,7 +32,8 @@ pub struct Arrival {
 pub struct Answer(OwnedFd);
 
 impl Answer {
-    /// Says that the listener is taken over, keeper and all. Without it, who waits does not start its command.
+    /// Says that the listener is taken over, keeper and all. Without it, a sender that waits does not start its
+    /// command.
     pub fn taken_over(self) {
         // A runtime has hung up by now.
         let _ = send(&self.0, TAKEN_OVER, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -61,7 +62,7 @@ pub struct OciSocket {
 }
 
 impl OciSocket {
-    /// Listens at `path` in place of whoever did before, for those whom `mode` lets connect: 0o600 for runtimes that
+    /// Listens at `path` in place of an earlier agent, for the users that `mode` lets connect: 0o600 for runtimes that
     /// run as root, 0o666 if every user may start commands behind a gate.
     ///
     /// # Errors
@@ -78,8 +79,8 @@ impl OciSocket {
         socket.into_iter().chain(self.connections.iter().map(|connection| connection.socket.0.as_fd()))
     }
 
-    /// Takes what is complete, without waiting. A listener whose state is not understood is lost with it: the runtime
-    /// sent nothing that says whose it is.
+    /// Takes what is complete, without waiting. A listener with a state that is not understood is lost with it: the
+    /// runtime sent nothing that names its container.
     ///
     /// # Errors
     /// The socket is none any more.

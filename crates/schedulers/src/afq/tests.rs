@@ -11,7 +11,7 @@
 //! | dirty pages cost nothing until written | `who_dirties_owes_until_it_is_written` | `buffered_writers_have_their_shares` |
 //! | debts are not settled | `who_dirties_owes_until_it_is_written` | `who_filled_the_memory_does_not_...` |
 //! | overwriting is charged again | `overwriting_costs_nothing` | |
-//! | who is away does not linger | `the_disk_waits_for_who_reads_on` | |
+//! | an absent account does not linger | `the_disk_waits_for_who_reads_on` | |
 //! | an idle writer contends for ever | `a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long` | |
 
 use super::*;
@@ -202,7 +202,7 @@ fn the_disk_waits_for_who_reads_on() {
     read(&mut bench, at_ms(1), LOW, 1 << 38);
     assert_eq!(bench.afq.next(at_ms(1)), Dispatch::Nothing, "its slice is not over");
     bench.complete(at_ms(2), &first);
-    // The first time nobody knows whether it comes back: it is tried by coming back.
+    // The first time it is unknown whether it comes back: it is tried by coming back.
     read(&mut bench, at_ms(2), HIGH, 128 << 10);
     let Dispatch::Now(second) = bench.afq.next(at_ms(2)) else { panic!() };
     assert_eq!(second.session, HIGH);

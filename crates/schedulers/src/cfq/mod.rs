@@ -1,15 +1,17 @@
 //! `cfq`: Linux's Completely Fair Queueing, the priority scheduler that the split-level paper compares with.
 //!
 //! **Intuition.** A disk that jumps between processes spends its time jumping. So it is given to one process at a time,
-//! for a *slice* whose length follows the process's priority, and if the process reads on from where it is, the disk waits
-//! a moment for its next request instead of leaving.
+//! for a *slice*; its length follows the process's priority, and if the process reads on from where it is, the disk
+//! waits a moment for its next request instead of leaving.
 //!
-//! **Rule.** Each process has a queue for what it waits for; what nobody waits for goes into queues that all share, one a
-//! priority. Queues stand in trees by class and kind; the queue that is due first gets the disk until its slice is used up,
-//! or until it is empty and not worth waiting for. Real time goes before best effort. The idle class has what is left.
+//! **Rule.** Each process has a queue for what it waits for; what no process waits for goes into queues that all share,
+//! one a priority. Queues stand in trees by class and kind; the queue that is due first gets the disk until its slice
+//! is used up, or until it is empty and not worth waiting for. Real time goes before best effort. The idle class has
+//! what is left.
 //!
-//! **Complication.** The priority is that of who *submits*. A buffered write is submitted by the kernel's writeback thread,
-//! so it has that thread's priority whoever caused it (split-level paper, figures 1, 3 and 11): causes are never looked at.
+//! **Complication.** The priority is that of the thread that *submits*. A buffered write is submitted by the kernel's
+//! writeback thread, so it has that thread's priority whichever process caused it (split-level paper, figures 1, 3
+//! and 11): causes are never looked at.
 //!
 //! What is left out or different, and why, is in `docs/schedulers/cfq.md`. Cost: O(log queued) per request.
 
@@ -39,7 +41,7 @@ struct AtDevice {
 #[derive(PartialEq)]
 enum Preemption {
     None,
-    /// It ends, and whoever is due is next.
+    /// It ends, and the queue that is due is next.
     EndsSlice,
     /// It ends, and the new request's queue is next.
     GoesFirst,
@@ -54,7 +56,7 @@ pub struct Cfq {
     /// The shared ones, then one for each session, by number.
     queues: Vec<Queue>,
     trees: ServiceTrees,
-    /// Whose slice it is. It stands in its tree until the slice ends, even if it is empty.
+    /// The queue that has the slice. It stands in its tree until the slice ends, even if it is empty.
     active: Option<usize>,
     /// Until when the disk waits for the next request of the active queue.
     idle_until: Option<Time>,
@@ -171,7 +173,7 @@ impl Cfq {
 
     /// What a request that has just come into another queue does to the slice under way (`cfq_should_preempt`).
     ///
-    /// Not as in Linux, so that nobody starves: a queue goes before all others only ahead of the idle class or of
+    /// Not as in Linux, so that no queue starves: a queue goes before all others only ahead of the idle class or of
     /// asynchronous requests, or among two seeky ones; and a turn of an asynchronous queue is at least one request.
     fn preemption(&mut self, now: Time, new: usize) -> Preemption {
         let Some(active) = self.active else { return Preemption::None };
@@ -244,7 +246,7 @@ impl Cfq {
         queue.dispatched < dispatched_max
     }
 
-    /// Sees to it that somebody has the disk (`cfq_select_queue`); says what to answer if nobody may.
+    /// Gives the disk to a queue (`cfq_select_queue`); says what to answer if none may have it.
     fn select(&mut self, now: Time) -> Result<usize, Dispatch> {
         if let Some(active) = self.active {
             let queue = &mut self.queues[active];

@@ -8,7 +8,7 @@ pub const SLICE_SYNC: Span = Span::from_millis(100);
 pub const SLICE_ASYNC: Span = Span::from_millis(40);
 /// A level of priority is worth this part of the slice of priority 4 (`CFQ_SLICE_SCALE`).
 pub const SLICE_SCALE: i64 = 5;
-/// The level whose slice is not scaled (`cfq_prio_slice`; `IOPRIO_NORM`).
+/// The level without scaling of its slice (`cfq_prio_slice`; `IOPRIO_NORM`).
 pub const LEVEL_NORMAL: i64 = 4;
 /// Levels in a class (`IOPRIO_BE_NR`).
 pub const LEVELS: u8 = 8;

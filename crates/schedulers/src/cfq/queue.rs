@@ -1,4 +1,4 @@
-//! One queue of CFQ: a process's synchronous requests, or everybody's asynchronous ones of one priority.
+//! One queue of CFQ: a process's synchronous requests, or all processes' asynchronous ones of one priority.
 //!
 //! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an elevator
 //! does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance; otherwise the
@@ -21,9 +21,9 @@ pub enum IoClass {
 /// What kind of waiting a queue deserves (`enum wl_type_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Nobody waits for it.
+    /// No process waits for it.
     Async,
-    /// Somebody waits, but the disk is not kept idle for one such queue, only for the last of them.
+    /// A process waits, but the disk is not kept idle for one such queue, only for the last of them.
     SyncNoIdle,
     /// The disk is kept idle until the next request comes.
     Sync,

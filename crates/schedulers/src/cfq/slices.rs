@@ -1,4 +1,4 @@
-//! Slices: how long they are, when they begin and end, and whose is next.
+//! Slices: how long they are, when they begin and end, and which queue's is next.
 
 use super::*;
 use trees::Key;

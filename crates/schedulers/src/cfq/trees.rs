@@ -1,4 +1,4 @@
-//! The service trees: which queue is whose turn.
+//! The service trees: which queue's turn it is.
 //!
 //! Seven trees: three kinds of workload in real time, three at best effort, one for the idle class. In each, queues stand
 //! by the time at which they should be served; the tree with the earliest head is served for a while, then the choice
@@ -117,7 +117,7 @@ impl ServiceTrees {
         self.trees[TREES - 1].queues.last().map(|&(key, ..)| key)
     }
 
-    /// The kind of workload in `class` whose first queue is due first.
+    /// The kind of workload in `class` that has the queue due first.
     pub fn earliest(&self, class: IoClass) -> Option<Workload> {
         let first = |&workload: &Workload| self.first(class, workload).map(|(key, _)| (key, workload));
         WORKLOADS.iter().filter_map(first).min_by_key(|&(key, _)| key).map(|(_, workload)| workload)

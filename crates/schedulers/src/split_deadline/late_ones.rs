@@ -1,9 +1,9 @@
 //! How often an fsync may go on that makes others late.
 //!
-//! **Intuition.** Where an fsync leaves no room for one more commit, whoever is under way when another's commit comes is late, and so may be who
-//! comes next: no order helps, only the number. And a promise is kept that 99 of 100 find kept. **Rule.** Between two that make others late,
-//! so many of those who were promised something return that the two late ones are less than one of 100. **Complication.** Who was
-//! promised something may do nothing: then it is a second.
+//! **Intuition.** Where an fsync leaves no room for one more commit, the fsync under way when another's commit comes is
+//! late, and so may be the next one: no order helps, only the number. And a promise is kept that 99 of 100 find kept.
+//! **Rule.** Between two that make others late, so many calls with a promise return that the two late ones are less
+//! than one of 100. **Complication.** An account with a promise may do nothing: then it is a second.
 //!
 //! O(1).
 
@@ -33,7 +33,7 @@ impl LateOnes {
         self.returned >= RETURNS_APART || now >= self.may_go_at() || now == self.last
     }
 
-    /// When one may go on whoever returns until then.
+    /// When one may go on whichever calls return until then.
     pub(super) fn may_go_at(&self) -> Time {
         self.last + APART_MAX
     }

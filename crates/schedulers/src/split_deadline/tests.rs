@@ -8,7 +8,7 @@
 //! | slices of any length | `a_slice_leaves_the_others_their_time` |
 //! | held calls have endless patience | `no_call_is_held_longer_than_the_bound` |
 //! | files are never too old | `old_pages_are_written_though_nobody_asks` |
-//! | writes that nobody waits for go during a commit | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit`, `decides_as_the_obvious_way_does` |
+//! | writes without a waiter go during a commit | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit`, `decides_as_the_obvious_way_does` |
 //! | expired reads wait for the sweep | `decides_as_the_obvious_way_does` |
 
 use super::*;
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// What a host does after each event. Answers with who goes on.
+    /// What a host does after each event. Answers with the calls that go on.
     fn settle(&mut self) -> Vec<CallId> {
         let (mut released, mut wishes) = (Vec::new(), Vec::new());
         self.scheduler.released_calls(self.now, &mut released);
@@ -121,7 +121,7 @@ impl Host {
         released
     }
 
-    /// Goes on from wake to wake until somebody is released.
+    /// Goes on from wake to wake until a call is released.
     fn until_released(&mut self) -> Vec<CallId> {
         loop {
             let released = self.settle();
@@ -155,7 +155,7 @@ fn a_dear_fsync_waits_until_little_is_left() {
     assert!((1.0..10.0).contains(&took), "a thousand pages at 115 a second, a part of them in each slice: {took} s");
 }
 
-/// A host with a drive without a head, whose commits take 1.9 ms; A was promised so many milliseconds.
+/// A host with a drive without a head, with commits of 1.9 ms; A was promised so many milliseconds.
 fn host_without_a_head(milliseconds: u64) -> Host {
     let profile = DeviceProfile { is_rotational: false, worst_case_runs_per_second: 6400.0, ..device() };
     let mut scheduler = SplitDeadline::new(&profile, Writeback::Own);
@@ -183,7 +183,8 @@ fn a_drive_without_a_head_has_a_page_left_where_others_cannot_wait_for_a_commit(
     }
 }
 
-/// Who is late is one of a hundred at the most. Planted breaks: every one may go; none of A's counts; there is no second.
+/// Late calls are one of a hundred at the most. Planted breaks: every one may go; none of A's counts; there is no
+/// second.
 #[test]
 fn one_that_makes_others_late_goes_after_so_many_that_were_not_or_after_a_second() {
     let mut host = host_without_a_head(3);

@@ -7,10 +7,11 @@
 //!
 //! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
 //! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
-//! somebody waits, so that nothing is lost, and not before all who ask have used what they have. In such windows the
-//! heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So who
-//! asks for less than its share says nothing about how fast the device is. And who sets budgets for a second and not for a
-//! window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose deviation is smaller.
+//! a container waits, so that nothing is lost, and not before all that ask have used what they have. In such windows
+//! the heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So a
+//! container that asks for less than its share says nothing about how fast the device is. A caller that sets budgets
+//! for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose
+//! deviation is smaller.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
@@ -30,7 +31,7 @@ const TOTAL_MIN: f64 = (8 * CREDITS_PER_SECTOR) as f64;
 /// Never more: 2^30 sectors, half a terabyte in a tenth of a second.
 const TOTAL_MAX: f64 = ((1i64 << 30) * CREDITS_PER_SECTOR) as f64;
 
-/// The container whose use is measured.
+/// The container that is measured.
 #[derive(Clone, Copy, Debug)]
 struct Heaviest {
     container: usize,
@@ -48,7 +49,7 @@ impl Heaviest {
         (throttle.weight(container) > 0).then_some(Heaviest { container, taken, weight_changes, closings })
     }
 
-    /// Begins a new measurement, unless it has been closed, whoever has its number now.
+    /// Begins a new measurement, unless it has been closed, whichever container has its number now.
     fn again(self, throttle: &Throttle) -> Option<Heaviest> {
         Heaviest::measured(self.container, throttle).filter(|now| now.closings == self.closings)
     }
@@ -59,7 +60,7 @@ impl Heaviest {
     }
 }
 
-/// Whoever owns it decides when windows end; there is one beside each [`Throttle`].
+/// Its owner decides when windows end; there is one beside each [`Throttle`].
 #[derive(Debug)]
 pub struct Governor {
     /// TotalCredit: credits that a window brings to all active containers.
@@ -95,7 +96,7 @@ impl Governor {
         }
     }
 
-    /// One whose budgets are limits for a whole period, and without an end until the device is measured.
+    /// One with budgets that are limits for a whole period, and without an end until the device is measured.
     pub fn for_periods() -> Governor {
         Governor { windows_per_budget: SAMPLES_PER_PERIOD, ..Governor::new(f64::MAX) }
     }
@@ -110,8 +111,8 @@ impl Governor {
         self.total / CREDITS_PER_SECTOR as f64
     }
 
-    /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for who looks at
-    /// all of them anyway. In place at once.
+    /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for a
+    /// caller that looks at all of them anyway. In place at once.
     pub fn measure(&mut self, container: Option<usize>, weight: u64, throttle: &Throttle) {
         self.heaviest = container.and_then(|container| Heaviest::measured(container, throttle));
         self.weight = weight;
@@ -123,7 +124,8 @@ impl Governor {
         self.samples_left == SAMPLES_PER_PERIOD
     }
 
-    /// Makes TotalCredit so many sectors a window, for who sees more of the device than what was used. In place at once.
+    /// Makes TotalCredit so many sectors a window, for a caller that sees more of the device than what was used. In
+    /// place at once.
     pub fn set_total(&mut self, sectors: f64, throttle: &Throttle) {
         self.total = (sectors * CREDITS_PER_SECTOR as f64).clamp(TOTAL_MIN, TOTAL_MAX);
         throttle.end_windows(0, self.unit(throttle));
@@ -136,7 +138,7 @@ impl Governor {
         }
         let windows = now.since(self.window_ends).as_nanos() / WINDOW.as_nanos() + 1;
         if windows > 1 {
-            // Nobody asked for a while: the time says nothing about what could have been used.
+            // No container asked for a while: the time says nothing about what could have been used.
             self.begin_sample(now, throttle);
         }
         self.end(now, windows, throttle);
@@ -144,7 +146,7 @@ impl Governor {
         true
     }
 
-    /// Ends `windows` windows at once, because nobody who asks has anything left before; the next one begins.
+    /// Ends `windows` windows at once, because no container that asks has anything left before; the next one begins.
     pub fn end_window(&mut self, now: Time, windows: u64, throttle: &Throttle) {
         if let Some(heaviest) = self.heaviest {
             self.given += throttle.budget(heaviest.container).saturating_mul(windows as i64);
@@ -164,7 +166,7 @@ impl Governor {
     }
 
     /// Credits for a unit of weight: a share for each that was active in the last period or has come since; for each
-    /// that is open, while nobody is known to be active.
+    /// that is open, while none is known to be active.
     fn unit(&self, throttle: &Throttle) -> f64 {
         let weight = match self.weight + throttle.weight_joined() {
             0 => throttle.weight_open(),
@@ -174,8 +176,8 @@ impl Governor {
         self.total / weight.max(1) as f64
     }
 
-    /// Notes what the heaviest used, as a part of its budget of now: who comes changes that. If its own weight has changed, or
-    /// it is closed, what it used says nothing.
+    /// Notes what the heaviest used, as a part of its budget of now: a new container changes that. If its own weight
+    /// has changed, or it is closed, what it used says nothing.
     fn sample(&mut self, now: Time, throttle: &Throttle) {
         let milliseconds = now.since(self.measured_since).as_millis_f64();
         let heaviest = self.heaviest.filter(|heaviest| heaviest.keeps_its_weight(throttle));
@@ -200,7 +202,7 @@ impl Governor {
         self.given = 0;
     }
 
-    /// TotalCredit' = TotalCredit * B_max' / B_max (section 3.3); then chooses who is measured next.
+    /// TotalCredit' = TotalCredit * B_max' / B_max (section 3.3); then chooses the container that is measured next.
     fn predict(&mut self, now: Time, windows: u64, throttle: &Throttle) {
         let active = throttle.end_period(windows);
         let (count, sum, squares) = std::mem::take(&mut self.samples);
@@ -281,7 +283,7 @@ mod tests {
     }
 
     /// Uses half of the heaviest's budget in each window of a period, and has `change` happen at the end of the first one. Answers
-    /// with what became of TotalCredit, and with who is measured next.
+    /// with what became of TotalCredit, and with the container that is measured next.
     fn scaled_though(change: impl FnOnce(&mut Throttle)) -> (f64, Option<usize>) {
         let (mut governor, mut throttle, mut pocket) = measured();
         let before = governor.total_sectors();

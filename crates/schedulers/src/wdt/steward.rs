@@ -1,33 +1,33 @@
 //! WDT where another throttle holds the requests: the kernel's, which knows caps and no weights.
 //!
-//! **Intuition.** What a container used is seen, and who is held is held by caps. So the same predictor and distributor as
+//! **Intuition.** What a container used is seen, and caps hold it. So the same predictor and distributor as
 //! in the scheduler say how many credits a window brings, and a container's cap is what its windows of a second bring.
 //!
 //! **Rule.** A look ends a window: what containers used is noted. Each second budgets are predicted anew from what the
 //! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and wrote
-//! last; who turns from reading to writing is split anew at its next look.
+//! last; the cap of one that turns from reading to writing is split anew at its next look.
 //!
 //! **Complication.** The device's queue is not seen, so no window can end early. These stand in for that.
-//! * Nobody has a cap while fewer than two are active; what two or more use together in the first second in which nobody else
-//!   comes is the first TotalCredit.
-//! * TotalCredit is never less than what all used together, and shrinks while nobody is held.
-//! * Every tenth second, and after two seconds in which all together do less than they once did, is a **trial** if anybody is
-//!   held: caps are a little higher for everybody. If some take what they are given and all together do more for it, the
-//!   device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice as far; but
-//!   what the device once did it does with the TotalCredit it had then. If others lose what these take, the device is full,
-//!   and what the heaviest uses is what it can have.
+//! * No container has a cap while fewer than two are active; what two or more use together in the first second in which
+//!   no other comes is the first TotalCredit.
+//! * TotalCredit is never less than what all used together, and shrinks while none is held.
+//! * Every tenth second, and after two seconds in which all together do less than they once did, is a **trial** if a
+//!   container is held: caps are a little higher for all. If some take what they are given and all together do more for
+//!   it, the device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice
+//!   as far. But what the device once did it does with the TotalCredit it had then. If others lose what these take, the
+//!   device is full, and what the heaviest uses is what it can have.
 //! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What they
 //!   had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps. That the
 //!   heaviest did not want more in it is known only when it takes all that it may again; if it does not in three seconds, it
 //!   did not want more.
-//! * Where nobody takes more, either nobody wants more or the device is full of requests of those who are far below their
-//!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those whom it
-//!   holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
-//! * Who comes has a share from the next window on, and others' caps are lower from then on.
+//! * Where none takes more, either none wants more or the device is full of requests of containers far below their
+//!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those that
+//!   it holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
+//! * A new container has a share from the next window on, and others' caps are lower from then on.
 //! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is owed, and
 //!   the next cap is lower for it.
-//! * Who used less than half of its budget in a window while others are held does not ask for its share, and is no measure
-//!   for the others however heavy it is.
+//! * A container that used less than half of its budget in a window while others are held does not ask for its share,
+//!   and is no measure for the others however heavy it is.
 
 mod member;
 
@@ -37,11 +37,11 @@ use member::Member;
 pub use member::{Caps, Used};
 use plimsoll_core::{Span, Time};
 
-/// Caps that nobody reaches are none. Bytes a second.
+/// Caps that no container reaches are none. Bytes a second.
 const CAP_NONE: f64 = 1e12;
-/// Is split anew at once whose part of reads has changed by so much.
+/// A cap is split anew at once if its part of reads has changed by so much.
 const SPLIT_SHIFT: f64 = 1.0 / 4.0;
-/// Who uses less than this part of its budget does not ask for its share.
+/// A container that uses less than this part of its budget does not ask for its share.
 const ASKING_PART: f64 = 0.5;
 /// Seconds between trials of a device that was full.
 const TRIAL_EVERY: u32 = 10;
@@ -52,17 +52,17 @@ const TRIAL_STEP_FAR: f64 = 1.0 / 4.0;
 const TRIAL_STEP_MAX: f64 = 1.0 / 2.0;
 /// The first step of a trial with lower caps.
 const LOWERING_STEP: f64 = -1.0 / 4.0;
-/// Who uses this part of a step wants more than it had.
+/// A container that uses this part of a step wants more than it had.
 const WANTING_PART: f64 = 1.0 / 2.0;
 /// The device has room if this part of what was taken was not lost by others.
 const ROOM_PART: f64 = 1.0 / 2.0;
 /// If others lost this part of what was taken, they want it.
 const LOST_PART: f64 = 1.0 / 8.0;
-/// While nobody is held this part of TotalCredit is left each second: what the device can do is not known then.
+/// While no container is held this part of TotalCredit is left each second: what the device can do is not known then.
 const FREE_PART: f64 = 0.8;
 /// A device does less than it did if so much is missing: more than a second's figures differ by.
 const FULL_MARGIN: f64 = 0.03;
-/// While somebody comes nobody has a cap, but so many seconds at the most.
+/// While new containers come none has a cap, for so many seconds at the most.
 const FREE_PERIODS_MAX: u32 = 3;
 const SECTOR_BYTES: f64 = 512.0;
 
@@ -94,9 +94,9 @@ pub struct Steward {
     is_lowering_due: bool,
     /// Weight of those that have come in this period.
     joined: u64,
-    /// Seconds since a second one came in which nobody had a cap.
+    /// Seconds since a second one came in which no container had a cap.
     free_periods: u32,
-    /// Bytes a second of all together when the device was full last, or nobody had a cap.
+    /// Bytes a second of all together when the device was full last, or no container had a cap.
     full: f64,
     /// TotalCredit then; no end if that was not enough to do it again. Bytes a second.
     total_when_full: f64,
@@ -153,7 +153,7 @@ impl Steward {
         self.governor.window_ends()
     }
 
-    /// TotalCredit, bytes a second; `None` while nobody has a cap.
+    /// TotalCredit, bytes a second; `None` while no container has a cap.
     pub fn total_bytes_per_second(&self) -> Option<f64> {
         let total = bytes_per_second(self.governor.total_sectors());
         (total < CAP_NONE).then_some(total)
@@ -165,7 +165,7 @@ impl Steward {
     /// If a container is named that has not joined.
     pub fn look(&mut self, now: Time, uses: &[(usize, Used)]) -> Vec<(usize, Option<Caps>)> {
         let Some(looked) = self.looked.replace(now) else {
-            // The first look: what was done is of a time that nobody knows.
+            // The first look: what was done is of an unknown time.
             self.governor.end_due(now, &self.throttle);
             self.period_began = now;
             return Vec::new();
@@ -198,7 +198,7 @@ impl Steward {
             self.members.iter_mut().flatten().for_each(Member::begin_period);
             self.joined = 0;
         } else if somebody_came {
-            // Who has come has a share, which others had until now; what they do now is no answer to a trial.
+            // A new container has a share, which others had before; what they do now is no answer to a trial.
             self.trial = None;
         } else {
             return changed;
@@ -221,7 +221,8 @@ impl Steward {
         let active = || members().filter(|member| member.used.bytes() > 0);
         let (active, weight) = (active().count(), active().map(|member| u64::from(member.weight)).sum());
         let step = self.trial.map_or(0.0, |trial| trial.step);
-        // What those took more who wanted more than they had; in a trial downwards, what those lost who had all they might.
+        // How much more those took that wanted more than they had; in a trial downwards, how much those lost that had
+        // all they might.
         let taken: f64 = members()
             .filter_map(|member| Some((rate(member), member.was_held_at?)))
             .map(|(rate, before)| ((rate - before) * step.signum(), before))
@@ -248,7 +249,8 @@ impl Steward {
             (self.until_trial, self.free_periods) = (0, 0);
             f64::MAX
         } else if total >= CAP_NONE {
-            // Nobody was held, and what was given says nothing. What those used who came in this second is not all they can.
+            // No container was held, and what was given says nothing. What new containers used in this second is not
+            // all they can.
             self.free_periods += 1;
             let is_known = self.joined == 0 || self.free_periods > FREE_PERIODS_MAX;
             (self.full, self.total_when_full) = (used, used);
@@ -266,7 +268,7 @@ impl Steward {
     }
 
     /// Judges the trial that was, if any, and begins the next one if it is time. Answers with the least TotalCredit. All in bytes
-    /// a second: what all `used`, what those have `taken` in the trial who wanted more, and what there was in all.
+    /// a second: what all `used`, what those that wanted more have `taken` in the trial, and what there was in all.
     fn try_for_more(&mut self, used: f64, taken: f64, total: f64, heaviest_is_held: bool) -> f64 {
         let (mut total_min, mut step) = (used, TRIAL_STEP);
         // By how much it could do more if it does what it did.
@@ -286,7 +288,7 @@ impl Steward {
             } else if taken > 0.0 {
                 (total_min, step) = self.judge(trial, used, taken, total, missing);
             } else {
-                // Nobody wanted more, or nobody could have more.
+                // No container wanted more, or none could have more.
                 self.has_room = false;
                 self.until_trial = 1;
                 self.is_lowering_due = self.until_lowering == 0 && total * (1.0 + LOWERING_STEP) > used;
@@ -351,7 +353,7 @@ impl Steward {
         (total, step)
     }
 
-    /// What those used less in this period who were held in the one before, bytes a second.
+    /// How much less the containers held in the period before used in this one, bytes a second.
     fn lost(&self) -> f64 {
         self.members.iter().flatten().map(|member| -member.gained_bytes.min(0.0)).sum::<f64>() / PERIOD.as_secs_f64()
     }

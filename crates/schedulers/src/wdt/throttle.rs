@@ -2,12 +2,13 @@
 //!
 //! **Intuition.** Each container has a purse, each thread a pocket. A thread pays from its pocket and touches nothing
 //! that another thread touches; when the pocket is empty it takes a handful out of the purse. **Rule.** A purse is one
-//! word: what is in it, and the window up to which it has been filled. Whoever takes from it in a later window first
-//! adds what the windows since then brought, so nobody has to go through all containers when a window ends. What stayed
-//! in the purse is the paper's residual credit; what was overdrawn stays owed in the pocket.
+//! word: what is in it, and the window up to which it has been filled. A thread that takes from it in a later window
+//! first adds what the windows since then brought, so no thread has to go through all containers when a window ends.
+//! What stayed in the purse is the paper's residual credit; what was overdrawn stays owed in the pocket.
 //!
-//! **Complication.** Who is active, and who is the heaviest of them, is known to nobody. The first who takes from a
-//! purse in a period (ten windows) adds the container's weight to the roll of that period: once a period and container.
+//! **Complication.** No thread knows which containers are active, and which is the heaviest. The first that takes from
+//! a purse in a period (ten windows) adds the container's weight to the roll of that period: once a period and
+//! container.
 //!
 //! Credits are counted in 256ths of a sector, so that the share of a light container on a slow device is not rounded
 //! away.
@@ -18,12 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Credits of a sector of 512 bytes.
 pub const CREDITS_PER_SECTOR: i64 = 256;
 /// What a purse holds at the most, in budgets of a window: its own, and one that was not used. The paper knows no
-/// bound; then who slept for a minute has a minute of the device in hand.
+/// bound; then a container that slept for a minute has a minute of the device in hand.
 pub const BUDGETS_MAX: i64 = 2;
 /// A handful is this part of a window's budget: a thread comes to the purse some hundred times a window at the most.
 const HANDFULS_PER_BUDGET: i64 = 256;
 /// Bits of a purse's word that count windows; the rest are credits, signed: 2^31 sectors. The count comes round after
-/// 2^24 windows; who did nothing in exactly as many gets its budget a window late.
+/// 2^24 windows; a container that did nothing in exactly as many gets its budget a window late.
 const WINDOW_BITS: u32 = 24;
 const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const CREDITS_MAX: i64 = (1 << (63 - WINDOW_BITS)) - 1;
@@ -35,14 +36,14 @@ struct Pace {
     window: AtomicU64,
     /// Credits for each unit of weight and window, the bits of an `f64`.
     unit: AtomicU64,
-    /// Weight of all that it was worked out for; 0 if nobody said.
+    /// Weight of all that it was worked out for; 0 if not set.
     weight_counted: AtomicU64,
     /// First window of this period, and of the one before.
     period_start: AtomicU64,
     previous_start: AtomicU64,
 }
 
-/// Who took something in this period.
+/// The containers that took something in this period.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct RollCall {
@@ -62,12 +63,12 @@ struct Purse {
     /// Credits that were ever taken.
     taken: AtomicU64,
     weight: AtomicU64,
-    /// How often the weight has changed, and how often to 0, whoever had the number.
+    /// How often the weight has changed, and how often to 0, whichever container had the number.
     changes: AtomicU64,
     closings: AtomicU64,
 }
 
-/// Who was there in a period.
+/// The containers that were there in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active {
     /// Sum of the weights of all that took something.
@@ -143,12 +144,13 @@ impl Throttle {
         self.pace.window.fetch_add(windows, Ordering::Release);
     }
 
-    /// Says whose weight, all together, the next unit of [`end_windows`](Self::end_windows) is worked out for.
+    /// Says for which weight, all together, the next unit of [`end_windows`](Self::end_windows) is worked out for.
     pub fn count_weight(&self, weight: u64) {
         self.pace.weight_counted.store(weight, Ordering::Relaxed);
     }
 
-    /// Ends the period, of which the `windows` that [end](Self::end_windows) next are the last: who was there in it.
+    /// Ends the period, of which the `windows` that [end](Self::end_windows) next are the last: answers with the
+    /// containers that were there.
     pub fn end_period(&self, windows: u64) -> Active {
         let next = self.pace.window.load(Ordering::Relaxed).wrapping_add(windows);
         let previous = self.pace.period_start.swap(next, Ordering::Relaxed);
@@ -193,7 +195,7 @@ impl Throttle {
         let purse = &self.purses[container];
         let mut word = purse.word.load(Ordering::Acquire);
         loop {
-            // Read after the word: whoever wrote that had seen no later window than this thread sees now.
+            // Read after the word: the thread that wrote it had seen no later window than this thread sees now.
             let window = self.pace.window.load(Ordering::Acquire);
             let (elapsed, left) = unpack(word, window);
             let budget = purse.budget(self.unit_for(purse, window, elapsed));
@@ -213,8 +215,8 @@ impl Throttle {
         }
     }
 
-    /// Credits for each unit of weight. For who was away there is one more now than the unit was worked out for: its
-    /// share begins with its first request, not with the next window.
+    /// Credits for each unit of weight. After an absence there is one container more now than the unit was worked out
+    /// for: its share begins with its first request, not with the next window.
     fn unit_for(&self, purse: &Purse, window: u64, elapsed: u64) -> f64 {
         let unit = f64::from_bits(self.pace.unit.load(Ordering::Relaxed));
         let counted = self.pace.weight_counted.load(Ordering::Relaxed);

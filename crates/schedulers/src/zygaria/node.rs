@@ -2,8 +2,8 @@
 //!
 //! With a hundred thousand sessions nothing of an account is in the processor's cache when it is needed, and waiting
 //! for memory is most of what an event costs. So an account is one block: first the line that every event needs, then
-//! its queue with the first request in it, or, of a pool, who comes first there. Its address follows from the account's
-//! number, so all of it can be loaded at once.
+//! its queue with the first request in it, or, of a pool, the member that comes first there. Its address follows from
+//! the account's number, so all of it can be loaded at once.
 
 use crate::min_tree::{ABSENT, KEYS, MinTree};
 use crate::request_queues::Queue;

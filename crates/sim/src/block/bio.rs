@@ -8,9 +8,9 @@ use plimsoll_core::{AccountId, CauseSet, Class, FileId, Operation};
 /// One contiguous piece of I/O and what is to happen when it is done.
 #[derive(Clone, Debug)]
 pub struct Bio {
-    /// The session that submits it: whose queue it stands in.
+    /// The session that submits it and has it in its queue.
     pub session: AccountId,
-    /// Who caused it.
+    /// The accounts that caused it.
     pub causes: CauseSet,
     /// What the bytes mean.
     pub class: Class,
@@ -20,7 +20,7 @@ pub struct Bio {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub length: u32,
-    /// Somebody waits for it.
+    /// A process waits for it.
     pub is_sync: bool,
     /// The write must be durable when it completes.
     pub is_forced: bool,
@@ -36,7 +36,7 @@ pub enum BioEnd {
     /// Nothing.
     #[default]
     Nothing,
-    /// The group has one less under way. Whoever makes the bio has added it to the group.
+    /// The group has one less under way. The maker of the bio has added it to the group.
     Group(Group),
     /// The task that performs it goes on.
     Task(TaskId),

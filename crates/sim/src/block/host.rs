@@ -36,7 +36,7 @@ pub struct BlockHost {
 }
 
 impl BlockHost {
-    /// A host whose scheduler learns every account of `accounts` at time zero.
+    /// A host with a scheduler that learns every account of `accounts` at time zero.
     pub fn new(scheduler: Box<dyn Scheduler>, device: Box<dyn DeviceModel>, accounts: &AccountTree) -> BlockHost {
         let config = MachineConfig {
             request_bytes_max: u32::MAX,

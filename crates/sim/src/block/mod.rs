@@ -10,8 +10,9 @@
 //! [`submit`] is its door for tasks: `machine.perform(bio).await`.
 //!
 //! The complication: as in Linux there are only so many requests (`nr_requests`, for synchronous and asynchronous ones
-//! apart, as `blk_alloc_request` had them); who finds none waits. So a flusher with gigabytes to write shows a scheduler
-//! 128 requests at a time, which is much of why block schedulers cannot tell what comes (split-level paper, section 2.3).
+//! apart, as `blk_alloc_request` had them); a submitter that finds none waits. So a flusher with gigabytes to write
+//! shows a scheduler 128 requests at a time, which is much of why block schedulers cannot tell what comes (split-level
+//! paper, section 2.3).
 
 pub mod bio;
 pub mod flow;
@@ -84,7 +85,7 @@ impl BlockLayer {
         &self.flow
     }
 
-    /// Requests of this session that the scheduler was handed so far: in whose name, whoever caused them.
+    /// Requests of this session that the scheduler was handed so far: by the name of the submission, not by cause.
     pub fn requests_of(&self, session: AccountId) -> u64 {
         self.of_session.get(session.index()).copied().unwrap_or(0)
     }

@@ -4,8 +4,8 @@
 //! a second time (`mark_page_accessed`). Memory is taken from the end of the inactive list; when that is shorter than the
 //! active list, the active list gives pages back to it. So a file read once does not push out what is used often.
 //!
-//! The complication: a dirty page, or one that somebody reads or writes, cannot be taken. As in Linux since 4.14 it goes
-//! to the active list, so that the next look at the end of the inactive list does not meet it again.
+//! The complication: a dirty page, or one that a process reads or writes, cannot be taken. As in Linux since 4.14 it
+//! goes to the active list, so that the next look at the end of the inactive list does not meet it again.
 
 /// Number of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl FrameId {
 
 use super::causes::CauseId;
 
-/// The page is being read: nobody may use it yet.
+/// The page is being read: no process may use it yet.
 pub const LOCKED: u8 = 1;
 /// Dirty.
 pub const DIRTY: u8 = 2;
@@ -30,7 +30,7 @@ pub const REFERENCED: u8 = 8;
 pub const ACTIVE: u8 = 16;
 /// Held by the file system: neither written nor taken.
 pub const PINNED: u8 = 32;
-/// Whoever uses this page starts the next read-ahead.
+/// The first use of this page starts the next read-ahead.
 pub const READ_AHEAD: u8 = 64;
 
 const BUSY: u8 = LOCKED | DIRTY | WRITEBACK | PINNED;
@@ -38,11 +38,11 @@ const BUSY: u8 = LOCKED | DIRTY | WRITEBACK | PINNED;
 /// One page of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The file whose page it holds.
+    /// The file of the page that it holds.
     pub inode: u32,
     /// Which page of the file.
     pub page: u32,
-    /// Who dirtied it.
+    /// The causes that dirtied it.
     pub causes: CauseId,
     /// See the constants.
     pub flags: u8,
@@ -135,7 +135,7 @@ impl Frames {
         }
     }
 
-    /// The frame to give up next, if one can be: the oldest inactive that nobody needs.
+    /// The frame to give up next, if one can be: the oldest inactive that no process needs.
     pub fn victim(&mut self) -> Option<FrameId> {
         // Each page is looked at once on each list at the most.
         for _ in 0..2 * (self.lists[0].length + self.lists[1].length) {

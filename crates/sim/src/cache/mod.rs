@@ -7,8 +7,8 @@
 //!                                             +-- evicted when memory is short
 //! ```
 //!
-//! [`Cache`] is the state, without tasks or time. Who reads, writes and throttles are [`crate::calls`] and
-//! [`crate::writeback`]. A page may be dirty and being written at once: it was dirtied again after its writing began.
+//! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A
+//! page may be dirty and being written at once: it was dirtied again after its writing began.
 //!
 //! Flow is conserved: every page that became dirty was cleaned (its writing began), freed, or is dirty still.
 
@@ -74,16 +74,16 @@ pub struct PageSpan {
     pub inode: InodeNumber,
     /// The pages.
     pub pages: PageRange,
-    /// Who dirtied them; empty for reads.
+    /// The causes that dirtied them; empty for reads.
     pub causes: CauseSet,
 }
 
-/// A stretch of pages whose earlier causes were the same, as they were dirtied or freed.
+/// A stretch of pages with the same earlier causes, as they were dirtied or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The pages.
     pub pages: PageRange,
-    /// Who had dirtied them before; none if they were clean.
+    /// The causes that had dirtied them before; none if they were clean.
     pub previous: CauseId,
 }
 
@@ -92,11 +92,11 @@ pub struct Change {
 pub struct Totals {
     /// Pages that became dirty (dirty ones dirtied again not counted).
     pub dirtied: u64,
-    /// Dirty pages whose writing began.
+    /// Dirty pages that began to be written.
     pub cleaned: u64,
     /// Dirty pages dropped unwritten.
     pub freed: u64,
-    /// Pages whose writing ended.
+    /// Pages that have been written.
     pub written: u64,
     /// Clean pages given up for lack of memory.
     pub evicted: u64,
@@ -191,7 +191,7 @@ impl Cache {
         self.frame_id(inode, page).map(|frame| self.frames.get(frame).flags)
     }
 
-    /// Who dirtied a page; none if it is clean or absent.
+    /// The causes that dirtied a page; none if it is clean or absent.
     pub fn causes_of(&self, inode: InodeNumber, page: u64) -> CauseId {
         self.frame_id(inode, page).map_or(CauseId::NONE, |frame| self.frames.get(frame).causes)
     }
@@ -323,8 +323,8 @@ impl Cache {
         self.causes.set(union).clone()
     }
 
-    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with who had dirtied it; none
-    /// if it was clean or absent.
+    /// A dirty page is not to be written for now: it is clean, and counts as freed. Answers with the causes that had
+    /// dirtied it; none if it was clean or absent.
     pub fn withdraw(&mut self, inode: InodeNumber, page: u64) -> CauseId {
         let Some(id) = self.frame_id(inode, page) else { return CauseId::NONE };
         let frame = self.frames.get_mut(id);

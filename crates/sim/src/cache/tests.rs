@@ -1,4 +1,4 @@
-//! The cache against the obvious: a map of pages, and two plain lists for who is given up next.
+//! The cache against the obvious: a map of pages, and two plain lists for the page that is given up next.
 
 use super::frames::{ACTIVE, DIRTY, LOCKED, PINNED, REFERENCED, WRITEBACK};
 use super::*;

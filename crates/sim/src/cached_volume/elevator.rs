@@ -2,7 +2,7 @@
 //!
 //! The paper's cache is a layer of Linux's RAID driver, so the kernel's scheduler (2.6.34: CFQ) is below it, where writes of the
 //! flusher and of the syncer meet the reads of processes. The rules: reads go at once; writes wait in two queues, the host's and the
-//! syncer's, which take turns, and few of them are at the device while somebody reads.
+//! syncer's, which take turns, and few of them are at the device while a process reads.
 
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 
 /// Writes at the device at once: the commands that a SATA disk takes (native command queueing).
 const WRITES_MAX: usize = 32;
-/// Writes at the device while somebody reads (`cfq_may_dispatch`: half of `cfq_quantum`, which is 8).
+/// Writes at the device while a process reads (`cfq_may_dispatch`: half of `cfq_quantum`, which is 8).
 const WRITES_BESIDE_READS_MAX: usize = 4;
-/// Somebody reads whose last read ended so short a while ago (`cfq_slice_idle`).
+/// A process counts as reading so long after its last read (`cfq_slice_idle`).
 const READING: Span = Span::from_millis(8);
 
-/// Whose writes wait in a queue.
+/// The source of the writes in a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writer {
     Host,
@@ -27,7 +27,7 @@ pub struct Elevator {
     device: Box<dyn DeviceModel>,
     /// The host's and the syncer's.
     waiting: [VecDeque<DeviceRequest>; 2],
-    /// Whose turn is next.
+    /// The source with the next turn.
     turn: usize,
     writes: usize,
     reads: usize,
@@ -97,7 +97,7 @@ impl DeviceModel for Elevator {
     }
 
     fn next_completion(&self) -> Option<Time> {
-        // When nobody reads any more, more writes may go.
+        // When no process reads any more, more writes may go.
         let idle = self.reading_until().filter(|_| self.reads == 0 && self.has_waiting());
         [self.device.next_completion(), idle].into_iter().flatten().min()
     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! **Pieces.** Blocks of a request that follow each other on the device that they go to are one piece there. The request is
-//! done when all its pieces are; what a read takes in is written to the fast device after that, and nobody waits for it.
+//! done when all its pieces are; what a read takes in is written to the fast device after that, and no process waits
+//! for it.
 //!
 //! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each up to [`CLEANING_RUN_UNITS_MAX`] long, which it finds
 //! among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an [`Elevator`], where its writes meet the host's.
@@ -71,7 +72,7 @@ enum Piece {
         parent: usize,
         taken: Vec<UnitId>,
     },
-    /// Nobody waits for it.
+    /// No process waits for it.
     Fill,
     /// A part of what the syncer reads for one of its runs.
     CleanRead {
@@ -83,7 +84,7 @@ enum Piece {
     },
 }
 
-/// A request of the host whose pieces are at the devices.
+/// A request of the host with pieces at the devices.
 #[derive(Clone, Copy)]
 struct Parent {
     token: u64,
@@ -105,7 +106,8 @@ pub(crate) enum Side {
 }
 
 impl CachedVolume {
-    /// A volume as large as `store`, whose cache is on `fast`. The profile is the store's: that is what can be promised.
+    /// A volume as large as `store`, with its cache on `fast`. The profile is the store's: that is what can be
+    /// promised.
     ///
     /// # Errors
     /// What of `config` is out of range; more units than the fast device has room for.

@@ -35,7 +35,7 @@ impl Syncer {
         Some(run)
     }
 
-    /// Gives the run a number that nobody has.
+    /// Gives the run a number that no other run has.
     fn keep(&mut self, run: Run) -> usize {
         self.under_way += 1;
         match self.runs.iter().position(|other| other.units.is_empty()) {

@@ -174,7 +174,7 @@ impl Process {
         self.compute(self.machine().config.cpu.page_read * pages.count).await;
     }
 
-    /// Makes everything durable that anybody has written.
+    /// Makes everything durable that any process has written.
     pub async fn sync(&self) {
         let machine = self.machine();
         machine.write_all(self.actor()).await;

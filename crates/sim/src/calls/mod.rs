@@ -35,7 +35,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Lets go on whom the scheduler names.
+    /// Lets the calls go on that the scheduler names.
     pub(crate) fn release(&self, now: Time, scheduler: &mut dyn Scheduler, executor: &Executor) {
         let mut released = self.released.borrow_mut();
         scheduler.released_calls(now, &mut released);

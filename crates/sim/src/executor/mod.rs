@@ -1,6 +1,6 @@
-//! Runs tasks in virtual time: time stands still while anybody can run, and then jumps to the next thing that happens.
+//! Runs tasks in virtual time: time stands still while any task can run, and then jumps to the next thing that happens.
 //!
-//! A task is an ordinary future. It runs until it must wait; whoever it waits for names it to [`Executor::wake`], and it
+//! A task is an ordinary future. It runs until it must wait; what it waits for names it to [`Executor::wake`], and it
 //! goes to the end of the ready queue. Tasks that become ready at the same instant run in the order in which they were
 //! woken, timers of the same instant in the order in which they were set: so a run follows from its programs and seeds,
 //! and from nothing else.
@@ -203,7 +203,7 @@ impl Executor {
         self.timers.borrow().peek().map(|&Reverse((at, ..))| at)
     }
 
-    /// Goes on to `now` and wakes whoever slept until then.
+    /// Goes on to `now` and wakes tasks that slept until then.
     pub(crate) fn advance(&self, now: Time) {
         debug_assert!(now >= self.now.get(), "time does not go backwards");
         self.progress.advance(self.now.replace(now), now);
@@ -216,7 +216,7 @@ impl Executor {
         }
     }
 
-    /// Drops every task: tasks hold the machine that holds the executor, and nobody else would end that circle.
+    /// Drops every task: tasks hold the machine that holds the executor, and nothing else would end that circle.
     pub(crate) fn clear(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);

@@ -30,7 +30,7 @@ proptest! {
             });
         }
         run(&executor);
-        // Each task goes as far as it can; then whoever wakes first, and of those the one who lay down first.
+        // Each task goes as far as it can; then the task that wakes first, and of several the one that lay down first.
         let mut expected = Vec::new();
         let mut states: Vec<(usize, u64)> = vec![(0, 0); naps.len()];
         let mut asleep: Vec<(u64, u64, usize)> = Vec::new();

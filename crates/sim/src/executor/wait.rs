@@ -1,7 +1,7 @@
 //! What tasks wait for: each other ([`WaitQueue`]), a resource ([`Semaphore`]), several things at once ([`Group`]).
 //!
 //! All are first come, first served. A semaphore hands a unit over to the first waiter instead of putting it back, so
-//! that nobody who comes later can take it.
+//! that no later waiter can take it.
 
 use super::{Executor, TaskId};
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Tasks that wait until somebody lets them go on, in the order in which they came.
+/// Tasks that wait until another task lets them go on, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     waiting: RefCell<VecDeque<TaskId>>,
@@ -23,7 +23,7 @@ pub struct WaitQueue {
 impl WaitQueue {
     /// Waits until [`wake_one`](Self::wake_one) comes to this task, or [`wake_all`](Self::wake_all) is called.
     ///
-    /// The wait must not be given up: whoever drops it half-way takes another's turn.
+    /// The wait must not be given up: a drop half-way takes another's turn.
     pub fn wait<'a>(&'a self, executor: &'a Executor) -> Wait<'a> {
         Wait { queue: self, executor, ticket: None }
     }
@@ -46,7 +46,7 @@ impl WaitQueue {
         self.waiting.borrow().len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -77,7 +77,7 @@ impl Future for Wait<'_> {
     }
 }
 
-/// A number of units of something; whoever wants one waits until it is there.
+/// A number of units of something; a task that wants one waits until it is there.
 pub struct Semaphore {
     available: Cell<u64>,
     queue: WaitQueue,
@@ -104,14 +104,14 @@ impl Semaphore {
         available > 0
     }
 
-    /// Gives a unit back: to the first who waits, if somebody does.
+    /// Gives a unit back: to the first waiter, if there is one.
     pub fn release(&self, executor: &Executor) {
         if !self.queue.wake_one(executor) {
             self.available.set(self.available.get() + 1);
         }
     }
 
-    /// Units that nobody holds.
+    /// Units that no task holds.
     pub fn available(&self) -> u64 {
         self.available.get()
     }
@@ -122,7 +122,7 @@ impl Semaphore {
     }
 }
 
-/// Counts what is under way, so that somebody can wait until all of it is done. A clone counts with its original.
+/// Counts what is under way, so that a task can wait until all of it is done. A clone counts with its original.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     inner: Rc<GroupInner>,

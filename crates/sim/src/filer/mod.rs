@@ -1,4 +1,5 @@
-//! A storage server whose requests compete for its processors: the platforms of the request executor's paper (ACM TOS 2018).
+//! A storage server with requests that compete for its processors: the platforms of the request executor's paper (ACM
+//! TOS 2018).
 //!
 //! **Intuition.** Clients send requests at a given rate, whatever becomes of them. What a request needs first is a thread; so there is
 //! a queue before the threads long before there is one before the drives. **Rule.** What decides is [`plimsoll_executor`]'s: its

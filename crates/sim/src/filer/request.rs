@@ -9,7 +9,7 @@ use plimsoll_executor::{Arrival, Kind};
 /// Bytes that are read ahead at once. Assumed.
 pub(super) const READ_AHEAD_BYTES: u32 = 256 << 10;
 
-/// Who wants it.
+/// The client that wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Client,

@@ -20,7 +20,7 @@ pub struct Inode {
     pub number: InodeNumber,
     /// What it is.
     pub kind: InodeKind,
-    /// Held by whoever writes, truncates, or changes a directory (Linux `i_rwsem`, whose readers are not modelled).
+    /// Held by a task that writes, truncates, or changes a directory (Linux `i_rwsem`, whose readers are not modelled).
     pub lock: Semaphore,
     size: Cell<u64>,
     is_deleted: Cell<bool>,
@@ -30,7 +30,7 @@ pub struct Inode {
     pub(crate) dirtied_at: Cell<Option<Time>>,
     /// Where the flusher left off (Linux `writeback_index`).
     pub(crate) writeback_index: Cell<u64>,
-    /// Pages are getting their places: nobody may cut the file meanwhile (Linux holds the pages' locks).
+    /// Pages are getting their places: no task may cut the file meanwhile (Linux holds the pages' locks).
     pub(crate) allocating: Group,
 }
 

@@ -19,13 +19,13 @@
 //! | sync (all) | writes every file, waits | [`sync_all`](FileSystem::sync_all) |
 //! | (flusher, fsync, a scheduler's wish) | takes the next stretch of dirty pages of a file | [`allocate`](FileSystem::allocate), then [`write_completed`](FileSystem::write_completed) when the device is done |
 //!
-//! **Who acts.** Everything is done by an [`Actor`]: a *session*, in whose name I/O is submitted (what CFQ sees), and
+//! **Actors.** An [`Actor`] does everything: it has a *session*, in whose name it submits I/O (what CFQ sees), and
 //! *causes*, on whose behalf (what a split-level scheduler charges). A process acts for itself. The flusher and a
 //! journal's task are *proxies*: their session is an account of the configuration ([`crate::config::KernelAccounts`]),
-//! their causes are those of whom they serve. When `allocate` is called, `actor.causes` is already the union of the sets
-//! of the pages that are about to be written (split-level paper, section 3.1), so whatever metadata `allocate` dirties, it
-//! dirties for `actor.causes`. A journal keeps for each transaction the union of the causes of all that joined and commits
-//! as `Actor::proxy(journal account, that union)`.
+//! their causes are those of the tasks that they serve. When `allocate` is called, `actor.causes` is already the union
+//! of the sets of the pages that are about to be written (split-level paper, section 3.1), so whatever metadata
+//! `allocate` dirties, it dirties for `actor.causes`. A journal keeps for each transaction the union of the causes of
+//! all that joined and commits as `Actor::proxy(journal account, that union)`.
 //!
 //! **Delayed allocation.** A buffered write allocates nothing: `before_write` may reserve, join a transaction (the
 //! inode's times change) and wait for one that is locked. Blocks are chosen in `allocate`, at writeback, for up to
@@ -34,11 +34,11 @@
 //! with what it has.
 //!
 //! **A page on its way.** dirty -> `allocate` (may wait) -> [`Cache::begin_writeback`](crate::cache::Cache::begin_writeback)
-//! (the page loses its causes to the request) -> one bio for each extent, the submitter's session, `is_sync` if somebody
+//! (the page loses its causes to the request) -> one bio for each extent, the submitter's session, `is_sync` if a task
 //! waits (fsync, a journal's ordered data), class by file size, `file` set -> device -> `write_completed`: answer
 //! [`WritebackEnd::Now`], or [`WritebackEnd::Later`] to keep the pages in writeback until the file system calls
-//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first): whoever waits for
-//! writeback then waits for that too.
+//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first). A task that
+//! waits for writeback then waits for that too.
 //!
 //! **Metadata blocks** are pages of the file [`InodeNumber::DEVICE`]: page n is the device's n-th 4 KiB. See
 //! [`metadata`]: read one, pin one while a transaction has it, announce that it was dirtied, hand it to the flusher, or
@@ -123,12 +123,12 @@ pub mod class {
     }
 }
 
-/// In whose name, and on whose behalf.
+/// The session that submits an I/O, and the causes that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The session that submits I/O.
     pub session: AccountId,
-    /// Who causes it.
+    /// The accounts that cause it.
     pub causes: CauseSet,
 }
 

@@ -4,7 +4,7 @@
 use super::space::Blocks;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A committed transaction whose part of the ring is in use.
+/// A committed transaction with its part of the ring in use.
 struct Committed {
     length: u64,
     /// Blocks not known to be in place.

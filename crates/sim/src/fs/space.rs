@@ -1,4 +1,4 @@
-//! Free space of one stretch of the device (a block group, an allocation group): which blocks nobody has.
+//! Free space of one stretch of the device (a block group, an allocation group): which blocks are free.
 //!
 //! Kept as free runs by place, as the buddy bitmaps of mballoc and the by-place tree of XFS are in effect.
 

@@ -82,7 +82,7 @@ impl Machine {
         });
     }
 
-    /// A process of `session` for a task that makes calls without end: nobody waits for it.
+    /// A process of `session` for a task that makes calls without end: no process waits for it.
     pub(crate) fn thread(&self, name: &str, session: AccountId) -> Process {
         let (thread, twins, statistics) = self.statistics.add_thread(name);
         Process(Rc::new(Inner {
@@ -188,7 +188,7 @@ impl File {
         File { is_direct: true, ..self }
     }
 
-    /// The same file, whose reads and writes carry `class` (Differentiated Storage Services, `O_CLASSIFIED`). What is
+    /// The same file, with `class` on its reads and writes (Differentiated Storage Services, `O_CLASSIFIED`). What is
     /// written later by the kernel carries what the last writer said.
     pub fn classified(self, class: Class) -> File {
         File { class: Some(class), ..self }

@@ -1,12 +1,12 @@
 //! How fast the device writes, how fast processes may dirty, and from when on: the arithmetic of Linux's
 //! `mm/page-writeback.c` for one device, in whole pages and ticks of the kernel's clock.
 //!
-//! Below the middle between background and limit nobody is held back (*freerun*). Above, a cubic curve around the
+//! Below the middle between background and limit no dirtier is held back (*freerun*). Above, a cubic curve around the
 //! *setpoint*, half-way from there to the limit, says by which factor the rate of every dirtier is raised or lowered
-//! ([`position_ratio`](Bandwidth::position_ratio)); the rate itself is corrected every 200 ms so that at the setpoint all
-//! dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
+//! ([`position_ratio`](Bandwidth::position_ratio)). The rate itself is corrected every 200 ms so that at the setpoint
+//! all dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
 //!
-//! The complication: it is corrected only while somebody is held back. Whoever writes on the device without that
+//! The complication: it is corrected only while a dirtier is held back. A writer on the device without that
 //! ([`end`](Bandwidth::end)) measures the device's speed and leaves the rate as it is.
 //!
 //! Simplified: one device, so its share of the limit is all of it; the limit follows no shrinking memory.
@@ -70,7 +70,7 @@ impl Bandwidth {
         }
     }
 
-    /// Pages dirty up to which nobody is held back.
+    /// Pages dirty up to which no dirtier is held back.
     pub(crate) fn freerun_pages(&self) -> u64 {
         u64::midpoint(self.limit_pages, self.background_pages)
     }
@@ -107,7 +107,7 @@ impl Bandwidth {
         }
     }
 
-    /// Somebody is held back at `dirty` pages: corrects the rate as well, if it is time (`balance_dirty_pages`).
+    /// A dirtier is held back at `dirty` pages: corrects the rate as well, if it is time (`balance_dirty_pages`).
     pub(crate) fn balance(&mut self, now: u64, totals: Totals, dirty: u64) {
         if self.is_due(now) {
             let dirtied = totals.dirtied - self.before.dirtied;

@@ -2,8 +2,8 @@
 //!
 //! It writes while more is dirty than the background threshold, and every five seconds what has been dirty for thirty. It
 //! takes files in the order in which they became dirty, and of each a chunk; a file that has more goes behind the others.
-//! Three queues say who is next: `dirty` (became dirty, oldest first), `io` (to be written in this round), `more_io` (had
-//! their chunk, to be written in the next).
+//! Three queues say which file is next: `dirty` (became dirty, oldest first), `io` (to be written in this round),
+//! `more_io` (had their chunk, to be written in the next).
 //!
 //! The flusher is a proxy: it submits in the name of its own session, and requests carry the causes of the pages.
 
@@ -26,7 +26,7 @@ const CHUNKS_PER_LIMIT: u64 = 8;
 /// After so long in one round the thresholds are looked at again (`writeback_sb_inodes`: a tenth of a second).
 const ROUND: Span = Span::from_millis(100);
 
-/// Who is next.
+/// The files that are next.
 #[derive(Default)]
 pub(crate) struct Queues {
     dirty: VecDeque<InodeNumber>,
@@ -42,7 +42,7 @@ impl Queues {
     }
 }
 
-/// How the flusher sleeps: until a time, or until somebody needs it.
+/// How the flusher sleeps: until a time, or until a task needs it.
 #[derive(Default)]
 pub(crate) struct Nap {
     is_needed: Cell<bool>,

@@ -1,13 +1,13 @@
-//! Writeback: dirty pages on their way to the device, whoever sends them.
+//! Writeback: dirty pages on their way to the device, whichever task sends them.
 //!
-//! | who | when | module |
+//! | task | when | module |
 //! | --- | --- | --- |
 //! | the flusher | too much is dirty, or it is too old | [`flusher`] |
 //! | fsync, sync, direct I/O | a process asks and waits | [`Machine::write_file`] |
 //! | a scheduler | it wishes so ([`plimsoll_core::Wish::StartWriteback`]) | `start_writeback` |
 //! | a journal | ordered data before a commit | [`Machine::write_file`], [`Extents::Mapped`] |
 //!
-//! All go through [`Machine::write_file`]. Who dirties faster than the device writes is slowed down by [`throttle`].
+//! All go through [`Machine::write_file`]. [`throttle`] slows down processes that dirty faster than the device writes.
 
 pub mod bandwidth;
 pub mod flusher;
@@ -38,13 +38,13 @@ pub struct WriteFile {
     pub count_max: u64,
     /// Also those that have no place yet?
     pub extents: Extents,
-    /// Somebody waits: requests are synchronous, and a page that was dirtied again while it is written is waited for and
-    /// written once more.
+    /// A process waits: requests are synchronous, and a page that was dirtied again while it is written is waited for
+    /// and written once more.
     pub is_sync: bool,
 }
 
 impl WriteFile {
-    /// The whole file, nobody waits.
+    /// The whole file, no process waits.
     pub const WHOLE: WriteFile = WriteFile {
         pages: PageRange { first: 0, count: u64::MAX },
         count_max: u64::MAX,
@@ -56,7 +56,7 @@ impl WriteFile {
 /// What was written of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrote {
-    /// Pages whose writing began.
+    /// Pages that began to be written.
     pub count: u64,
     /// The page after the last of them.
     pub next: u64,
@@ -139,8 +139,8 @@ impl Machine {
         wrote
     }
 
-    /// As [`place`](Self::place); if it has to wait, the plug is emptied first, so that nobody waits for pages in it (Linux
-    /// empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`).
+    /// As [`place`](Self::place); if it has to wait, the plug is emptied first, so that no task waits for pages in it
+    /// (Linux empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`).
     async fn place_plugged(
         &self,
         actor: &Actor,
@@ -160,7 +160,7 @@ impl Machine {
         }
     }
 
-    /// Where the pages are written. While it is asked, nobody may cut the file.
+    /// Where the pages are written. While it is asked, no process may cut the file.
     async fn place(&self, actor: &Actor, inode: &Inode, run: PageRange, extents: Extents) -> Extent {
         if inode.number == InodeNumber::DEVICE {
             return Extent { device_offset: Some(run.first * PAGE_BYTES), pages: run.count };
@@ -252,7 +252,7 @@ impl Machine {
     }
 
     /// A scheduler wishes that a file's dirty pages are written, from where the last ones ended: in the flusher's name,
-    /// without anybody waiting.
+    /// without a waiting process.
     pub(crate) fn start_writeback(&self, number: InodeNumber, bytes_max: u64) {
         let Some(inode) = self.find_inode(number) else { return };
         let machine = self.clone();

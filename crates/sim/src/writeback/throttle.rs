@@ -1,12 +1,12 @@
-//! Slowing down who dirties faster than the device writes (Linux `balance_dirty_pages`).
+//! Slowing down processes that dirty faster than the device writes (Linux `balance_dirty_pages`).
 //!
 //! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows with
 //! the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the position ratio:
 //! many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there is room.
 //!
 //! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A writer
-//! that dirties a MiB at once is over its number at every look; the pause that it has earned is two or three ticks, less
-//! than the shortest one, so it is put on account, and every second look or so brings a pause for both.
+//! that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three ticks,
+//! less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
 //!
 //! Left out of Linux's rules: the shared count over all tasks of a core (`bdp_ratelimits`), strict limits and cgroups.
 
@@ -148,7 +148,7 @@ impl Rates {
     }
 }
 
-/// Pages between two looks when nobody is held back: the square root of the room (`dirty_poll_interval`).
+/// Pages between two looks when no process is held back: the square root of the room (`dirty_poll_interval`).
 fn poll_pages(dirty: u64, limit: u64) -> u64 {
     if limit > dirty { 1 << ((limit - dirty).ilog2() / 2) } else { 1 }
 }

@@ -1,8 +1,8 @@
 //! All of a hash table of the kernel's.
 //!
-//! A tenant may have tens of thousands of processes, which begin and end while somebody looks. From key to key that takes two system
-//! calls for each, and begins anew whenever the key is gone that it has come to: under a storm of forks it need not end. So a
-//! table is read bucket by bucket, many at a time.
+//! A tenant may have tens of thousands of processes, which begin and end while a thread looks. From key to key that
+//! takes two system calls for each, and begins anew whenever the key is gone that it has come to: under a storm of
+//! forks it need not end. So a table is read bucket by bucket, many at a time.
 //!
 //! The kernel fills as much of the room as whole buckets do, and says with `ENOENT` that it has come to the end. Only then is
 //! it all: `libbpf_rs::MapCore::lookup_batch` takes a batch that is not full for the last one, and any error for the end.
@@ -72,7 +72,8 @@ mod tests {
         map.update(&key.to_ne_bytes(), &u64::from(key).to_ne_bytes(), MapFlags::ANY).unwrap();
     }
 
-    /// Who stays is found once, however many come and go meanwhile. Planted break that was seen red: from key to key.
+    /// A process that stays is found once, however many come and go meanwhile. Planted break that was seen red: from
+    /// key to key.
     #[test]
     fn who_stays_is_found_once_while_others_come_and_go() {
         let Some(map) = map() else { return };

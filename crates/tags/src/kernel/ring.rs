@@ -87,7 +87,7 @@ mod tests {
         (Ring::new(&file, bytes).unwrap(), file)
     }
 
-    /// Planted breaks: everything is taken out at once; whoever has taken all is told that there is more.
+    /// Planted breaks: everything is taken out at once; a reader that has taken all is told that there is more.
     #[test]
     fn no_more_is_taken_out_than_was_asked_for_and_the_rest_stays() {
         let (ring, _file) = ring(10);

@@ -16,11 +16,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 
 const BTF_DIRECTORY: &str = "/sys/kernel/btf";
-/// Modules whose tracepoints the programs use, where they are not built in.
+/// Modules with tracepoints that the programs use, where they are not built in.
 const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
 /// How BTF names the type of a tracepoint.
 const TRACEPOINT: &str = "btf_trace_";
-/// Programs for records of requests: not loaded if nobody wants them.
+/// Programs for records of requests: not loaded if the caller does not want them.
 const REQUEST_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 /// That tells of calls that return: once there, it costs every system call of the machine a look.
 pub(super) const CALL_PROGRAM: &str = "sys_exit";

@@ -1,18 +1,19 @@
-//! Who belongs to which account, and what each account has moved since the last look, without being told of any fork or end.
+//! Which processes belong to which account, and what each account has moved since the last look, without being told of
+//! any fork or end.
 //!
 //! A process belongs to the account that it is registered as, else to its parent's, if it was born while its parent belonged to it,
-//! else to that of its cgroup. What it has moved is what its count grew by. When somebody waits for a child, the kernel adds
-//! the child's count to the parent's: that part of the growth is *expected*, since it was the child's before, and not taken
-//! again. What a child did after the last look at it is in the parent's growth and thereby not lost, as is all that
-//! a child did that was never seen.
+//! else to that of its cgroup. What it has moved is what its count grew by. When a process waits for a child, the
+//! kernel adds the child's count to the parent's: that part of the growth is *expected*, since it was the child's
+//! before, and not taken again. What a child did after the last look at it is in the parent's growth and thereby not
+//! lost, as is all that a child did that was never seen.
 //!
 //! ```text
 //!   look 1   shell 10    dd 40          look 2   shell 55 (dd ended at 45)      moved: 55 - 10 - 40 = 5
 //! ```
 //!
 //! Parents are looked at before their children, so that a child that is still there when it is looked at was not yet in its
-//! parent's count. Whoever lets its children go without waiting (`SIGCHLD` ignored) does not grow by them, and what is expected
-//! of it is forgotten after two looks.
+//! parent's count. A process that lets its children go without waiting (`SIGCHLD` ignored) does not grow by them, and
+//! what is expected of it is forgotten after two looks.
 
 use super::processes::{Identity, Moved, Processes};
 use crate::shared::Group;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Looks after which the count of an ended child is not expected in its parent's any more.
 const EXPECTED_LOOKS: u32 = 2;
 
-/// Who is registered as which account.
+/// Which processes are registered as which account.
 #[derive(Clone, Default)]
 pub(super) struct Registered {
     /// Processes, those that inherited it among them.
@@ -50,13 +51,13 @@ struct Member {
 #[derive(Default)]
 pub(super) struct Census {
     members: BTreeMap<u32, Member>,
-    /// Who belongs to nobody.
+    /// Processes that belong to no account.
     strangers: BTreeSet<u32>,
     threads: BTreeMap<u32, Moved>,
 }
 
 impl Census {
-    /// Who belongs to nobody may belong to somebody now.
+    /// Processes that belonged to no account may belong to one now.
     pub(super) fn forget_strangers(&mut self) {
         self.strangers.clear();
     }
@@ -66,9 +67,9 @@ impl Census {
         self.members.keys().copied()
     }
 
-    /// Looks at everybody, and says what each account has moved since the last look. `registered` gains whoever inherited and
-    /// loses whoever has ended; children of whoever is new belong to it if they were born at `since` or later. O(processes)
-    /// names, and a few files of each member and each new process.
+    /// Looks at every process, and says what each account has moved since the last look. `registered` gains processes
+    /// that inherited and loses processes that have ended; children of a new one belong to it if they were born at
+    /// `since` or later. O(processes) names, and a few files of each member and each new process.
     pub(super) fn look(
         &mut self,
         table: &dyn Processes,
@@ -94,11 +95,12 @@ impl Census {
         moved
     }
 
-    /// Finds an account for whoever is new.
+    /// Finds an account for each new process.
     fn admit(&mut self, table: &dyn Processes, since: u64, registered: &mut Registered) {
         let listed: BTreeSet<u32> = table.list().into_iter().collect();
         self.strangers.retain(|process| listed.contains(process));
-        // Who ended between his registration and this look was never a member, and his number will be another one's.
+        // A process that ended between its registration and this look was never a member, and another will have its
+        // number.
         registered.processes.retain(|process, _| self.members.contains_key(process) || listed.contains(process));
         let is_new = |process: &&u32| {
             !self.members.contains_key(process)
@@ -118,7 +120,7 @@ impl Census {
             };
             self.strangers.remove(&process);
             registered.processes.insert(process, account);
-            // Whoever was born in the account has moved all that it has for it.
+            // A process that was born in the account has moved all that it has for it.
             let is_born_here = inherited == Some(account);
             let counted = if is_born_here { Moved::default() } else { table.moved(process).unwrap_or_default() };
             let since = if is_born_here { identity.began } else { since };
@@ -147,7 +149,8 @@ impl Census {
         of_processes
     }
 
-    /// How much each member's count has grown; takes out whoever has ended, and who waited for it is expected to grow.
+    /// How much each member's count has grown; takes out processes that have ended, and a parent that waited for one is
+    /// expected to grow.
     fn count(&mut self, table: &dyn Processes, registered: &mut Registered) -> Vec<(u32, Moved)> {
         let (mut grown, mut ended) = (Vec::new(), Vec::new());
         for process in self.parents_first() {

@@ -1,16 +1,17 @@
-//! Tags where BPF is not permitted: an I/O is whose process submits it or makes the page dirty.
+//! Tags where BPF is not permitted: an I/O belongs to the account whose process submits it or makes the page dirty.
 //!
 //! The kernel counts for each process what it has read from disks and how much it has made dirty (`/proc/PID/io`,
 //! `CONFIG_TASK_IO_ACCOUNTING`). A thread of its own ([`watch`]) looks at the processes of the accounts every 20 ms and tells what they
-//! have moved as requests that went to the disk and are done. [`census`] finds out who belongs to whom.
+//! have moved as requests that went to the disk and are done. [`census`] finds out which account each belongs to.
 //!
-//! **Whoever asks waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as long as it likes:
-//! by an exec that closes a file whose server does not answer. So what hangs is that thread; nobody is charged as long as it does.
+//! **A caller waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as
+//! long as it likes: by an exec that closes a file whose server does not answer. So what hangs is that thread; no
+//! account is charged as long as it does.
 //!
 //! **What is lost** against the programs: on which disk and where it lies (all of it counts as on this one, and as sequential), the
-//! journal and metadata, a second writer of a dirty page, and everybody who is registered nowhere. A child that is born
-//! and loses its parent between two looks belongs to nobody, unless its cgroup is registered. There is no tag of any
-//! block.
+//! journal and metadata, a second writer of a dirty page, and every process that is registered nowhere. A child that is
+//! born and loses its parent between two looks belongs to no account, unless its cgroup is registered. There is no tag
+//! of any block.
 
 mod census;
 mod processes;
@@ -39,10 +40,10 @@ const OWN_COUNT: &str = "/proc/self/io";
 /// See the [module's text](self).
 pub(crate) struct Submitters {
     shared: Arc<Shared>,
-    /// Who looks.
+    /// The thread that looks.
     thread: Thread,
     counters: BTreeMap<u32, Counters>,
-    /// What was handed over, until somebody asks for it.
+    /// What was handed over, until a caller asks for it.
     events: VecDeque<Event>,
     state: Arc<SharedMemory>,
     entries: Arc<SharedMemory>,
@@ -82,7 +83,8 @@ impl Submitters {
 }
 
 impl Drop for Submitters {
-    /// Does not wait: whoever serves the disk may be who drops it. The thread ends after the look that it is at, and has nothing of the disk.
+    /// Does not wait: the thread that serves the disk may drop it. The thread ends after the look that it is at, and
+    /// has nothing of the disk.
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         self.thread.unpark();

@@ -1,4 +1,4 @@
-//! What the kernel tells of processes: who they are, and what they have read and written.
+//! What the kernel tells of processes: which they are, and what they have read and written.
 
 use crate::shared::Group;
 use procfs::process::{Io, Process};
@@ -37,7 +37,7 @@ impl From<Io> for Moved {
     }
 }
 
-/// Which process it is, and whose.
+/// Which process it is, and which account's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) parent: u32,

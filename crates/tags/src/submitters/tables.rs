@@ -1,5 +1,5 @@
-//! Who is registered, for the engine's thread, which says so, for the census, which finds out who inherits and who has ended, and for
-//! whoever surveys.
+//! What is registered: the engine's thread registers, the census finds heirs and ended processes, and other threads
+//! survey.
 //!
 //! The census keeps a copy for itself. It is told what was changed since it last asked, and says what it has found: the lock
 //! is held for as long as the differences take, or a survey's copy, and never while a process is looked at. What was changed
@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 struct Change {
     table: Table,
     key: Vec<u8>,
-    /// Whose it is from now on.
+    /// Its account from now on.
     account: Option<u32>,
-    /// Whose it was.
+    /// Its account before.
     before: Option<u32>,
 }
 
@@ -69,7 +69,8 @@ impl Tables {
         true
     }
 
-    /// Brings the census's copy up to date. Says since when children of whoever is new are theirs, and whether a cgroup is new.
+    /// Brings the census's copy up to date. Says since when children of new processes are theirs, and whether a cgroup
+    /// is new.
     pub(super) fn learn(&self, registered: &mut Registered) -> (u64, bool) {
         let (changes, registered_at) = {
             let mut inner = self.lock();
@@ -92,8 +93,9 @@ impl Tables {
         (registered_at.unwrap_or_else(boot_ticks), has_new_groups)
     }
 
-    /// Takes over what a look has changed in `registered` since it was `before`. Gives back the accounts that lost somebody meanwhile: they
-    /// may have ended, so nobody inherits from them, and what was found of them is nobody's.
+    /// Takes over what a look has changed in `registered` since it was `before`. Gives back the accounts that lost a
+    /// process meanwhile: they may have ended, so no process inherits from them, and what was found of them has no
+    /// account.
     pub(super) fn remember(&self, before: &Registered, registered: &mut Registered) -> BTreeSet<u32> {
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for (table, before, now) in [

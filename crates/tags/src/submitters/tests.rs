@@ -83,7 +83,7 @@ fn keys(submitters: &Submitters) -> Vec<Vec<u8>> {
     submitters.survey().entries(Table::Processes).unwrap().into_iter().map(|(key, _)| key).collect()
 }
 
-/// Broken on purpose and seen red: whoever asks for events waits for the look; whoever drops it waits for the thread.
+/// Broken on purpose and seen red: a caller that asks for events waits for the look; a drop waits for the thread.
 #[test]
 fn a_look_that_is_never_done_keeps_nobody() {
     let ((begun, has_begun), (end, ends)) = (channel(), channel());
@@ -108,7 +108,7 @@ fn a_look_that_is_never_done_keeps_nobody() {
     wait_until("the end of the thread", || Arc::strong_count(&shared) == 1);
 }
 
-/// Broken on purpose and seen red: nobody is woken; a look that nobody has taken is put aside by the next one.
+/// Broken on purpose and seen red: no thread is woken; a look that no thread has taken is put aside by the next one.
 #[test]
 fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     let made = Made::default();
@@ -117,7 +117,7 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     let mut polled = [rustix::event::PollFd::new(&submitters.shared.handed_over, rustix::event::PollFlags::IN)];
     let wait_max = rustix::event::Timespec { tv_sec: WAIT_MAX.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut polled, Some(&wait_max)), Ok(1), "something wakes whoever waits");
-    // Nobody takes it for some looks.
+    // No thread takes it for some looks.
     std::thread::park_timeout(Duration::from_millis(100));
     let mut bytes_by_id = BTreeMap::new();
     wait_until("three MiB", || {
@@ -134,7 +134,8 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     assert_eq!(submitters.counters(ACCOUNT).unwrap().data_bytes, bytes_by_id.values().sum::<u64>());
 }
 
-/// As it is where the programs tell. Broken on purpose and seen red: a number comes free while somebody is registered as it.
+/// As it is where the programs tell. Broken on purpose and seen red: a number comes free while a process is registered
+/// as it.
 #[test]
 fn a_number_is_used_again_when_nobody_is_registered_as_it() {
     let made = Made { has_child: true, ..Made::default() };
@@ -157,7 +158,7 @@ fn a_number_is_used_again_when_nobody_is_registered_as_it() {
     assert_eq!(survey.tasks(a).unwrap(), []);
 }
 
-/// Broken on purpose and seen red: who inherits from an account that has ended meanwhile is registered.
+/// Broken on purpose and seen red: an heir of an account that has ended meanwhile is registered.
 #[test]
 fn who_leaves_during_a_look_leaves_nothing_behind() {
     for leaves in [false, true] {

@@ -1,7 +1,7 @@
-//! The thread that looks at processes, and how what it finds comes to whoever asks for events.
+//! The thread that looks at processes, and how what it finds comes to the caller that asks for events.
 //!
-//! What one look has found lies ready until it is taken; before that nobody looks again, and the kernel counts on. Whoever takes it never
-//! waits: where the thread is just putting something down, it is woken right after.
+//! What one look has found lies ready until it is taken; before that no look follows, and the kernel counts on. A
+//! thread that takes it never waits: where the thread is just putting something down, it is woken right after.
 
 use super::census::{Census, Registered};
 use super::processes::{Moved, Processes};
@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// How often the processes are looked at.
 const LOOK_EVERY: Span = Span::from_millis(20);
-/// How often everybody is asked for the cgroup anew.
+/// How often every process is asked for the cgroup anew.
 const GROUPS_EVERY: Span = Span::from_secs(1);
 /// The longest request that is told.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
@@ -41,7 +41,7 @@ impl Found {
     }
 }
 
-/// What the thread and whoever asks for events have in common.
+/// What the thread and its callers have in common.
 pub(super) struct Shared {
     pub(super) tables: Tables,
     found: Mutex<Found>,
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// What was found until now wakes nobody any more.
+    /// What was found until now wakes no thread any more.
     pub(super) fn forget_waking(&self) {
         let _ = rustix::io::read(&self.handed_over, &mut [0u8; 8]);
     }
@@ -141,7 +141,7 @@ impl Watch {
                 let found = self.look(now(), shared);
                 shared.hand_over(found);
             } else {
-                // Whoever came for it may have met us here.
+                // A caller may have come for it here meanwhile.
                 shared.wake();
             }
             match self.registered.is_empty() {
@@ -208,9 +208,9 @@ impl Watch {
         events.push_back(Event::Completed { time_ns, id, sector, bytes, status: 0 });
     }
 
-    /// Tells of each thread that is in none of the calls whose return is an event. Whoever is running may be in one. Who was let into a call
-    /// meanwhile has not returned from it, and whoever let it in may have looked at the clock a little before: so what is told is as
-    /// old as the look before this one.
+    /// Tells of each thread that is in none of the calls whose return is an event. A running thread may be in one. A
+    /// thread that was let into a call meanwhile has not returned from it, and the caller that let it in may have
+    /// looked at the clock a little before: so what is told is as old as the look before this one.
     fn tell_who_returned(&self, events: &mut VecDeque<Event>) {
         for process in self.census.members() {
             let time_ns = now().saturating_sub(LOOK_EVERY).as_nanos();

@@ -1,21 +1,25 @@
-//! Pages that were acknowledged as they are and are compressed afterwards: how many there may be, and who compresses them.
+//! Pages that were acknowledged as they are and are compressed afterwards: how many there may be, and which threads
+//! compress them.
 //!
-//! **Rule.** A write keeps its page as it is and puts the page's number here; a [`Compressing`], which a service thread runs in the
-//! maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as somebody has time for
-//! the rest. **Complication.** Nobody may have: then it fills up. Where a 64th of it is left a growing part of the writes *pays*, which is
-//! to compress its own page at once, and all do where it is full. So its memory is bounded, nobody waits for another one, and
-//! as many pages come in as go out before it is full.
+//! **Rule.** A write keeps its page as it is and puts the page's number here. A [`Compressing`], which a service thread
+//! runs in the maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as
+//! a service thread has time for the rest. **Complication.** None may have: then it fills up. Where a 64th of it is
+//! left, a growing part of the writes *pays*: each compresses its own page at once. Where it is full, all writes do. So
+//! its memory is bounded, no write waits for another one, and as many pages come in as go out before it is full.
 //!
-//! **Why so late.** Who pays is a long request before others, and does what could have been done when nobody waited. And the more is left
-//! here, the more pages are written again before they are compressed, which is then done once: so where the same pages are written again and
-//! again it fills up until there is no more to do than there is time for, and the less of it is used the more there is to do. `docs/executor.md`
-//! has figures. The last 64th is 256 pages, which a thread compresses in some 20 ms.
+//! **Why so late.** A write that pays is a long request before others, and does what could have been done when no
+//! client waited. And the more is left here, the more pages are written again before they are compressed, which is then
+//! done once. So where the same pages are written again and again it fills up until there is no more to do than there
+//! is time for. The less of it is used, the more there is to do. `docs/executor.md` has figures. The last 64th is 256
+//! pages, which a thread compresses in some 20 ms.
 //!
-//! **A page keeps its place until it is compressed.** If that fails it comes back to it, at the end, and who has tried goes; the next write that is
-//! answered begins another one. So nobody tries again and again, and the bound holds whatever fails.
+//! **A page keeps its place until it is compressed.** If that fails the page comes back to it, at the end, and the
+//! [`Compressing`] that tried ends. The next write that is answered begins another one. So no page is tried again and
+//! again, and the bound holds whatever fails.
 //!
-//! **Why no page is forgotten.** Whoever has put one looks afterwards whether somebody compresses. Whoever has found nothing more says
-//! that it goes, and looks once more afterwards. All four are sequentially consistent, so one of the two sees the other.
+//! **Why no page is forgotten.** A write that has put one looks afterwards whether a [`Compressing`] runs. A
+//! [`Compressing`] that has found nothing more says that it goes, and looks once more afterwards. All four are
+//! sequentially consistent, so one of the two sees the other.
 
 use super::{CompressedMemory, Found};
 use crossbeam_queue::ArrayQueue;
@@ -36,7 +40,7 @@ const SPREAD: u32 = 0x9e37_79b9;
 
 pub(super) struct Backlog {
     pages: ArrayQueue<u64>,
-    /// Of its places, those of pages that are in it or that somebody compresses.
+    /// Of its places, those of pages that are in it or are being compressed.
     places_taken: AtomicUsize,
     /// Writes that came to it.
     writes: AtomicU32,
@@ -105,16 +109,17 @@ impl Backlog {
     }
 }
 
-/// One who takes pages out of a volume's backlog, until it is empty or the volume is gone.
+/// Work that takes pages out of a volume's backlog, until it is empty or the volume is gone.
 pub(crate) struct Compressing {
     memory: Weak<CompressedMemory>,
     most: usize,
-    /// It is counted as one who compresses.
+    /// It is counted among the work that compresses.
     is_counted: bool,
 }
 
 impl Compressing {
-    /// If the volume has more in its backlog than those do who compress already, fewer than `most`. O(1).
+    /// If the volume has more in its backlog than the work that compresses already takes, and fewer than `most`
+    /// compress. O(1).
     pub(crate) fn begin(memory: &Arc<CompressedMemory>, most: usize) -> Option<Compressing> {
         let begins = memory.backlog.begin(most);
         begins.then(|| Compressing { memory: Arc::downgrade(memory), most, is_counted: true })
@@ -153,7 +158,7 @@ impl Drop for Compressing {
 mod tests {
     use super::*;
 
-    /// Planted break: those who pay come in a row (`writes` modulo 2^32 without being spread).
+    /// Planted break: the writes that pay come in a row (`writes` modulo 2^32 without being spread).
     #[test]
     fn the_fuller_it_is_the_more_pay_and_they_are_spread() {
         let backlog = Backlog::new(8 * 6400);

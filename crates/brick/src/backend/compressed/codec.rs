@@ -1,8 +1,8 @@
 //! What is kept of a page of 4 KiB, and the page of what is kept.
 //!
-//! **Rule.** The CRC-32C of the page, then its bytes as zstd makes them or as they are; of zeroes nothing. Which of the two it is
-//! says the length: what zstd makes is kept only where it is smaller. The checksum is made when a page comes and never again, so that
-//! it covers all that happens to the page in memory, its compression too.
+//! **Rule.** The CRC-32C of the page, then its bytes as zstd makes them or as they are; of zeroes nothing. Which of the
+//! two it is says the length: what zstd makes is kept only where it is smaller. The checksum is made when a page comes
+//! and never again. So it covers all that happens to the page in memory, its compression too.
 //!
 //! **Complication.** zstd says neither that a page is not smaller nor that it could not be compressed but by an error. So it gets as much room as
 //! it ever needs: then no error means the first, and each means the second.

@@ -1,12 +1,13 @@
-//! A volume in memory whose pages are compressed: more fits, and what is read was checked.
+//! A volume in memory with compressed pages: more fits, and what is read was checked.
 //!
-//! **Rule.** A page of 4 KiB is kept as zstd makes it, as it is where that is not smaller, and not at all if it is zero; with the CRC-32C of
-//! what it was before. A read that finds another checksum is an error and never wrong data. **Complication.** It takes time of a
-//! processor, some ten times what a copy takes, so service threads do it ([`work`](crate::engine)), several at a time. A page is taken
-//! and put under a lock of its own, and compressed outside of it; blocks of the volume are pages, so nobody changes part of one.
+//! **Rule.** A page of 4 KiB is kept as zstd makes it, or as it is where that is not smaller, and not at all if it is
+//! zero. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and never
+//! wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service threads do
+//! it ([`work`](crate::engine)), several at a time. A page is taken and put under a lock of its own, and compressed
+//! outside of it. Blocks of the volume are pages, so no write changes part of one.
 //!
-//! A write may leave it to somebody else ([`backlog`]): then the page is kept as it is, and what that one makes of it is put in its place
-//! if it is there still.
+//! A write may leave it to a service thread ([`backlog`]). Then the page is kept as it is, and what that thread makes
+//! of it is put in its place if it is there still.
 
 mod backlog;
 mod codec;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a page, and of a block of the volume.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Pages whose places are made together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
+/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
 const CHUNK_PAGES: usize = 512;
 
 /// What is kept of a page.
@@ -37,7 +38,7 @@ struct Page {
     is_in_backlog: bool,
 }
 
-/// Pages whose places were made together.
+/// Pages that got their places together.
 type Chunk = Box<[Mutex<Page>]>;
 
 /// Pages, compressed. Threads may read and write at the same time; of two writes to a page, one is there afterwards.
@@ -53,7 +54,7 @@ pub(crate) struct CompressedMemory {
     has_failed: AtomicBool,
 }
 
-/// What somebody found who compresses what is in the backlog.
+/// What the work that compresses the backlog found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -62,7 +63,7 @@ enum Found {
     Failure,
 }
 
-/// A page whose content is not what was written.
+/// A page with other content than what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
@@ -106,7 +107,7 @@ impl CompressedMemory {
         &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
     }
 
-    /// Holds up whoever comes to a page, until what is given is dropped.
+    /// Holds up each thread that comes to a page, until what is given is dropped.
     #[cfg(test)]
     pub(crate) fn hold(&self, page: u64) -> impl Sized + '_ {
         lock(self.made_place(page))
@@ -143,8 +144,7 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which whoever calls this has to begin afterwards; if too much
-    /// is left to it already, like [`write`](Self::write). O(1).
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If too much is left to it already, does as [`write`](Self::write) does. O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
             self.zero(page, 1);
@@ -195,7 +195,7 @@ impl CompressedMemory {
         }
     }
 
-    /// What is kept of a page now; whoever writes it from now on puts it into the backlog again.
+    /// What is kept of a page now; a write of it from now on puts it into the backlog again.
     fn leave_backlog(&self, page: u64) -> Option<Arc<[u8]>> {
         let mut place = lock(self.place(page)?);
         place.is_in_backlog = false;
@@ -227,7 +227,7 @@ impl CompressedMemory {
         self.stored_bytes.load(Relaxed)
     }
 
-    /// Bytes of the volume whose pages are in the backlog. O(1).
+    /// Bytes of the volume's pages that are in the backlog. O(1).
     pub(crate) fn backlog_bytes(&self) -> u64 {
         (self.backlog.pages() * PAGE_BYTES) as u64
     }

@@ -1,4 +1,4 @@
-//! Pages against a vector of pages, with somebody who compresses in between; and the two at the same page.
+//! Pages against a vector of pages, with a thread that compresses in between; and the two at the same page.
 
 use super::*;
 use proptest::prelude::*;
@@ -151,8 +151,8 @@ fn is_empty(memory: &CompressedMemory, turn: u32) -> bool {
     is_empty
 }
 
-/// The same with threads, as engine and service threads do it: one writes the same pages again and again and begins what is needed,
-/// another one compresses. Planted breaks: as above; who goes is still counted.
+/// The same with threads, as engine and service threads do it: one writes the same pages again and again and begins
+/// what is needed, another one compresses. Planted breaks: as above; a thread that goes is still counted.
 #[test]
 fn writers_and_compressors_at_the_same_pages() {
     let memory = Arc::new(memory(1));
@@ -177,7 +177,7 @@ fn writers_and_compressors_at_the_same_pages() {
     assert_eq!(memory.stored_bytes(), kept_bytes(&memory).sum::<usize>() as u64);
 }
 
-/// Planted break: who finds nothing more does not look again after it has said that it goes.
+/// Planted break: a thread that finds nothing more does not look again after it has said that it goes.
 #[test]
 fn what_comes_while_the_last_one_goes_is_not_forgotten() {
     let memory = Arc::new(memory(1));
@@ -191,7 +191,7 @@ fn what_comes_while_the_last_one_goes_is_not_forgotten() {
     assert!(Compressing::begin(&memory, 1).is_some(), "it has gone");
 }
 
-/// Planted break: who compresses keeps the volume.
+/// Planted break: a thread that compresses keeps the volume.
 #[test]
 fn nobody_compresses_a_volume_that_is_gone() {
     let memory = Arc::new(memory(1));
@@ -202,10 +202,12 @@ fn nobody_compresses_a_volume_that_is_gone() {
     assert!(!compressing.one_page());
 }
 
-/// Nothing can be compressed for a while: who tries stops after a page, which stays in the backlog, what is kept as it is stays within the bound
-/// whatever is written, and what is acknowledged is there. Afterwards all of it is compressed.
+/// Nothing can be compressed for a while. A thread that tries stops after a page, which stays in the backlog. What is
+/// kept as it is stays within the bound whatever is written, and what is acknowledged is there. Afterwards all of it is
+/// compressed.
 ///
-/// Broken on purpose and seen red: a page that could not be compressed does not come back; who writes it meanwhile finds no place taken.
+/// Broken on purpose and seen red: a page that could not be compressed does not come back; a write of it meanwhile
+/// finds no place taken.
 #[test]
 fn pages_that_could_not_be_compressed_stay_in_the_backlog() {
     let (memory, mut read) = (Arc::new(memory(1)), [0; PAGE_BYTES]);
@@ -219,7 +221,7 @@ fn pages_that_could_not_be_compressed_stay_in_the_backlog() {
                 Ok(()) => plain[at as usize] = content,
                 Err(NotCompressed) => assert!(memory.backlog.pages() > bound * 3 / 4, "there is room"),
             }
-            // One who compresses has taken a page, and others are written before he knows that he cannot.
+            // A thread that compresses has taken a page, and others are written before it knows that it cannot.
             let taken = memory.backlog.take().map(|page| (page, memory.leave_backlog(page).unwrap()));
             let others = (0..3).map(|other| (at + 400 * other) % PAGES).map(|at| (at, page(1, at + round + 7)));
             for (at, content) in others {

@@ -1,8 +1,9 @@
 //! The key of an encrypted volume: 64 bytes in a file that its owner alone may read.
 //!
-//! It is never logged, shown or written, and wiped from memory once the ciphers are made of it. What is kept beside the volume is a
-//! *fingerprint*: a keyed hash of a random salt. A key is 512 random bits, so nobody finds it by trying out fingerprints, however
-//! quick that is; one that somebody made of a password is as weak as the password, here as in the file itself.
+//! It is never logged, shown or written, and wiped from memory once the ciphers are made of it. What is kept beside the
+//! volume is a *fingerprint*: a keyed hash of a random salt. A key is 512 random bits, so no attacker finds it by
+//! trying out fingerprints, however quick that is. A key that was made of a password is as weak as the password, here
+//! as in the file itself.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -18,7 +19,7 @@ use zeroize::Zeroizing;
 pub const KEY_BYTES: usize = 64;
 /// Bytes of a fingerprint.
 pub(super) const FINGERPRINT_BYTES: usize = 32;
-/// What a fingerprint is of, before the salt: so that it is nothing that anybody else has a hash of.
+/// What a fingerprint is of, before the salt: so that it is nothing that another program has a hash of.
 const FINGERPRINT_OF: &[u8] = b"plimsoll: the key of a volume";
 /// Permissions that only others than the owner need.
 const OF_OTHERS: u32 = 0o077;
@@ -77,7 +78,7 @@ impl Key {
     /// The key in the file at `path`.
     pub(super) fn read(path: &Path) -> Result<Key, KeyError> {
         let system = |action| move |source| KeyError::System { action, source };
-        // Who opens a pipe waits for a writer otherwise.
+        // Opening a pipe waits for a writer otherwise.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| system("open it")(errno.into()))?;
         let mut file = File::from(file);

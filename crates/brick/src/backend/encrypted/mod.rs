@@ -1,10 +1,11 @@
-//! Volumes whose bytes are encrypted in their file or on their block device.
+//! Volumes with bytes that are encrypted in their file or on their block device.
 //!
-//! **Intuition.** Whoever takes the disk, or a copy of it, has noise. **Rule.** Each sector of 512 bytes is encrypted by itself (AES-256-XTS,
-//! [`xts`]), with a key that is read from a file at the start ([`key`]). There is no header: `cryptsetup` opens the file as a plain
-//! volume. Service threads do the work ([`work`](crate::engine)). **Complication.** Without a header nothing in the file says which key is
-//! the right one, and to write with a wrong one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the
-//! key, from the first time that the volume is opened, and a volume that has one is opened with that key or not at all.
+//! **Intuition.** A thief of the disk, or of a copy of it, has noise. **Rule.** Each sector of 512 bytes is encrypted
+//! by itself (AES-256-XTS, [`xts`]), with a key that is read from a file at the start ([`key`]). There is no header:
+//! `cryptsetup` opens the file as a plain volume. Service threads do the work ([`work`](crate::engine)).
+//! **Complication.** Without a header nothing in the file says which key is the right one, and to write with a wrong
+//! one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the key, from the first time that
+//! the volume is opened. A volume that has one is opened with that key or not at all.
 //!
 //! A file in which nothing was ever written is right for any key: its note is replaced.
 
@@ -63,7 +64,7 @@ impl Encryption {
         Key::read(&self.key_file).map_err(|source| self.refused(volume, source))
     }
 
-    /// What `volume` is encrypted by, whose open file is `file`, if `key` is its key.
+    /// The cipher of `volume`, which has the open file `file`, if `key` is its key.
     pub(super) fn cipher(&self, volume: &VolumeConfig, file: &File, key: &Key) -> Result<SectorCipher, VolumeError> {
         self.check(volume, file, key).map_err(|source| self.refused(volume, source))?;
         Ok(SectorCipher::new(key))
@@ -158,7 +159,7 @@ mod tests {
         // Of the key nothing is in the note.
         let noted = std::fs::read(&note).unwrap();
         assert!(noted.windows(4).all(|four| four != [0, 1, 2, 3]) && !noted.windows(8).any(|part| part == b"0,1,2,3,"));
-        // Who has no note of it is believed, and held to that.
+        // Without a note, any key is taken as the right one, and the volume is held to it.
         std::fs::remove_file(&note).unwrap();
         open(&path, right.clone(), &notes).unwrap();
         assert!(open(&path, wrong, &notes).is_err());

@@ -1,13 +1,15 @@
 //! AES-256 in XTS mode (IEEE 1619-2007), sectors of 512 bytes numbered from the volume's start: what Linux calls `aes-xts-plain64`.
 //!
-//! **Rule.** A sector's number is encrypted with the key's second half and gives a *tweak*; each block of 16 bytes is combined with
-//! it before and after it is encrypted with the first half, and has twice the tweak of the block before it (in GF(2^128)). So equal
-//! content looks different in every place, and a sector is read and written without any other. **Complication.** A processor encrypts
-//! several blocks at a time as soon as it is given them together, and one after the other takes four to eight times as long: so all tweaks
-//! of a page come first, and its blocks go through the cipher at once. The crate `xts-mode`, which takes one after the other, is the oracle.
+//! **Rule.** A sector's number is encrypted with the key's second half and gives a *tweak*. Each block of 16 bytes is
+//! combined with the tweak before and after it is encrypted with the first half. It has twice the tweak of the block
+//! before it (in GF(2^128)). So equal content looks different in every place, and a sector is read and written without
+//! any other. **Complication.** A processor encrypts several blocks at a time as soon as it is given them together; one
+//! after the other takes four to eight times as long. So all tweaks of a page come first, and its blocks go through the
+//! cipher at once. The crate `xts-mode`, which takes one after the other, is the oracle.
 //!
-//! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file, and read as zeroes instead of
-//! as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once in 2^4096 times.
+//! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file. They read as
+//! zeroes instead of as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once
+//! in 2^4096 times.
 
 use super::key::{KEY_BYTES, Key, KeyError};
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};

@@ -28,7 +28,7 @@ impl VolumeCache {
         EngineError::CacheFailed { cache: self.settings.name.clone(), what: what.into() }
     }
 
-    /// Answers those who wait until everything in the cache of `volume` is clean.
+    /// Answers the flushes that wait until everything in the cache of `volume` is clean.
     fn answer_flushes(&mut self, volume: &str) {
         let (passes, is_clean) = (self.machine.clean_passes(), self.machine.dirty_units() == 0);
         let has_stopped = !self.machine.is_cleaning_all();
@@ -130,8 +130,8 @@ impl Core {
         }
     }
 
-    /// Begins to copy to the store what is dirty; `answer` hears of the end. It is over when [`CacheStatus::clean_passes`] is as much as
-    /// what is answered.
+    /// Begins to copy to the store what is dirty; `answer` hears of the end. It is over when
+    /// [`CacheStatus::clean_passes`] has reached the number that this returns.
     fn flush_cache(
         &mut self,
         volume: &str,
@@ -152,7 +152,8 @@ impl Core {
         Ok(passes)
     }
 
-    /// Empties a cache and closes it; requests that come are held from now on. `may_lose` says that it is closed, too, if some of it stays dirty.
+    /// Empties a cache and closes it; later requests are held. With `may_lose` it is closed even if some of it stays
+    /// dirty.
     fn empty_cache(
         &mut self,
         volume: &str,
@@ -174,8 +175,9 @@ impl Core {
         Ok(())
     }
 
-    /// The same once more of one that is closed and never found again: its device need not know of what is copied. `has_failed` says that it
-    /// could not be given up there. One whose device works has been copied, and its device is not written to any more.
+    /// The same once more of one that is closed and never found again: its device need not know of what is copied.
+    /// `has_failed` says that it could not be given up there. A cache with a working device has been copied, and its
+    /// device is not written to any more.
     fn empty_given_up_cache(
         &mut self,
         volume: &str,
@@ -230,7 +232,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has every cache stay before its volume: whoever has one emptied or flushed hears that the engine is to end.
+    /// Has every cache stay before its volume: a command that empties or flushes one hears that the engine is to end.
     fn keep_caches(&mut self) {
         for volume in 0..self.volumes.places() as u32 {
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
@@ -245,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Closes every cache, now that nobody asks for anything any more. Says whether that is done.
+    /// Closes every cache, when no front end is left to ask for anything. Says whether that is done.
     pub(in super::super) fn caches_are_closed(&mut self) -> bool {
         let mut is_closed = true;
         for volume in 0..self.volumes.places() as u32 {
@@ -255,7 +257,8 @@ impl Core {
             }
             is_closed = false;
             if cache.phase != Phase::Closing {
-                // Whoever empties it gives it up when he hears that it is closed: it is, but it may not be empty.
+                // A command that empties the cache gives it up when it hears that it is closed: it is, but it may not
+                // be empty.
                 cache.answer_phase(Err(EngineError::Stopped));
                 cache.phase = Phase::Closing;
                 cache.machine.clean_no_more();
@@ -309,8 +312,8 @@ impl EngineHandle {
         answered.recv().unwrap_or(Err(EngineError::Stopped))
     }
 
-    /// Has every cache stay before its volume, for the engine is to end. Whoever waits until one is flushed or detached, which takes as long
-    /// as its volume is slow, hears so at once; requests go on.
+    /// Has every cache stay before its volume, for the engine is to end. A command may wait until a cache is flushed or
+    /// detached, which takes as long as its volume is slow. It hears at once that the engine is to end; requests go on.
     ///
     /// # Errors
     /// The engine has stopped.

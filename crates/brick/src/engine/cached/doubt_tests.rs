@@ -11,7 +11,7 @@ use plimsoll_core::class::Scheme;
 use plimsoll_core::{AccountId, Class, Operation, Time};
 use rustix::io::Errno;
 
-/// A cache whose devices do what they are asked in this test's hands.
+/// A cache with devices that do in this test's hands what they are asked.
 fn cache(directory: &std::path::Path) -> VolumeCache {
     let backing = Backing::Memory { size_bytes: 1 << 20 };
     let (name, pool) = ("v".to_owned(), "pool".to_owned());
@@ -53,8 +53,8 @@ fn ask(
 /// The slow device cannot be flushed once while something that went past the cache is not durable. Outcome: each session's next flush
 /// fails, and no other request.
 ///
-/// Planted breaks that were seen red: nobody is told but whose flush it was; a write is; who is gone has been told; the flush that
-/// failed has not.
+/// Planted breaks that were seen red: only the session that flushed is told; a write is told; a session that is gone
+/// has been told; the flush that failed has not.
 #[test]
 fn a_flush_that_the_slow_device_refused_fails_the_next_flush_of_every_session_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -79,8 +79,9 @@ fn a_flush_that_the_slow_device_refused_fails_the_next_flush_of_every_session_on
     assert_eq!(ask(&mut cache, one, flush, true, false), None);
 }
 
-/// A forced write is answered when the store has been flushed behind it. Meanwhile somebody else's flush failed, which the store says once: its own succeeds. Planted
-/// breaks: what went past is not remembered; what was doubtful before counts, too.
+/// A forced write is answered when the store has been flushed behind it. Meanwhile another session's flush failed,
+/// which the store says once: its own succeeds. Planted breaks: what went past is not remembered; what was doubtful
+/// before counts, too.
 #[test]
 fn a_forced_write_fails_where_the_store_was_not_flushed_meanwhile() {
     let directory = tempfile::tempdir().unwrap();

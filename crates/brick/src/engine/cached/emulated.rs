@@ -1,7 +1,7 @@
-//! A cache whose fast device is emulated: a file in memory, and a model that says when a real device would be done.
+//! A cache with an emulated fast device: a file in memory, and a model that says when a real device would be done.
 //!
-//! **The rule.** As on an emulated store, bytes are moved at once, by the engine's thread, and what is answered waits for the model.
-//! What comes of an operation is not looked at before, so nobody can tell the bytes came early.
+//! **The rule.** As on an emulated store, bytes are moved at once, by the engine's thread, and what is answered waits
+//! for the model. What comes of an operation is not looked at before, so no client can tell that the bytes came early.
 
 use super::super::core::Core;
 use super::super::emulation::Emulation;

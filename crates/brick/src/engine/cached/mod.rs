@@ -7,15 +7,17 @@
 //!                                                            +--- completed <---------------------+
 //! ```
 //!
-//! **The rule.** The scheduler orders what the slow device is asked to do, so it sees misses, writes past the cache and the syncer's
-//! copies, and never a hit. A miss is the request of whoever missed: his session, his class, his causes. A read of which the cache has and wants
-//! nothing is not cut into blocks: it goes on as if there were no cache. What the syncer
-//! does is the volume's, in a session of its own; where tags say who caused a block, they say so of its copy too.
+//! **The rule.** The scheduler orders what the slow device is asked to do. So it sees misses, writes past the cache and
+//! the syncer's copies, and never a hit. A miss is a request of the session that missed: its class, its causes. A read
+//! of which the cache has and wants nothing is not cut into blocks: it goes on as if there were no cache. What the
+//! syncer does is the volume's, in a session of its own. Where tags name the causes of a block, they name those of its
+//! copy too.
 //!
-//! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the scheduler keeps its
-//! place. So a tenant who is held back could take all of them, and nobody would have hits. Each session may have as many places
-//! as are free: whoever comes finds some (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
-//! Who finds none, or has to wait for his turn because more is written than the slow device takes, stands in a line (`waiting`).
+//! **The complication.** The cache has a fixed number of places for blocks under way, and one that waits for the
+//! scheduler keeps its place. So a tenant that is held back could take all of them, and no other tenant would have
+//! hits. Each session may have as many places as are free, so a newcomer finds some. These are dynamic thresholds
+//! (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). A session that finds none, or waits for its
+//! turn because more is written than the slow device takes, stands in a line (`waiting`).
 
 mod administration;
 #[cfg(test)]
@@ -67,7 +69,7 @@ enum Phase {
     Closed,
 }
 
-/// Somebody who waits until what is dirty now is on the store.
+/// A flush that waits until what is dirty now is on the store.
 struct FlushWaiter {
     passes: u64,
     answer: Sender<Result<(), EngineError>>,
@@ -80,7 +82,7 @@ pub(super) struct VolumeCache {
     device: CacheDevice,
     /// How long the device takes, if it is emulated.
     emulation: Option<Emulation>,
-    /// Whose requests the syncer's are.
+    /// The session of the syncer's requests.
     session: AccountId,
     phase: Phase,
     requests: Slab<CachedRequest>,
@@ -96,11 +98,12 @@ pub(super) struct VolumeCache {
     pools: BoundedPools,
     /// Requests that may be done.
     done: Vec<u32>,
-    /// Numbers of orphans whose blocks it is done with.
+    /// Numbers of the orphans that have no more blocks in the cache.
     ended_orphans: Vec<u64>,
     /// Operations on the store that ended.
     ended: Vec<(u32, Result<(), Errno>)>,
-    /// Requests of the store that it has given up and the scheduler still has, and for each block whose it was.
+    /// Requests of the store that it has given up and the scheduler still has, and for each block the request it was
+    /// for.
     dropped: BTreeMap<u32, Vec<u32>>,
     /// Operations on the fast device, by number, and how many are under way.
     operations: Vec<Option<Operation>>,
@@ -112,13 +115,13 @@ pub(super) struct VolumeCache {
     flush_waiters: Vec<FlushWaiter>,
     /// How often everything is to have been looked at, to be cleaned.
     clean_until: u64,
-    /// All that is dirty is being cleaned, and nobody writes any more.
+    /// All that is dirty is being cleaned, and no session writes any more.
     is_last_cleaning: bool,
     /// What cannot be cleaned may be lost, when it is emptied.
     may_lose: bool,
-    /// It is not emptied any more, and nobody waits until it is clean: the engine is to end.
+    /// It is not emptied any more, and no command waits until it is clean: the engine is to end.
     stays: bool,
-    /// Who waits for the phase that is under way to be over.
+    /// The command that waits for the phase that is under way to be over.
     phase_waiter: Option<Sender<Result<(), EngineError>>>,
 }
 
@@ -159,19 +162,19 @@ impl VolumeCache {
         }
     }
 
-    /// Somebody new has a number.
+    /// A new account has a number.
     pub(super) fn account_opened(&mut self, account: AccountId) {
         self.pools.forget(account);
         self.doubts.opened(account);
     }
 
-    /// Changes under way: whose, and what a front end calls it; first byte and length.
+    /// Changes under way: their front end and its name for them; first byte and length.
     pub(super) fn changes(&self) -> impl Iterator<Item = ((u32, u64), u64, u32)> {
         let changes = self.requests.iter().filter(|(_, request)| request.operation.is_write());
         changes.map(|(_, request)| ((request.front_end, request.token), request.offset, request.length))
     }
 
-    /// Nobody is answered later for whom it works.
+    /// No request and no command waits for an answer of it.
     fn is_idle(&self) -> bool {
         self.requests.len() == self.waiting.len() && self.operations_under_way == 0
     }
@@ -338,8 +341,8 @@ impl Core {
         caches.flat_map(|cache| cache.requests.iter()).filter(|(_, request)| request.metered == session).count()
     }
 
-    /// Marks requests as wanted by nobody, by their front end and its name for them, and takes back what the store was to do for them. O(requests
-    /// under way).
+    /// Marks requests as abandoned, by their front end and its name for them, and takes back what the store was to do
+    /// for them. O(requests under way).
     pub(super) fn abandon_in_caches(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         for volume in 0..self.volumes.places() as u32 {
             let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };

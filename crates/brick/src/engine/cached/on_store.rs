@@ -1,18 +1,19 @@
 //! What a cache asks of its volume: requests like any other.
 //!
-//! **The rule.** A cache works in blocks of 4 KiB, and a disk does not: 128 KiB that are read in sequence and are not in the cache are
-//! 32 operations and should be one request. So operations that come one after the other, lie one behind the other on the store and in
-//! memory, and are for the same session, class and purpose make one request, up to the largest piece that the scheduler sees. Nothing
-//! waits for company here: what the cache asks for at once is looked at, and no more. That it asks for neighbours at once is seen to by whoever
-//! submits blocks (`VolumeCache::batch`) and by its syncer.
+//! **The rule.** A cache works in blocks of 4 KiB, and a disk does not. 128 KiB that are read in sequence and are not
+//! in the cache are 32 operations and should be one request. So operations make one request if they come one after the
+//! other, lie one behind the other on the store and in memory, and are for the same session, class and purpose. The
+//! request grows up to the largest piece that the scheduler sees. Nothing waits for company here: what the cache asks
+//! for at once is looked at, and no more. It asks for neighbours at once because the code that submits blocks
+//! (`VolumeCache::batch`) and its syncer see to it.
 //!
-//! **The complication.** If such a request fails, what failed may be one block of somebody else. So each block is asked for by itself
-//! then, and has its own answer.
+//! **The complication.** If such a request fails, perhaps only one session's block failed. So each block is asked for
+//! by itself then, and has its own answer.
 //!
-//! **Who is gone.** What was asked for on behalf of requests that were all abandoned is dropped as long as no backend has it: the cache hears at
-//! once that it failed, so that its block is free and nobody waits for a limit that is somebody else's. The scheduler cannot forget
-//! a request; it lets it go when it likes, which then ends without a backend. Until then the request it was for is not answered, because its
-//! session has something in the scheduler.
+//! **Abandoned requests.** What was asked for only on behalf of abandoned requests is dropped as long as no backend has
+//! it. The cache hears at once that it failed, so that its block is free and no request waits for another session's
+//! limit. The scheduler cannot forget a request; it lets it go when it likes, which then ends without a backend. Until
+//! then the request it was for is not answered, because its session has something in the scheduler.
 
 use super::super::core::Core;
 use super::super::front_end::{CacheBlock, Payload, Submission};
@@ -41,7 +42,7 @@ struct Purpose {
     class: Class,
     asked: Asked,
     is_maintenance: bool,
-    /// Nobody waits for it any more, and it need not be done.
+    /// No request waits for it any more, and it need not be done.
     is_abandoned: bool,
 }
 
@@ -119,7 +120,7 @@ impl Core {
         self.add_pieces(index);
     }
 
-    /// The volume has done a request of its cache, of `length` bytes, whose first operation is `first`.
+    /// The volume has done a request of its cache, of `length` bytes; `first` is the first operation of it.
     pub(in crate::engine) fn store_request_completed(
         &mut self,
         volume: u32,
@@ -177,13 +178,13 @@ impl Core {
 }
 
 impl VolumeCache {
-    /// The numbers of the operations that made a request of `length` bytes, whose first one is `first`.
+    /// The numbers of the operations that made a request of `length` bytes; `first` is the first one.
     fn operations_of(&self, first: u32, length: u32) -> Range<u32> {
         let length_of_first = self.operations[first as usize].map_or(0, |operation| operation.length_bytes);
         first..first + length.checked_div(length_of_first).unwrap_or(1)
     }
 
-    /// Whether an operation changes the store for somebody who is gone.
+    /// Whether an operation changes the store for a request that was abandoned.
     fn is_abandoned(&self, operation: &Operation) -> bool {
         let is_change = matches!(operation.action, Action::Write | Action::Trim);
         is_change && self.asker(operation).is_some_and(|asker| self.requests[asker].is_abandoned)
@@ -197,7 +198,8 @@ impl VolumeCache {
         }
     }
 
-    /// Ends the operations of a request of the store as if that had failed, if all are abandoned. Gives whose they were.
+    /// Ends the operations of a request of the store as if that had failed, if all are abandoned. Gives the requests
+    /// they were for.
     fn give_up_operations(&mut self, first: u32, length: u32) -> Option<Vec<u32>> {
         let ids = self.operations_of(first, length);
         let mut askers = Vec::with_capacity(ids.len());

@@ -1,5 +1,5 @@
-//! Whose blocks may fill only a part of a cache: the nearest account with a bound, from a session up. Sessions have a number behind
-//! their names, `loader#3`; all of one name have one bound together.
+//! Accounts that may fill only a part of a cache with their blocks: the nearest account with a bound, from a session
+//! up. Sessions have a number behind their names, `loader#3`; all of one name have one bound together.
 
 use crate::cache::{CacheSettings, numbered};
 use plimsoll_cache::Pool;
@@ -34,7 +34,7 @@ impl BoundedPools {
         *self.of[session.index()].get_or_insert_with(|| nearest(&self.pools, tree, session))
     }
 
-    /// Whose number that was is somebody else now.
+    /// A new account has that number now.
     pub fn forget(&mut self, account: AccountId) {
         if let Some(of) = self.of.get_mut(account.index()) {
             *of = None;
@@ -58,7 +58,8 @@ mod tests {
     use super::*;
     use plimsoll_core::{AccountKind, Allocation};
 
-    /// Planted breaks that were seen red: only the session itself counts; a number that is given out anew is whose it was.
+    /// Planted breaks that were seen red: only the session itself counts; a number that is given out anew stays the
+    /// old account's.
     #[test]
     fn the_nearest_bound_counts_and_whoever_has_an_old_number_is_looked_up_anew() {
         let mut tree = AccountTree::new(device());

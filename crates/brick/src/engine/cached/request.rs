@@ -42,7 +42,7 @@ pub(super) struct CachedRequest {
     pub front_end: u32,
     pub token: u64,
     pub session: AccountId,
-    /// Whose latency it counts as.
+    /// The account that its latency counts as.
     pub metered: AccountId,
     pub operation: Operation,
     pub offset: u64,
@@ -52,7 +52,7 @@ pub(super) struct CachedRequest {
     pub class: Class,
     pub payload: Payload,
     pub arrived: Time,
-    /// Bytes whose blocks were submitted.
+    /// Bytes of the blocks that were submitted.
     pub submitted: u32,
     /// Something was submitted.
     pub is_begun: bool,
@@ -160,8 +160,8 @@ impl CachedRequest {
         static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
         let length = usize::from(part.to - part.from);
         match (self.operation, self.payload.as_ptr()) {
-            // SAFETY: `check` found the payload to hold the whole request, of which this is a part, and nobody else has it until
-            // the request is answered.
+            // SAFETY: `check` found the payload to hold the whole request, of which this is a part, and no other code
+            // has it until the request is answered.
             (Operation::Write, Some(data)) => unsafe {
                 std::slice::from_raw_parts(data.add(part.start as usize), length)
             },

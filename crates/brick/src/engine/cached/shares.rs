@@ -1,8 +1,8 @@
 //! What a block costs each session of those that wait: the inverse of its share.
 //!
-//! **Rule.** A session's share is its weight's part of those of its siblings that wait too, times its pool's part among that one's
-//! siblings, and so on up. Who does not wait counts nowhere, so what he leaves is the others', by their weights. All who wait want
-//! something of one volume, so what is above it changes nothing.
+//! **Rule.** A session's share is its weight's part of those of its siblings that wait too. That is multiplied by its
+//! pool's part among the pool's siblings, and so on up. A session that does not wait counts nowhere, so what it leaves
+//! is the others', by their weights. All that wait want something of one volume, so what is above it changes nothing.
 
 use plimsoll_core::{AccountId, AccountTree};
 
@@ -12,13 +12,13 @@ pub(super) const ALONE: u64 = 1 << 16;
 /// Costs of a round. O(sessions that wait x depth) a round.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// By account: the round in which it or somebody in it waits, and the weights of those of its members of whom that is so.
+    /// By account: the round in which it or a member of it waits, and the weights of those of its members that wait.
     accounts: Vec<(u64, u64)>,
     round: u64,
 }
 
 impl Shares {
-    /// Those wait who are named: each, and what is above him, once.
+    /// The named sessions wait: counts each, and what is above it, once.
     pub fn begin(&mut self, tree: &AccountTree, waiting: impl Iterator<Item = AccountId>) {
         self.round += 1;
         for session in waiting {
@@ -34,7 +34,7 @@ impl Shares {
         }
     }
 
-    /// Says whether nobody entered it in this round.
+    /// Says whether it is the first to enter the account in this round.
     fn enter(&mut self, account: AccountId) -> bool {
         if self.accounts.len() <= account.index() {
             self.accounts.resize(account.index() + 1, (0, 0));
@@ -47,7 +47,7 @@ impl Shares {
         is_new
     }
 
-    /// What a block costs one of those who wait.
+    /// What a block costs a session that waits.
     pub fn cost(&self, tree: &AccountTree, session: AccountId) -> u64 {
         let mut cost = ALONE as f64;
         let mut member = tree.get(session);
@@ -77,8 +77,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Two tenants at 3 : 1, of whom the first has two connections at 1 : 2. Planted breaks that were seen red: a pool's weight counts
-    /// once for each of its connections; who does not wait counts.
+    /// Two tenants at 3 : 1; the first has two connections at 1 : 2. Planted breaks that were seen red: a pool's
+    /// weight counts once for each of its connections; a session that does not wait counts.
     #[test]
     fn shares_are_by_weight_on_every_level_among_those_who_wait() {
         let mut tree = AccountTree::new(device());

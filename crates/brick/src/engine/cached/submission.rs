@@ -18,14 +18,14 @@ const BATCH_BLOCKS: u32 = 32;
 /// Blocks of a range that costs nothing to look up.
 const RANGE_BLOCKS_SMALL: u32 = 256;
 
-/// Who tells whose a block is.
+/// Tells the session and class of a block.
 struct Whose<'core> {
     tags: Option<&'core dyn BlockTags>,
     tree: &'core AccountTree,
 }
 
 impl Whose<'_> {
-    /// Whose a block of a request is, and what.
+    /// The session and class of a block of a request.
     fn of(&self, request: &CachedRequest, block: u64) -> (AccountId, Class) {
         let Some(tags) = self.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) else {
             return (request.session, request.class);
@@ -79,7 +79,7 @@ impl VolumeCache {
         got
     }
 
-    /// Nobody wants the rest of a request.
+    /// The rest of a request is abandoned.
     fn give_up(&mut self, index: u32) {
         let request = &mut self.requests[index];
         request.error.get_or_insert(Errno::CANCELED);
@@ -89,10 +89,10 @@ impl VolumeCache {
         }
     }
 
-    /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one request of the store, so
-    /// blocks are not submitted one by one, as places become free. It waits for as many places one behind the other as it has blocks left, or as
-    /// [`BATCH_BLOCKS`], or as will come back without another session's doing: its own, and those whose answer was taken. So it never waits
-    /// for another session.
+    /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one
+    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many places
+    /// one behind the other as it has blocks left, or as [`BATCH_BLOCKS`], or as will come back without another
+    /// session's doing: its own, and those with an answer that was taken. So it never waits for another session.
     fn batch(&self, index: u32) -> u32 {
         let request = &self.requests[index];
         let wanted = request.blocks_left().min(BATCH_BLOCKS);
@@ -195,8 +195,8 @@ impl VolumeCache {
         true
     }
 
-    /// Lets a read go past the cache if it has and wants nothing of it: it is the volume's then, in pieces as large as they are without a
-    /// cache, which need no places.
+    /// Lets a read go past the cache if the cache has and wants nothing of it. The read is the volume's then, in pieces
+    /// as large as they are without a cache, which need no places.
     fn let_past(&mut self, index: u32, whose: &Whose<'_>) -> bool {
         let VolumeCache { machine, requests, pools, .. } = self;
         let request = &mut requests[index];

@@ -1,19 +1,19 @@
 //! Requests that the cache has not taken yet, or not all of: a line for each session's changes, and one for what else
 //! it wants.
 //!
-//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of them each time
-//! would cost too much, so only the first request of a line is asked for. **Why two a session.** A write may have to
-//! wait for its turn, and a read never does: a read must not stand behind a write.
+//! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of
+//! them each time would cost too much, so only the first request of a line is asked for. **Why two a session.** A write
+//! may have to wait for its turn, and a read never does. A read must not stand behind a write.
 //!
 //! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block [costs](super::shares) its
 //! session. A line in which no request stood begins at the least of the lines that wait for the same (start-time fair queueing, Goyal, Vin
 //! and Cheng, SIGCOMM 1996). So sessions that have to wait are served as their weights say.
 //!
-//! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn* besides: a unit, or
-//! the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one clock for both, a stream of
-//! hits would move it on, and a line that comes for turns would begin far behind the lines that wait for them. So there are two
-//! clocks. A line has come so far on each. It waits on the clock of what its last request took or was refused for; a line that finds no
-//! place stays on its clock.
+//! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn*
+//! besides: a unit, or the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one
+//! clock for both, a stream of hits would move it on. A line that comes for turns would then begin far behind the lines
+//! that wait for them. So there are two clocks. A line has come so far on each. It waits on the clock of what its last
+//! request took or was refused for; a line that finds no place stays on its clock.
 
 use plimsoll_core::{AccountId, Operation};
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ fn line_of(session: AccountId, operation: Operation) -> u32 {
     session.index() as u32 * 2 + u32::from(operation.is_write())
 }
 
-/// Whose line that is.
+/// The session of that line.
 pub(super) fn session_of_line(line: u32) -> AccountId {
     AccountId(line / 2)
 }
@@ -114,14 +114,14 @@ impl Waiting {
         self.come_to(line_of(session, operation)).push_back(request);
     }
 
-    /// The flush behind a forced write comes to the head of the line of flushes: the rest of its request was done
+    /// The flush behind a forced write comes to the head of the line of flushes. The rest of its request was done
     /// before those behind it.
     pub fn push_flush(&mut self, session: AccountId, request: u32) {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);
     }
 
-    /// The lines in which a request stands, those that wait for a turn first, and of those that wait for the same the one that has come
-    /// least far; until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
+    /// The lines in which a request stands: those that wait for a turn first, and of those that wait for the same the
+    /// one that has come least far. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
     pub fn round(&mut self) -> Vec<u32> {
         let mut round = std::mem::take(&mut self.round);
         round.sort_unstable_by_key(|&at| {
@@ -175,7 +175,7 @@ impl Waiting {
         }
     }
 
-    /// Everybody leaves.
+    /// Takes all requests out of all lines.
     pub fn take_all(&mut self) -> impl Iterator<Item = u32> + use<> {
         std::mem::take(self).lines.into_iter().flat_map(|line| line.requests)
     }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lets `turns` in, one for each look at a line, and says who.
+    /// Lets `turns` in, one for each look at a line, and names the requests.
     fn let_in(waiting: &mut Waiting, turns: usize, cost_of: impl Fn(AccountId) -> u64) -> Vec<u32> {
         let mut let_in = Vec::new();
         let round = waiting.round();
@@ -226,7 +226,8 @@ mod tests {
         assert_eq!(waiting.len(), 0);
     }
 
-    /// Planted breaks that were seen red: who comes begins where he was; who comes begins at the front.
+    /// Planted breaks that were seen red: a session that comes back begins where it was; a newcomer begins at the
+    /// front.
     #[test]
     fn turns_go_by_cost_and_who_comes_later_has_saved_up_nothing() {
         let mut waiting = Waiting::default();

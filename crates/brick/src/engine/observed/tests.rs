@@ -1,7 +1,7 @@
 //! Planted breaks that turned a test red: a request completed before the scheduler let it go; a name given again that
 //! completes the request before; a lost completion that is waited for without end; a reader that stays early for good;
-//! a book that one session fills for all (no bound of its own); a bound that counts everybody's reads; a log that hears of a full
-//! book once, or each time.
+//! a book that one session fills for all (no bound of its own); a bound that counts all sessions' reads; a log that
+//! hears of a full book once, or each time.
 
 use super::*;
 use plimsoll_core::account::AccountKind;
@@ -231,7 +231,7 @@ fn who_reads_past_its_gates_leaves_the_book_to_others() {
     world.issued_of(now, 1, other, Operation::Read);
     world.issued_of(now, 2, world.session, Operation::Write);
     assert_eq!((world.slow.queued.len() as u32, world.observed.of(other)), (READS_OWED_MAX + 2, 1));
-    // Who has paid one is charged for the next.
+    // A session that has paid one is charged for the next.
     world.slow.may_go = 1;
     world.pump(now);
     world.issued(now, 3);

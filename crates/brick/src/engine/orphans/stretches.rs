@@ -4,8 +4,8 @@
 //! it, or less than that power before it: they stand side by side. Finding them is O(log n) for each size that there is (33 at the most,
 //! few in truth), and O(1) for each that is found.
 //!
-//! **Complication.** One whose length is no power of two may begin there and end before the stretch. Such neighbours are looked at,
-//! too.
+//! **Complication.** One with a length that is no power of two may begin there and end before the stretch. Such
+//! neighbours are looked at, too.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whoever has lost a connection, or has aborted commands, is overtaken by nothing of that.
+//! A client that has lost a connection, or has aborted commands, is overtaken by nothing of that.
 //!
 //! A backend is slow here where a test says so: it waits for a page of a compressed volume that the test holds.
 
@@ -101,7 +101,7 @@ fn content(client: &mut UnixStream, block: u64) -> u8 {
     bytes[0]
 }
 
-/// Broken on purpose and seen red: nothing is an orphan; who asks for an orphan's bytes does not wait.
+/// Broken on purpose and seen red: nothing is an orphan; a request for an orphan's bytes does not wait.
 #[test]
 fn what_a_backend_has_of_a_closed_connection_comes_before_what_is_written_anew() {
     let (volume, pages) = compressed();
@@ -146,8 +146,8 @@ fn whoever_waits_for_a_closed_connection_may_vanish_too() {
     assert_eq!(content(&mut raw_connection(&served.engine, &info), HELD), OLD);
 }
 
-/// Broken on purpose and seen red: the end of the stream lets what is under way go on; nobody looks for it while there is no room for
-/// more requests.
+/// Broken on purpose and seen red: the end of the stream lets what is under way go on; the end is not looked for while
+/// there is no room for more requests.
 #[test]
 fn what_no_backend_has_of_a_closed_connection_is_dropped() {
     // More than a connection may have under way: the last ones stay in the socket.
@@ -229,7 +229,7 @@ fn log_out(initiator: &mut Initiator) {
     initiator.send(logout, &[]);
 }
 
-/// A session of the one port of a target, whose connection does not hear when another one takes its place.
+/// A session of the one port of a target, with a connection that does not hear when another one takes its place.
 fn deaf_session(engine: &EngineHandle, target: &Arc<Target>) -> Initiator {
     session_in(engine, target, "pool", 0)
 }
@@ -257,7 +257,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
     initiator
 }
 
-/// Broken on purpose and seen red: a session does not abandon what the one had under way whose place it takes.
+/// Broken on purpose and seen red: a session does not abandon what its predecessor in that place had under way.
 #[test]
 fn what_a_session_wrote_comes_before_what_the_one_in_its_place_writes() {
     let (volume, pages) = compressed();
@@ -323,7 +323,7 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
     assert!(status == 0 && bytes.iter().all(|&byte| byte == 0), "a write has come after the reset");
 }
 
-/// Broken on purpose and seen red: who waits does so as long as there is any orphan.
+/// Broken on purpose and seen red: a waiter waits as long as there is any orphan.
 #[test]
 fn whoever_waits_is_not_kept_waiting_by_what_is_aborted_later() {
     let (volume, pages) = compressed();

@@ -97,14 +97,14 @@ impl Engine {
         self.with(index, |front_end, port| front_end.stop(port));
     }
 
-    /// Asks everybody who is attached to a volume to finish within `grace`.
+    /// Asks all front ends that are attached to a volume to finish within `grace`.
     pub(in crate::engine) fn stop_volume(&mut self, name: &str, grace: Span) -> Result<(), EngineError> {
         let volume = self.core.volume(name)?;
         self.stop_all(grace, |seat| seat.volume == volume);
         Ok(())
     }
 
-    /// Asks everybody whose session is in the pool at `path` to finish within `grace`.
+    /// Asks all front ends with a session in the pool at `path` to finish within `grace`.
     pub(in crate::engine) fn stop_pool(&mut self, path: &str, grace: Span) -> Result<(), EngineError> {
         let pool = Some(self.core.pool(path)?);
         let members = self.core.tree.iter().filter(|account| account.parent == pool);
@@ -126,7 +126,7 @@ impl Engine {
         self.stop_all(grace, |_| true);
     }
 
-    /// Cuts off those whose grace is over.
+    /// Cuts off the front ends whose grace is over.
     pub(super) fn cut_overdue(&mut self) {
         let now = self.core.now;
         if self.next_cut.is_none_or(|cut_at| now < cut_at) {

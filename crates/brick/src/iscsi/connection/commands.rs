@@ -243,7 +243,7 @@ impl IscsiConnection {
         let is_forgotten = self.phase == Phase::Broken || task.is_aborted || is_of_nobody();
         let progress = match &mut task.stage {
             Stage::Volume(progress) => progress,
-            // It may be one of those whose commands it has aborted itself.
+            // Its own session may be one of those whose commands it has aborted.
             Stage::Aborted if self.phase != Phase::Broken && !task.is_aborted => {
                 return self.finish(port, place, &Answer::GOOD);
             }

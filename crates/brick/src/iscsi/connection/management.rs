@@ -71,7 +71,7 @@ impl IscsiConnection {
         }
         self.abort(port, aborted);
         let is_of_all = !matches!(function, function::ABORT_TASK | function::ABORT_TASK_SET);
-        // Resets cost their sender nothing, and looking for what is abandoned takes time of everybody's.
+        // Resets cost their sender nothing, and looking for what is abandoned takes time of all sessions.
         if is_of_all && self.target.unit().has_new_changes() {
             port.abandon_requests_of(&self.target.front_ends(|nexus, _| nexus != self.nexus));
         }
@@ -100,7 +100,7 @@ impl IscsiConnection {
         self.answer(header, &[]);
     }
 
-    /// Aborts tasks, all together, and none twice: looking for what is abandoned takes time of everybody's.
+    /// Aborts tasks, all together, and none twice: looking for what is abandoned takes time of all sessions.
     fn abort(&mut self, port: &mut Port<'_>, places: Vec<usize>) {
         let mut at_volume = Vec::new();
         for place in places {
@@ -114,7 +114,7 @@ impl IscsiConnection {
         port.abandon_called(&at_volume);
     }
 
-    /// Aborts everything: nobody waits for answers any more.
+    /// Aborts everything: no initiator waits for answers any more.
     pub(super) fn abort_all(&mut self, port: &mut Port<'_>) {
         self.waiting = Waiting::default();
         let places: Vec<usize> = self.tasks.iter().map(|(place, _)| place).collect();

@@ -1,8 +1,8 @@
 //! What goes out: PDUs, as many in one send as are ready when the last send is done.
 //!
-//! Headers and whatever is small are copied; the bytes of a read go out of where the disk put them. A read
-//! is cut into PDUs of the size that the initiator receives, which may be small: so vectors are counted, and what is more
-//! than one send takes waits for the next.
+//! Headers and whatever is small are copied; the bytes of a read go out of where the disk put them. A read is cut into
+//! PDUs of the size that the initiator receives, which may be small. So vectors are counted, and what is more than one
+//! send takes waits for the next.
 
 use super::super::pdu::{Digests, Header, header_digest, trailer};
 use super::{OUTBOX_BYTES_MAX, TAG_SEND};
@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// Bytes of the buffers that one send keeps, more or less: the initiator asks for more as soon as it has the first answer of it, and all of
-/// them are kept until it has the last.
+/// Bytes of the buffers that one send keeps, more or less. The initiator asks for more as soon as it has the first
+/// answer of it, and all of them are kept until it has the last.
 pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
 /// Parts of one send: with the bytes between them, at most 1023 vectors, and one call takes 1024.
 const PARTS_MAX: usize = 511;
@@ -79,7 +79,7 @@ impl Outbox {
         batch.bytes.extend(digest.into_iter().flatten());
     }
 
-    /// Adds a PDU whose data are copied.
+    /// Adds a PDU with data that are copied.
     pub(super) fn push(&mut self, mut header: Header, data: &[u8]) {
         header.set_data_bytes(data.len() as u32);
         self.push_header(&header);
@@ -102,7 +102,7 @@ impl Outbox {
         // SAFETY: the caller's promise.
         let start = unsafe { start.add(at) };
         let trailer = match self.digests.data {
-            // SAFETY: the caller's promise: a buffer that nobody else has.
+            // SAFETY: the caller's promise: a buffer that no other code has.
             true => trailer(unsafe { std::slice::from_raw_parts(start, length) }, self.digests),
             false => vec![0; length.next_multiple_of(4) - length],
         };

@@ -1,8 +1,8 @@
 //! Commands under way on one connection.
 //!
-//! A session's window says how many commands the initiator may send before one is answered. Each of them has a place here
-//! and, by the counts of [`BUFFER_CLASSES`], buffers for whatever it may need: so a command never waits for another one's
-//! buffer, whose data may stand behind it in the same stream.
+//! A session's window says how many commands the initiator may send before one is answered. Each of them has a place
+//! here and, by the counts of [`BUFFER_CLASSES`], buffers for whatever it may need. So a command never waits for
+//! another one's buffer, which may wait for data that stand behind it in the same stream.
 
 use super::super::pdu::Header;
 use super::outbox::KEPT_BYTES_MAX;
@@ -18,7 +18,7 @@ pub const IMMEDIATE_MAX: usize = 4;
 /// Of tasks: the engine calls their requests by them.
 pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 
-/// Answers of the largest size that one send keeps, whose commands are over to the initiator.
+/// Answers of the largest size that one send keeps, to commands that are over to the initiator.
 const SENT_MAX: usize = KEPT_BYTES_MAX / TRANSFER_BYTES_MAX as usize;
 
 /// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that are being sent.
@@ -37,7 +37,7 @@ pub(super) enum Stage {
     Data(Job),
     /// The volume.
     Volume(Progress),
-    /// What others had under way, whose commands it has aborted.
+    /// What other sessions had under way, after it has aborted their commands.
     Aborted,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Task {
     pub(super) ticket: u64,
     /// The engine has a request of it.
     pub(super) is_at_volume: bool,
-    /// Nobody waits for its answer any more.
+    /// No initiator waits for its answer any more.
     pub(super) is_aborted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! CHAP in both directions: what a target says that is asked who it is, and what it keeps to itself.
+//! CHAP in both directions: what a target says when it has to prove itself, and what it keeps to itself.
 
 use super::super::chap::{CHALLENGE_BYTES, Credentials};
 use super::super::pdu::Frame;
@@ -67,7 +67,7 @@ impl Dialogue {
         dialogue
     }
 
-    /// Answers our challenge rightly, and asks who we are.
+    /// Answers our challenge rightly, and asks us to prove ourselves.
     fn ask(target_secret: Option<&str>, identifier: &str, challenge: &str) -> Answered {
         let right = md5(IDENTIFIER, INITIATOR_SECRET, &CHALLENGE);
         let pairs = [("CHAP_N", "alice"), ("CHAP_R", &right), ("CHAP_I", identifier), ("CHAP_C", challenge)];
@@ -90,7 +90,7 @@ fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     // What an initiator sees that expects another secret.
     let other = Dialogue::ask(Some("another target's secret"), "201", "0x00ff10");
     assert_ne!(value(&other, "CHAP_R"), Some(response));
-    // Nobody is told who does not ask.
+    // An initiator that does not ask is told nothing.
     let right = md5(IDENTIFIER, INITIATOR_SECRET, &CHALLENGE);
     let answered = Dialogue::challenged(Some(TARGET_SECRET)).say(&[("CHAP_N", "alice"), ("CHAP_R", &right)]);
     assert_eq!((value(&answered, "CHAP_N"), value(&answered, "CHAP_R")), (None, None));
@@ -122,7 +122,7 @@ fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
         let pairs = [&[("CHAP_N", name), ("CHAP_R", response)][..], &question].concat();
         assert_eq!(Dialogue::challenged(Some(TARGET_SECRET)).say(&pairs), Err(LoginError::Authentication), "{name}");
     }
-    // Without a word of himself: he is neither answered nor let go on.
+    // An initiator that does not prove itself is neither answered nor let go on.
     let mut silent = Dialogue::challenged(Some(TARGET_SECRET));
     assert_eq!(silent.say(&question), Ok(vec![]));
     assert_eq!(silent.login.stage, SECURITY);

@@ -5,9 +5,9 @@
 //!                     ^ start                                 end ^
 //! ```
 //!
-//! A write whose bytes have not all come takes the rest straight from the socket: the next receive has two parts, first
-//! the rest of the payload in its own buffer, then the inbox for what follows. Where a client sends large writes, the
-//! second part is kept short, so that the *next* write's bytes stay in the socket until their buffer is known.
+//! A write with bytes that have not all come takes the rest straight from the socket. The next receive has two parts,
+//! first the rest of the payload in its own buffer, then the inbox for what follows. Where a client sends large writes,
+//! the second part is kept short. So the *next* write's bytes stay in the socket until their buffer is known.
 
 use super::super::error::ProtocolError;
 use super::super::wire::{REQUEST_BYTES, Request};
@@ -35,7 +35,7 @@ pub(super) enum Next {
     MoreBytes,
 }
 
-/// A write whose bytes are coming.
+/// A write with bytes still to come.
 struct Incoming {
     request: Request,
     buffer: Buffer,

@@ -3,10 +3,10 @@
 //! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and the kernel behind it ask
 //! for multiples of 512. A volume of larger blocks is read and written in whole ones.
 //!
-//! **Rule.** Of a read, whole blocks are read and the rest is left out of the reply. For a write, the blocks are claimed, so that nobody
-//! else changes them meanwhile ([`Port::claim`]); those at its ends are read, and then all are written at once. Zeroes are written into the
-//! blocks at the ends, and the blocks between become zero as those of any request. Of a trim, which is advice, blocks that it has only a part
-//! of are left as they are.
+//! **Rule.** Of a read, whole blocks are read and the rest is left out of the reply. For a write, the blocks are
+//! claimed, so that no other request changes them meanwhile ([`Port::claim`]). Those at its ends are read, and then all
+//! are written at once. Zeroes are written into the blocks at the ends, and the blocks between become zero as those of
+//! any request. Of a trim, which is advice, blocks that it has only a part of are left as they are.
 //!
 //! **Complication.** Buffers are for 32 MiB. A read or write of so much that is not of whole blocks is refused.
 
@@ -77,7 +77,7 @@ impl Blocks {
 /// What is done next about a change of parts of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Wait until nobody else changes the blocks.
+    /// Wait until no other request changes the blocks.
     Claim,
     Read(u64),
     /// Write one block, which was read and changed.

@@ -11,7 +11,7 @@ const CHUNK: u64 = 128 << 10;
 struct Client {
     reader: Reader,
     now: Time,
-    /// Reads that the device had from the client himself.
+    /// Reads that the device had from the client itself.
     alone: u32,
     fetches: Vec<Fetch>,
     /// Most bytes ahead of the only stream.
@@ -170,7 +170,7 @@ fn a_failure_ends_its_stream_and_no_other() {
     assert_eq!(client.reader.streams.count(client.now), 1);
     assert_eq!(client.reader.read(client.now, (40 << 20) + 12288, BLOCK), Found::Alone);
     client.read_from(40 * 4096, 1);
-    // One that nobody waited for.
+    // One that no read waited for.
     client.read_from(41 * 4096, 8);
     while client.reader.next_ahead(client.now).is_none() {
         let end = client.reader.streams.get(0).unwrap().end();
@@ -196,7 +196,7 @@ fn a_fetch_ends_with_the_volume() {
     assert_eq!(reader.next_ahead(Time::ZERO), None);
 }
 
-/// Planted break that was seen red: nobody's room is given up.
+/// Planted break that was seen red: no stream's room is given up.
 #[test]
 fn streams_that_nobody_reads_any_more_give_up_their_room() {
     let mut client = Client::new();
@@ -211,7 +211,7 @@ fn streams_that_nobody_reads_any_more_give_up_their_room() {
     assert_eq!((client.alone, of_others(&client)), (alone, 0));
 }
 
-/// Planted breaks that were seen red: nobody makes room; files that were read long ago keep theirs.
+/// Planted breaks that were seen red: no stream makes room; files that were read long ago keep theirs.
 #[test]
 fn files_one_after_another_are_read_ahead_of_each() {
     for (blocks, chunks_ahead) in [(256, 2), (2048, 7)] {

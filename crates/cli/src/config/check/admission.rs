@@ -43,7 +43,7 @@ fn needs_worst_case(device: &Device, allocation: &Allocation, place: &Place, pro
 fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut Vec<Problem>) {
     let mut tree = AccountTree::new(device.profile.clone());
     let mut opened: BTreeMap<&str, AccountId> = BTreeMap::new();
-    // Members of a pool that was refused, or of which nobody knows what was reserved, have nothing to be compared with.
+    // Members of a pool that was refused, or with an unknown reserve, have nothing to be compared with.
     for pool in pools.iter().filter(|pool| pool.place.is_understood("reserve")) {
         let parent = match &pool.parent {
             None => AccountId::ROOT,

@@ -1,4 +1,4 @@
-//! Who is in whom: pools on devices and in pools, volumes in pools.
+//! What is in what: pools on devices and in pools, volumes in pools.
 
 use crate::config::model::{Device, Pool, Volume};
 use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
@@ -171,7 +171,7 @@ fn unused_devices(devices: &[Device], pools: &[Pool], problems: &mut Vec<Problem
     if !problems.is_empty() {
         return;
     }
-    // Whoever uses a disk that is observed is there without us.
+    // An observed disk has its users without us.
     for device in
         devices.iter().filter(|device| device.observe.is_none() && !pools.iter().any(|pool| pool.device == device.name))
     {

@@ -32,7 +32,7 @@ fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
     }
 }
 
-/// A cache has a file that nobody else has, and is of one volume.
+/// A cache has a file that no other cache has, and is of one volume.
 fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
     let volumes = sections.volumes.iter().filter_map(|volume| match &volume.backing {
         Backing::File { path, .. } => Some((path.as_path(), format!("volume {:?}", volume.name))),
@@ -132,7 +132,7 @@ fn targets(volumes: &[Volume], problems: &mut Vec<Problem>) {
     }
 }
 
-/// From other machines, only those come in who prove who they are.
+/// From other machines, only initiators that prove their identity may connect.
 fn portals(sections: &Sections, problems: &mut Vec<Problem>) {
     let is_open = |target: &IscsiTarget| target.chap.is_none() && target.place.is_understood("chap");
     let open = sections.volumes.iter().find(|volume| volume.iscsi.as_ref().is_some_and(is_open));
@@ -150,7 +150,7 @@ fn portals(sections: &Sections, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What goes together with a target: nobody else who writes, for nobody else would hear of its reservations.
+/// What goes together with a target: no other writer, because no other writer would hear of its reservations.
 fn target_alone(volume: &Volume, problems: &mut Vec<Problem>) {
     let Some(target) = volume.iscsi.as_ref().filter(|_| !volume.is_read_only) else { return };
     if volume.export.is_some() {

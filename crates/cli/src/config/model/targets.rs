@@ -1,12 +1,12 @@
-//! Who is promised what: which I/O an account has, and what its sessions take from it.
+//! Which promises hold for which I/O: which I/O an account has, and what its sessions take from it.
 
 use super::{Configuration, Device, Pool, Volume};
 use plimsoll_core::{Allocation, Deadlines};
 use plimsoll_schedulers::Target;
 
 impl Configuration {
-    /// Whose I/O the account at `path` of `device` has: that of the volumes in it or around it; where it holds none, that of
-    /// whoever may join it.
+    /// The I/O that the account at `path` of `device` has: that of the volumes in it or around it; where it holds none,
+    /// that of the processes that may join it.
     pub fn targets(&self, device: &Device, path: &str) -> Vec<Target> {
         if device.observe.is_some() {
             return vec![Target::Observed];
@@ -31,7 +31,7 @@ impl Configuration {
         targets
     }
 
-    /// What a session in the account at `path` is promised where nobody says: the priority and the deadlines of the nearest
+    /// What a session in the account at `path` is promised by default: the priority and the deadlines of the nearest
     /// volume or pool around it that has any.
     pub fn inherited(&self, path: &str) -> Allocation {
         let mut session = Allocation::default();
@@ -55,7 +55,7 @@ impl Configuration {
     }
 }
 
-/// Whose I/O a volume has.
+/// The I/O that a volume has.
 fn target(volume: &Volume) -> Target {
     match volume.mount.as_ref().is_some_and(|mount| mount.takes_tenants) {
         true => Target::Tenants,

@@ -1,10 +1,10 @@
 //! SIGHUP: the configuration is read again, checked as a whole, and what can change while the daemon runs is changed.
 //!
-//! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and `pool add`.
-//! A rate that a command has set stays until the file says another one than before.
+//! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and
+//! `pool add`. A rate that a command has set stays until the file says another one than before.
 //! **Complication.** Reserves that grow may need what others give up, so what is refused is tried again after the rest.
-//! Everything else waits for a restart. One line of the log names each key that changed and each that waits; a key waits until a restart or
-//! until the file has its old value again. Nothing here ends the daemon.
+//! Everything else waits for a restart. One line of the log names each key that changed and each that waits. A key waits
+//! until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
 use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 const RATES: [&str; 3] = ["reserve", "limit", "weight"];
 const PLACES: [&str; 2] = ["device", "parent"];
 
-/// A pool or volume whose rates or weight are others now.
+/// A pool or volume with changed rates or weight.
 struct Step {
     path: String,
     /// Of a pool that is new, directly on it.
@@ -95,8 +95,8 @@ fn listed(keys: &[String]) -> String {
     if keys.is_empty() { "nothing".to_owned() } else { plimsoll_core::shown(&keys.join(", ")).to_string() }
 }
 
-/// Compares what holds, `old`, with a new file, whose steps at the paths `taken` were done and at `refused` were not. `running` is what
-/// the daemon began with.
+/// Compares what holds, `old`, with a new file, of which the steps at the paths `taken` were done and at `refused` were
+/// not. `running` is what the daemon began with.
 fn difference(
     old: &Configuration,
     running: &Configuration,
@@ -305,7 +305,8 @@ mod tests {
         steps(old, new).into_iter().map(|step| (step.path, step.is_new)).collect()
     }
 
-    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths whose steps fail.
+    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths with
+    /// steps that fail.
     fn named(old: &Configuration, new: &Configuration, refused: &[&str]) -> (Vec<String>, Vec<String>, Configuration) {
         let refused: Vec<String> = refused.iter().map(|path| (*path).to_owned()).collect();
         let taken: Vec<String> = steps(old, new).into_iter().map(|step| step.path).collect();

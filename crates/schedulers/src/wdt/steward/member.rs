@@ -1,26 +1,28 @@
 //! A container as the steward sees it: what it may do, what it did, and the accounts of what it had too much.
 //!
-//! **Rule.** What a container used beyond what it was allowed it owes, and pays in the next period. And of those who take all
-//! that they may, who had more than its share of what they had together is **ahead**, and gives half of that back in the next
-//! period; who had less may have more. So a second in which the device did less, or caps were others, costs nobody its share.
+//! **Rule.** What a container used beyond what it was allowed it owes, and pays in the next period. Of the containers
+//! that take all that they may, one that had more than its share of their sum is **ahead**, and gives half of that back
+//! in the next period. A container that had less may have more. So a second in which the device did less, or caps were
+//! others, costs no container its share.
 //!
-//! **Complication.** Who took less than it might either could not have more, or did not want it. Which it was is known when it
-//! takes all that it may again: until then what was had is not accounted for. Who does not in three periods did not want it.
+//! **Complication.** A container that took less than it might either could not have more, or did not want it. Which it
+//! was is known when it takes all that it may again: until then what was had is not accounted for. A container that
+//! does not in three periods did not want it.
 
 use super::super::governor::PERIOD;
 use plimsoll_core::Span;
 
 /// Never less, so that nothing waits for minutes: a page a second. Bytes a second.
 const CAP_MIN: f64 = 4096.0;
-/// Part of its share that who only reads may write, and the other way round, until it is split anew.
+/// Part of its share that a container that only reads may write, and the other way round, until it is split anew.
 const SPLIT_MIN: f64 = 1.0 / 8.0;
-/// Who uses this part of a cap is held by it: the kernel's throttle lets go in slices.
+/// A container that uses this part of a cap is held by it: the kernel's throttle lets go in slices.
 const HELD_PART: f64 = 0.9;
 /// Part of what it is ahead that a container gives back in a period: an odd period is not answered by another one.
 const GIVEN_BACK_PART: f64 = 1.0 / 2.0;
 /// Part of its budget that it gives back in a period at the most, or has beyond it.
 const GIVEN_BACK_MAX: f64 = 1.0 / 4.0;
-/// Who took less than it might for more periods did not want more.
+/// A container that took less than it might for more periods did not want more.
 const UNHELD_PERIODS_MAX: u32 = 2;
 /// Part of what it was ahead that is forgotten in a period in which it does not want more.
 const FORGOTTEN_PART: f64 = 1.0 / 2.0;
@@ -86,7 +88,7 @@ pub(super) struct Member {
     pub(super) is_held: bool,
     /// Periods since it was.
     unheld_periods: u32,
-    /// In the last period, bytes a second, if it was held then and nobody came.
+    /// In the last period, bytes a second, if it was held then and no container came.
     pub(super) was_held_at: Option<f64>,
     /// Bytes that it used more in the last period than in the one before, if it was held then.
     pub(super) gained_bytes: f64,
@@ -94,7 +96,7 @@ pub(super) struct Member {
     pub(super) has_asked: bool,
     /// What it had beyond its share; negative if it had less.
     ahead_bytes: f64,
-    /// The same of periods in which somebody may not have wanted more.
+    /// The same of periods in which a container may not have wanted more.
     unsettled_bytes: f64,
 }
 
@@ -158,8 +160,8 @@ impl Member {
     }
 }
 
-/// After a period: who had more than its share of what those had who want more is ahead by that. If somebody has come, shares
-/// were not the same throughout, and it is not accounted for. O(members).
+/// After a period: a container with more than its share of the sum of those that want more is ahead by that. If a
+/// container has come, shares were not the same throughout, and it is not accounted for. O(members).
 pub(super) fn keep_accounts(members: &mut [Option<Member>], somebody_came: bool) {
     let mut is_void = somebody_came;
     for member in members.iter_mut().flatten() {
@@ -170,7 +172,7 @@ pub(super) fn keep_accounts(members: &mut [Option<Member>], somebody_came: bool)
     let those = || members.iter().flatten().filter(|member| member.wants_more());
     let are_all_held = those().all(|member| member.is_held);
     let weight: f64 = those().map(|member| f64::from(member.weight)).sum();
-    // All accounts together are zero: what those were ahead who want no more is nobody's.
+    // All accounts together are zero: what containers that want no more were ahead is dropped.
     let had: f64 = those().map(|member| member.used.bytes() as f64 + member.ahead_bytes).sum();
     for member in members.iter_mut().flatten() {
         if is_void {

@@ -1,13 +1,14 @@
-//! A steward above a device that is a number: so many bytes a second, shared by those whom their caps let go.
+//! A steward above a device that is a number: so many bytes a second, shared by the containers that their caps let go.
 //!
-//! Planted breaks that turned a test red: no trials; trials without end; who hardly asks is the measure; TotalCredit not
-//! raised to what was used; what the device did when it was full forgotten; what is used beyond a budget not owed; what
-//! others had beyond their shares not given back, not kept until it is known, kept for ever, or of seconds in which somebody
-//! came; what is given back taken for use; a trial after one second in which the device did less, one that makes TotalCredit
-//! more than it was then, and one that goes far after it; growth although others lost; trials downwards twice as far whatever
-//! is used; the first TotalCredit is of a second in which somebody came; caps of others stay when somebody comes; no trial
-//! downwards; parts of the budget of the period's end; a deviation of windows, not of periods; a split that never changes; a
-//! split that changes with the second only; caps for who is alone.
+//! Planted breaks that turned a test red: no trials; trials without end; a container that hardly asks is the measure;
+//! TotalCredit not raised to what was used; what the device did when it was full forgotten; what is used beyond a
+//! budget not owed; what others had beyond their shares not given back, not kept until it is known, kept for ever, or
+//! of seconds in which a container came; what is given back taken for use; a trial after one second in which the device
+//! did less, one that makes TotalCredit more than it was then, and one that goes far after it; growth although others
+//! lost; trials downwards twice as far whatever is used; the first TotalCredit is of a second in which a container
+//! came; caps of others stay when one comes; no trial downwards; parts of the budget of the period's end; a deviation
+//! of windows, not of periods; a split that never changes; a split that changes with the second only; caps for a
+//! container that is alone.
 
 use super::*;
 
@@ -18,7 +19,7 @@ const NOISE: f64 = 0.02;
 /// The same where requests are large.
 const NOISE_COARSE: f64 = 0.04;
 
-/// Somebody with a weight, who asks for so many bytes a second.
+/// A container with a weight that asks for so many bytes a second.
 struct Tenant {
     weight: u32,
     wanted: f64,
@@ -67,7 +68,7 @@ impl Rig {
         1.0 + self.noise * ((self.random >> 33) as f64 / f64::from(1u32 << 30) - 1.0)
     }
 
-    /// What each gets of a device that does `speed`: all alike, and nobody more than it may.
+    /// What each gets of a device that does `speed`: all alike, and none more than it may.
     fn served(&self, speed: f64) -> Vec<f64> {
         let allowed: Vec<f64> = self.tenants.iter().zip(&self.caps).map(|(one, caps)| one.allowed(*caps)).collect();
         let mut order: Vec<usize> = (0..allowed.len()).collect();
@@ -251,7 +252,7 @@ fn reads_and_writes_share_what_a_container_may_do() {
     rig.run(4, 100.0 * MB);
     let used = rig.run(10, 100.0 * MB);
     assert!(rig.error(&[0, 1, 2, 3]) < 0.02 && sum(&used) > 98.0 * MB, "{used:?}");
-    // Who turns round has its share again after a window or two, and not only in the next second.
+    // A container that turns round has its share again after a window or two, and not only in the next second.
     rig.tenants[0].reads = 0.0;
     rig.tenants[3].reads = 1.0;
     let used = rig.run(1, 100.0 * MB);

@@ -48,7 +48,7 @@ proptest! {
             Oracle { budget, used: 0, residual: budget }
         }).collect();
         for asked in windows {
-            // Everybody asks in each window: a purse that is full takes no more, whatever its owner owes.
+            // Every container asks in each window: a purse that is full takes no more, whatever its owner owes.
             let everybody = (0..weights.len()).map(|container| (container, 1));
             for (container, sectors) in everybody.chain(asked.into_iter().filter(|&(who, _)| who < weights.len())) {
                 let expected = oracles[container].admit(sectors);

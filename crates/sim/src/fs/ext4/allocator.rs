@@ -1,4 +1,4 @@
-//! Who gets which blocks and inodes: near what belongs together, in one piece if there is one.
+//! Which file gets which blocks and inodes: near what belongs together, in one piece if there is one.
 
 use super::layout::{FIRST_SLOT, FLEX_GROUPS, GROUP_BLOCKS, GROUP_INODES, Layout, ROOT_SLOT};
 use crate::fs::space::{Blocks, Space};
@@ -85,7 +85,7 @@ impl Allocator {
         self.inodes[group as usize].next
     }
 
-    /// Whether nobody has `block`.
+    /// Whether `block` is free.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.spaces[group_of(block) as usize].is_free(block)

@@ -8,7 +8,7 @@ use plimsoll_core::Class;
 
 /// Blocks of a group: as many as a block has bits (mke2fs with blocks of 4 KiB).
 pub const GROUP_BLOCKS: u64 = 32768;
-/// Groups whose bitmaps and inode tables lie together (mke2fs.conf `flex_bg`, `-G 16`).
+/// Groups with bitmaps and inode tables that lie together (mke2fs.conf `flex_bg`, `-G 16`).
 pub const FLEX_GROUPS: u64 = 16;
 /// Inodes of a group: one for each 16 KiB (mke2fs.conf `inode_ratio = 16384`).
 pub const GROUP_INODES: u64 = 8192;

@@ -1,23 +1,24 @@
-//! ext4: ordered mode, delayed allocation, one journal that everybody's changes go through together.
+//! ext4: ordered mode, delayed allocation, one journal that all changes go through together.
 //!
 //! ```text
 //!   create, unlink, ...   write: before_write    writeback: allocate      end of I/O: conversion
 //!          \                     |                      |                     /
-//!           +----- handles of the running transaction: which metadata blocks, for whom ----+
+//!           +----- handles of the running transaction: which metadata blocks, and causes --+
 //!                                        | commit
 //!          ordered data of every file in it -> log -> barrier -> commit block -> flusher writes blocks in place
 //! ```
 //!
 //! The rule: a commit makes everything durable that has joined the transaction, in an order in which no file ever shows
-//! blocks that its data has not reached. So an fsync of one file waits for the data of others whose blocks were chosen in
+//! blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen in
 //! the same transaction (split-level paper, figures 4 and 5).
 //!
 //! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out as
 //! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
 //! to wait for. Both are here: [`Options::dioread_nolock`].
 //!
-//! [`layout`] says where things are, [`allocator`] who gets what, [`node`] what changes with it, [`journal`] how it becomes
-//! durable; `operations` and `writing` are what the machine calls. What is simplified stands in `docs/simulator.md`.
+//! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how
+//! it becomes durable; `operations` and `writing` are what the machine calls. What is simplified stands in
+//! `docs/simulator.md`.
 
 pub mod allocator;
 mod check;
@@ -111,7 +112,7 @@ impl Ext4 {
         self.state.borrow().nodes.values().flat_map(Node::all_blocks).collect()
     }
 
-    /// Whether nobody has `block`.
+    /// Whether `block` is free.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.state.borrow().allocator.is_free(block)

@@ -71,7 +71,7 @@ pub struct Change {
     pub forgotten: Vec<u64>,
     /// Blocks that are free once this has been committed.
     pub freed: Vec<Blocks>,
-    /// Blocks whose data must be on the device before the commit, and whose they are.
+    /// Blocks with data that must be on the device before the commit, and their causes.
     pub ordered: Option<(InodeNumber, Blocks)>,
 }
 

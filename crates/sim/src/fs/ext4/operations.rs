@@ -63,7 +63,7 @@ impl Ext4 {
         self.state.borrow_mut().allocator.release_slot(gone.0, gone.1);
     }
 
-    /// rename: both entries, both directories, and the inode, whose time changes (`ext4_rename`).
+    /// rename: both entries, both directories, and the inode, for its changed time (`ext4_rename`).
     pub(super) async fn move_entry(&self, machine: &Machine, actor: &Actor, from: &Inode, to: &Inode, inode: &Inode) {
         self.change(machine, actor, |state, change| {
             state.remove_entry(change, from.number, inode.number);

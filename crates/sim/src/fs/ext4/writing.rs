@@ -74,7 +74,7 @@ impl Ext4 {
         }
         let run = self
             .change(machine, actor, |state, change| {
-                // Somebody else may have done it while the handle was waited for.
+                // Another task may have done it while the handle was waited for.
                 let run = match state.nodes.get_mut(&number)?.tree.extents.find(pages) {
                     Ok(run) if run.is_unwritten && is_ordered => {
                         let node = state.nodes.get_mut(&number)?;

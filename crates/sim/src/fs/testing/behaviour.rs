@@ -1,4 +1,5 @@
-//! What each file system does and the others do not: whom a commit waits for, who shares it, what is written for whom.
+//! What each file system does and the others do not: what a commit waits for, which processes share it, what is written
+//! for which cause.
 
 use super::oracle::{Disk, assert_order};
 use super::{Bench, KINDS, Kind, Setup, Under, at, is_data};
@@ -163,7 +164,7 @@ fn metadata_has_the_class_of_what_it_is_and_the_causes_of_whoever_changed_it() {
         let expected = [class::GROUP_DESCRIPTOR, class::BITMAP, class::INODE, class::INDIRECT, class::DIRECTORY].into();
         assert_eq!(classes, expected, "{kind:?}");
         assert!(in_place.iter().all(|&(_, causes)| causes == only_one), "{kind:?}: {in_place:?}");
-        // Another changes one directory: its blocks are his, those that both changed since are both's, no other is.
+        // Another changes one directory: its blocks are its own, those that both changed since are both's, no other is.
         machine.spawn("other", other, |process| async move {
             process.create("/one/other").await.unwrap();
             process.sync().await;

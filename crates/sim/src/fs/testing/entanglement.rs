@@ -1,4 +1,4 @@
-//! Whom a commit waits for: open handles, and others' data where it is ordered (split-level paper, figure 5).
+//! What a commit waits for: open handles, and others' data where it is ordered (split-level paper, figure 5).
 
 use super::{Bench, KINDS, Kind, Queue, Setup, Under, at, is_data};
 use crate::cache::InodeNumber;
@@ -148,7 +148,7 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
     let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Ordered, DISK).build();
     let Under::Ext4(ext4) = under.clone() else { unreachable!("as it was set up") };
     let machine = simulation.machine().clone();
-    // Who, in which transaction, and when he was let in.
+    // Which task, in which transaction, and when it was let in.
     let joined = Rc::new(RefCell::new(Vec::<(&str, u64, Time)>::new()));
     for (name, session, start_ms, open_ms) in
         [("long", sessions[0], 10, 1000), ("early", sessions[1], 50, 1), ("newcomer", sessions[2], 200, 1)]

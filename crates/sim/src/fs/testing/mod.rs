@@ -134,7 +134,7 @@ impl Under {
         }
     }
 
-    /// Nobody has a block that somebody else has, or that is free: one entry for each block, as a naive bitmap.
+    /// No file has a block that another has, or that is free: one entry for each block, as a naive bitmap.
     pub fn assert_each_block_has_one_owner(&self) {
         let owned: Vec<Blocks> = match self {
             Under::Ext4(ext4) => ext4.owned(),
@@ -160,7 +160,7 @@ pub struct Bench {
     pub requests: Arc<Mutex<Vec<BlockRequest>>>,
 }
 
-/// Who orders the requests.
+/// The scheduler that orders the requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Queue {
     Deadline,

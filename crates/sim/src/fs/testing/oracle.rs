@@ -197,7 +197,7 @@ fn assert_log_is_kept(disk: &Disk, under: &Under, joins: &Joins, records: &BTree
     }
 }
 
-/// Nobody changes a block that is on its way to the log. XFS need not care: it has copied what it writes.
+/// No task changes a block that is on its way to the log. XFS need not care: it has copied what it writes.
 fn assert_unchanged_on_the_way(disk: &Disk, under: &Under, joins: &Joins) {
     if matches!(under, Under::Xfs(_)) {
         return;

@@ -1,12 +1,12 @@
-//! A block scheduler that lets everything pass before one tenant's data: whoever waits all the same waits for that data,
-//! and not in a queue behind it.
+//! A block scheduler that lets everything pass before one tenant's data: a process that waits all the same waits for
+//! that data, and not in a queue behind it.
 
 use plimsoll_core::{AccountId, BlockRequest, Completion, Dispatch, Scheduler, Time};
 use std::collections::VecDeque;
 
 /// The scheduler; one request at a time.
 pub struct Passing {
-    /// Whose data waits.
+    /// The tenant whose data waits.
     last: AccountId,
     /// Until when it waits even if nothing else is there.
     held_until: Time,
@@ -27,7 +27,7 @@ impl Scheduler for Passing {
     }
 
     fn request_added(&mut self, _: Time, request: BlockRequest) {
-        // Whoever submits it: a commit's ordered data is still the tenant's.
+        // Whichever task submits it: a commit's ordered data is still the tenant's.
         let is_data = super::is_data(&request) && request.causes.iter().any(|cause| cause == self.last);
         if is_data { &mut self.data } else { &mut self.others }.push_back(request);
     }

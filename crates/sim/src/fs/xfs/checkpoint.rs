@@ -10,11 +10,12 @@ use crate::machine::Machine;
 use plimsoll_core::{CauseSet, Operation, Span};
 use std::collections::BTreeSet;
 
-/// How often the log is forced and everything is written in place, whoever asks (`fs.xfs.xfssyncd_centisecs`).
+/// How often the log is forced and everything is written in place, whether or not a task asks
+/// (`fs.xfs.xfssyncd_centisecs`).
 const PERIOD: Span = Span::from_secs(30);
 
 impl Log {
-    /// Writes the next checkpoint when somebody wants it; answers with what becomes free.
+    /// Writes the next checkpoint when a task wants it; answers with what becomes free.
     pub async fn write_next(&self, machine: &Machine) -> Vec<Blocks> {
         while !self.is_wanted() {
             self.wait_change(machine).await;
@@ -66,7 +67,7 @@ impl Log {
         }
     }
 
-    /// Lays the items out in records: places in the log, for whom each record is, and for whom all of it.
+    /// Lays the items out in records: places in the log, the causes of each record, and the causes of all of it.
     fn format(&self, machine: &Machine) -> (Vec<u64>, Vec<CauseSet>, Actor) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

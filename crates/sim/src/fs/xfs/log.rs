@@ -1,5 +1,5 @@
 //! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one *checkpoint*
-//! takes all of it to the log when somebody forces it.
+//! takes all of it to the log when a task forces it.
 //!
 //! ```text
 //!   transaction --> current context --force, full, 30 s--> records of 32 KiB --barrier, commit record--> committed
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather in
-//! the next context and wait for nothing. No file's data is anybody's business here: what a record says of data, it says
-//! after the data is on the device.
+//! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
+//! says after the data is on the device.
 
 use super::node::{Change, Item};
 use crate::cache::{InodeNumber, PAGE_BYTES, frames};
@@ -43,7 +43,7 @@ const LOG_PER_FREE: u64 = 4;
 pub(super) struct Logged {
     pub(super) block: u64,
     pub(super) bytes: u64,
-    /// For whom it was changed in this context.
+    /// The causes for which it was changed in this context.
     pub(super) causes: CauseSet,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Context {
     pub(super) items: BTreeMap<Item, Logged>,
     /// Bytes of all items in the log, without record headers.
     pub(super) bytes: u64,
-    /// Every block that is changed; for whom it was changed earlier and is not yet written in place.
+    /// Every block that is changed; the causes for which it was changed earlier and is not yet written in place.
     pub(super) blocks: BTreeMap<u64, CauseSet>,
     pub(super) causes: CauseSet,
     pub(super) freed: Vec<Blocks>,
@@ -64,7 +64,7 @@ pub(super) struct Context {
 
 impl Context {
     /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until all
-    /// of it is there. Answers for whom it had been changed before.
+    /// of it is there. Answers with the causes for which it had been changed before.
     fn log(&mut self, item: Item, block: u64, bytes: u64, causes: &CauseSet) -> CauseSet {
         let is_new = !self.items.contains_key(&item);
         let logged = self.items.entry(item).or_insert(Logged { block, bytes: 0, causes: CauseSet::EMPTY });
@@ -79,7 +79,7 @@ impl Context {
         previous
     }
 
-    /// Takes out the items of a block; answers for whom they were changed.
+    /// Takes out the items of a block; answers with the causes for which they were changed.
     fn forget(&mut self, block: u64) -> CauseSet {
         let mut causes = self.blocks.remove(&block).unwrap_or_default();
         self.items.retain(|_, logged| {
@@ -115,7 +115,7 @@ pub(super) struct State {
     pub(super) requested: u64,
     pub(super) committed: u64,
     pub(super) ring: Ring,
-    /// Committed, not yet given to the device, and for whom (the AIL).
+    /// Committed, not yet given to the device, and for which causes (the AIL).
     pub(super) pending: BTreeMap<u64, CauseSet>,
     /// Transactions under way.
     reserved: u64,
@@ -183,7 +183,7 @@ impl Log {
     }
 
     /// Takes a transaction's changes into the current context, all at once, and ends it (`xlog_cil_commit`). The blocks
-    /// are in memory and nobody writes them. Answers with the context's number.
+    /// are in memory and no task writes them. Answers with the context's number.
     pub fn commit(&self, machine: &Machine, actor: &Actor, change: &Change) -> u64 {
         let id = self.state.borrow().current.id;
         for (&item, &what) in &change.items {

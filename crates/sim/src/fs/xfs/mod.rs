@@ -12,11 +12,11 @@
 //! data does a transaction say so and let the size grow. So a log force has no data to wait for, and an fsync waits for its
 //! own file's data and for the log, never for another file's data.
 //!
-//! The complication: the log is one for all. A force takes everything with it that anybody has changed so far, and
-//! whoever needs room in a full log waits until old changes are in place.
+//! The complication: the log is one for all. A force takes everything with it that any task has changed so far, and a
+//! task that needs room in a full log waits until old changes are in place.
 //!
-//! [`layout`] says where things are, [`node`] who gets what and what changes with it, [`log`] how it becomes durable;
-//! `checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
+//! [`layout`] says where things are, [`node`] which file gets what and what changes with it, [`log`] how it becomes
+//! durable; `checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
 //! `docs/simulator.md`.
 
 mod checkpoint;
@@ -88,7 +88,7 @@ impl Xfs {
         self.state.borrow().nodes.values().flat_map(node::Node::all_blocks).collect()
     }
 
-    /// Whether nobody has `block`.
+    /// Whether `block` is free.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.state.borrow().is_free(block)
@@ -157,7 +157,7 @@ impl Xfs {
     }
 }
 
-/// Brings a block into memory and waits until nobody writes it.
+/// Brings a block into memory and waits until no task writes it.
 async fn ready_block(machine: &Machine, actor: &Actor, block: u64, is_new: bool) {
     if is_new {
         machine.create_block(block).await;

@@ -21,7 +21,7 @@ const CHUNK_INODES: u32 = u64::BITS;
 const BLOCK_INODES: u64 = 8;
 const CHUNK_BLOCKS: u64 = CHUNK_INODES as u64 / BLOCK_INODES;
 /// Pages that a growing file gets beyond its end: as many as it has, within these bounds: 64 KiB (`m_allocsize_blocks`)
-/// and, instead of 8 GiB, 16 MiB, because here nobody closes files, which would give them back.
+/// and, instead of 8 GiB, 16 MiB, because here no process closes files, which would give them back.
 const AHEAD_PAGES_MIN: u64 = 16;
 const AHEAD_PAGES_MAX: u64 = (16 << 20) / PAGE_BYTES;
 /// Bytes in the log: of a changed inode (`xfs_inode_log_format` and core) and each record of its extents; of a change to a
@@ -155,7 +155,7 @@ impl State {
         self.spaces.iter().map(Space::free).sum()
     }
 
-    /// Whether nobody has `block`.
+    /// Whether `block` is free.
     #[cfg(test)]
     pub fn is_free(&self, block: u64) -> bool {
         self.spaces[self.layout.group_of(block) as usize].is_free(block)
@@ -232,7 +232,7 @@ impl State {
         change.items.get_mut(&Item::Inode(number)).expect("just touched").is_new = is_new;
     }
 
-    /// A chunk of `group` with a free inode: one that exists, or a new one, whose blocks need not be read.
+    /// A chunk of `group` with a free inode: one that exists, or a new one with blocks that need not be read.
     fn chunk_with_room(&mut self, change: &mut Change, group: u64) -> (u64, bool) {
         let (start, end) = (self.layout.start(group), self.layout.start(group + 1));
         if let Some((&chunk, _)) = self.chunks.range(start..end).find(|&(_, &used)| used != u64::MAX) {

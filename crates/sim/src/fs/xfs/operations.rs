@@ -125,7 +125,7 @@ impl Xfs {
         }
         let run = self
             .change(machine, actor, &[number], |state, change| {
-                // Somebody else may have done it while the lock was waited for.
+                // Another task may have done it while the lock was waited for.
                 match state.nodes.get(&number)?.tree.extents.find(pages) {
                     Ok(run) => Some(run),
                     Err(count) => Some(state.allocate(change, number, PageRange { count, ..pages })),

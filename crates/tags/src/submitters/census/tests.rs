@@ -1,4 +1,4 @@
-//! The census against a machine whose processes do what chance says, also while they are being looked at.
+//! The census against a machine with processes that do what chance says, also while they are being looked at.
 //!
 //! Planted breaks that turned a test red: see `nothing_is_counted_twice_or_lost`.
 
@@ -35,7 +35,7 @@ struct Running {
     groups: Vec<Group>,
 }
 
-/// A machine: process 1 is nobody's, the second is registered.
+/// A machine: process 1 has no account, the second is registered.
 #[derive(Debug, Default)]
 struct Machine {
     running: Vec<Running>,

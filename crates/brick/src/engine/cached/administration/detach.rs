@@ -3,13 +3,15 @@
 //! **The rule.** What is dirty is copied to the store while requests go on. Then they wait until the last of it is there, the cache is
 //! given up on its device, and they go on without it.
 //!
-//! **The complication.** The device may fail while the cache is given up, and then nobody knows whether the next start would find it. So it
-//! stays before its volume and refuses writes: a cache that is found then has nothing older than the store, and one that is not found
-//! had nothing that the store lacks. Everything can be read, and the cache can be detached once more.
+//! **The complication.** The device may fail while the cache is given up. Then it is unknown whether the next start
+//! would find the cache. So it stays before its volume and refuses writes. A cache that is found then has nothing older
+//! than the store, and one that is not found had nothing that the store lacks. Everything can be read, and the cache
+//! can be detached once more.
 //!
-//! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before its volume for ever. So
-//! an administrator may say that what cannot be read is lost. Everything else is copied first. What the journal may not know of is copied
-//! when the note says that the cache is none any more: until then a start could find the version before.
+//! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before
+//! its volume for ever. So an administrator may say that what cannot be read is lost. Everything else is copied first.
+//! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
+//! could find their older version.
 
 use super::super::{Phase, VolumeCache};
 use crate::cache::{CacheDevice, CacheNote, give_up};
@@ -25,12 +27,12 @@ const STAYS: &str = "it cannot be given up, and the log says why: everything is 
                      until it is detached";
 
 impl EngineHandle {
-    /// Takes the cache away from a volume: it is flushed while requests go on, then they wait until the last of it is clean and the
-    /// cache is given up on its device.
+    /// Takes the cache away from a volume. It is flushed while requests go on; then they wait until the last of it is
+    /// clean and the cache is given up on its device.
     ///
     /// # Errors
-    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then; if it could not be given up,
-    /// the store has everything, and the cache refuses writes until it is detached.
+    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then. If it could not
+    /// be given up, the store has everything, and the cache refuses writes until it is detached.
     pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
         self.detach_cache_by(volume, false, |device, superblock| give_up(device, superblock)).map(drop)
     }

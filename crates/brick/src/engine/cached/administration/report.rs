@@ -76,22 +76,22 @@ pub struct CacheStatus {
     pub has_failed: bool,
     /// Units of 4 KiB.
     pub units: u32,
-    /// Those that hold a block.
+    /// Units that hold a block.
     pub used_units: u32,
-    /// Those that the store lacks.
+    /// Units with a block that the store lacks.
     pub dirty_units: u32,
-    /// Those that another block could get; they are still readable.
+    /// Units that another block could get; they are still readable.
     pub free_units: u32,
     /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
     /// as the slow device takes.
     pub paced_percent: u32,
-    /// Requests that wait to be taken by the cache, or whose last blocks do.
+    /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
     /// The syncer makes room.
     pub is_syncer_awake: bool,
-    /// Everything dirty is being copied to the store, because somebody asked for it.
+    /// Everything dirty is being copied to the store, because a command asked for it.
     pub is_cleaning: bool,
-    /// How often that was done so far.
+    /// How often everything dirty was copied so far.
     pub clean_passes: u64,
     /// Units that it copied to the store.
     pub cleaned: u64,

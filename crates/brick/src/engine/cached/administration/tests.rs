@@ -1,4 +1,4 @@
-//! What administrators are told of a cache whose engine ends meanwhile, or whose device fails when it is given up.
+//! What administrators are told of a cache when its engine ends meanwhile, or its device fails when it is given up.
 
 use super::*;
 use crate::backend::{Backing, Volume};
@@ -36,10 +36,10 @@ fn profile() -> DeviceProfile {
     }
 }
 
-/// An engine's end closes a cache as it is, dirty or not. Outcome: who empties it in order to give it up hears that the engine has
-/// stopped, and not that it is empty.
+/// An engine's end closes a cache as it is, dirty or not. Outcome: a command that empties it in order to give it up
+/// hears that the engine has stopped, and not that it is empty.
 ///
-/// Planted break: a cache that is closed answers whoever waits for its phase to be over.
+/// Planted break: a cache that is closed answers the command that waits for its phase to be over.
 #[test]
 fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -68,7 +68,8 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
 
 /// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is slow.
 ///
-/// Planted breaks that were seen red: who waits goes on waiting; the next one waits, too; requests are held.
+/// Planted breaks that were seen red: a command that waits goes on waiting; the next one waits, too; requests are
+/// held.
 #[test]
 fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,7 +84,7 @@ fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests
     asked.unwrap();
     assert!(matches!(is_emptied.recv().unwrap(), Err(EngineError::Stopped)));
     assert!(is_flushed.recv().is_err());
-    // Who begins to, and who has flushed it first, too.
+    // A command that begins to, and one that has flushed it first, too.
     assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
     let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", false, channel().0)).unwrap();
     assert!(matches!(emptied, Err(EngineError::Stopped)));
@@ -198,9 +199,9 @@ impl Cached {
     }
 }
 
-/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the note stays, and the
-/// message says so; the cache can be detached once more, and then is gone; the next start finds it with nothing that the store
-/// lacks, or finds none.
+/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the
+/// note stays, and the message says so. The cache can be detached once more, and then is gone. The next start finds it
+/// with nothing that the store lacks, or finds none.
 ///
 /// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
 /// believed when the cache is given up for the second time.
@@ -246,8 +247,9 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
     );
 }
 
-/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome: the cache stays until it
-/// is said that something may be lost; then that unit is, everything else is on the slow device, and the volume goes on without it.
+/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome:
+/// the cache stays until the administrator says that something may be lost. Then that unit is lost, everything else is
+/// on the slow device, and the volume goes on without the cache.
 ///
 /// Planted breaks: whatever is dirty may be lost; the device must take that the cache is given up.
 #[test]

@@ -1,4 +1,4 @@
-//! What a cache asks its volume for on behalf of somebody who is gone.
+//! What a cache asks its volume for on behalf of a client that is gone.
 
 use super::*;
 use engine_support::cached;

@@ -1,4 +1,4 @@
-//! Who waits for what, and how much is looked at to find it.
+//! Which request waits for what, and how much is looked at to find it.
 
 use super::super::Orphans;
 use super::super::stretches::Stretch;
@@ -58,18 +58,18 @@ fn has_bytes_of(orphan: &Open, stretch: Stretch) -> bool {
     orphan.2.is_some_and(|own| own.volume == stretch.volume && own.start < stretch.end && stretch.start < own.end)
 }
 
-/// Somebody who waits, and for which orphans.
+/// A request that waits, and for which orphans.
 type Waiting = (u32, Vec<u64>);
 
-/// Who waits for nothing more, now that an orphan has ended.
+/// The requests that wait for nothing more, now that an orphan has ended.
 fn freed(waiting: &mut Vec<Waiting>, number: u64) -> Vec<u32> {
     waiting.iter_mut().for_each(|(_, orphans)| orphans.retain(|&orphan| orphan != number));
     waiting.extract_if(.., |(_, orphans)| orphans.is_empty()).map(|(name, _)| name).collect()
 }
 
 proptest! {
-    /// Planted breaks that were seen red: a request counts the end of orphans that came after it; whoever wants to know of the end waits for all
-    /// that there are.
+    /// Planted breaks that were seen red: a request counts the end of orphans that came after it; a front end that
+    /// wants to know of the end waits for all that there are.
     #[test]
     fn everybody_waits_for_the_orphans_that_there_were_when_he_came(events in prop::collection::vec(event(), 0..60)) {
         let mut orphans = Orphans::default();

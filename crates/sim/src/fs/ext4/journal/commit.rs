@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const DESCRIPTOR_TAGS: u64 = (PAGE_BYTES - 12 - 16 - 4) / 16;
 
 impl Journal {
-    /// Commits the next transaction when somebody wants it or it is old enough; answers with what becomes free.
+    /// Commits the next transaction when a task wants it or it is old enough; answers with what becomes free.
     pub async fn commit_next(&self, machine: &Machine) -> Vec<Blocks> {
         while !self.is_wanted() {
             self.wait_change(machine).await;
@@ -25,7 +25,7 @@ impl Journal {
         self.write_ordered(machine, &actor).await;
         let reclaimed = self.clean_log(machine);
         self.write_log(machine, &actor).await;
-        // Whoever makes room moves the tail himself.
+        // The task that makes room moves the tail itself.
         if self.is_worth_moving(reclaimed) && self.checkpointing.try_acquire() {
             let reclaimed = reclaimed.min(self.reclaimed());
             self.move_tail(machine, &actor, reclaimed).await;
@@ -79,14 +79,14 @@ impl Journal {
         change(self.state.borrow_mut().committing.as_mut().expect("only the journal's task ends it"))
     }
 
-    /// Whether nobody may change `block` because it is on its way to the log.
+    /// Whether no task may change `block` because it is on its way to the log.
     pub(super) fn is_logging(&self, block: u64) -> bool {
         let state = self.state.borrow();
         state.committing.as_ref().is_some_and(|c| c.is_logging && c.transaction.blocks.contains_key(&block))
     }
 
-    /// Begins the writing of the ordered data of every file in the transaction, whoever wrote it: what of it has its
-    /// place.
+    /// Begins the writing of the ordered data of every file in the transaction, whichever process wrote it: what of it
+    /// has its place.
     async fn write_ordered(&self, machine: &Machine, actor: &Actor) {
         let ordered = self.with_committing(|committing| committing.transaction.ordered.clone());
         for number in ordered {

@@ -7,8 +7,8 @@
 //!               close      data      barrier
 //! ```
 //!
-//! One transaction commits at a time. While it is locked nobody can open a handle; from flush on, handles join the next.
-//! A block that both have is written in place only after the later commit.
+//! One transaction commits at a time. While it is locked no task can open a handle; from flush on, handles join the
+//! next. A block that both have is written in place only after the later commit.
 //!
 //! Here are transactions and handles; [`commit`] is what the journal's task does, [`space`] is the log's room.
 
@@ -34,9 +34,9 @@ const LOG_PER_TRANSACTION: u64 = 4;
 /// A changed block of a transaction.
 #[derive(Clone, Debug, Default)]
 struct Joined {
-    /// For whom it was changed in this transaction.
+    /// The causes for which it was changed in this transaction.
     causes: CauseSet,
-    /// For whom it was changed earlier, and is not yet written in place.
+    /// The causes for which it was changed earlier, and is not yet written in place.
     earlier: CauseSet,
 }
 
@@ -48,11 +48,11 @@ struct Transaction {
     /// Open handles.
     handles: u64,
     blocks: BTreeMap<u64, Joined>,
-    /// Files whose data must be on the device first.
+    /// Files with data that must be on the device first.
     ordered: BTreeSet<InodeNumber>,
     #[cfg(test)]
     ordered_blocks: Vec<(Blocks, Time)>,
-    /// Everybody who joined.
+    /// All causes that joined.
     causes: CauseSet,
     /// What becomes free with the commit.
     freed: Vec<Blocks>,
@@ -79,7 +79,7 @@ impl Transaction {
 #[derive(Debug)]
 struct Committing {
     transaction: Transaction,
-    /// Its blocks are on their way to the log: nobody may change them (`BH_Shadow`).
+    /// Its blocks are on their way to the log: no task may change them (`BH_Shadow`).
     is_logging: bool,
     /// Its barrier has been sent: data that is completed later is not covered by it.
     has_sent_barrier: bool,
@@ -90,7 +90,7 @@ struct Committing {
 struct State {
     running: Option<Transaction>,
     committing: Option<Committing>,
-    /// The last transaction that was begun, that somebody wants, and that is committed.
+    /// The last transaction that was begun, that a task wants, and that is committed.
     begun: u64,
     requested: u64,
     committed: u64,
@@ -101,9 +101,9 @@ struct State {
 pub struct Journal {
     superblock: u64,
     state: RefCell<State>,
-    /// Rung whenever anything of the state changes that somebody may wait for.
+    /// Rung whenever anything of the state changes that a task may wait for.
     changed: WaitQueue,
-    /// Held by whoever writes back old transactions' blocks (`j_checkpoint_mutex`).
+    /// Held by the task that writes back old transactions' blocks (`j_checkpoint_mutex`).
     checkpointing: Semaphore,
     transaction_blocks_max: u64,
     interval: Span,
@@ -113,7 +113,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// In `area`, whose first block is its superblock; transactions are committed after `interval` at the latest.
+    /// In `area`, with the superblock as its first block; transactions are committed after `interval` at the latest.
     pub fn new(area: Blocks, interval: Span) -> Journal {
         let log = Ring::new(Blocks { first: area.first + 1, count: area.count - 1 });
         Journal {
@@ -190,7 +190,7 @@ impl Journal {
         self.state.borrow().begun
     }
 
-    /// Whether transaction `id` is going to send a barrier, so that whoever waits for it needs none of his own
+    /// Whether transaction `id` is going to send a barrier, so that a task that waits for it needs none of its own
     /// (`jbd2_trans_will_send_data_barrier`).
     pub fn will_send_barrier(&self, id: u64) -> bool {
         let state = self.state.borrow();
@@ -223,7 +223,7 @@ impl Handle<'_> {
         change(running.expect("a transaction with an open handle is not committed"))
     }
 
-    /// A block changes: brings it into memory, unless it is new, waits until nobody writes it, and takes it into the
+    /// A block changes: brings it into memory, unless it is new, waits until no task writes it, and takes it into the
     /// transaction (`jbd2_journal_get_write_access`).
     pub async fn join(&self, block: u64, is_new: bool) {
         let (machine, journal) = (self.machine, self.journal);

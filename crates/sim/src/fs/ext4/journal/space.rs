@@ -26,7 +26,7 @@ impl Journal {
         }
     }
 
-    /// Whether the log has too little room to let anybody join (`jbd2_log_space_left` < `j_max_transaction_buffers`).
+    /// Whether the log has too little room to let a task join (`jbd2_log_space_left` < `j_max_transaction_buffers`).
     pub(super) fn lacks_space(&self) -> bool {
         self.state.borrow().log.free() < self.transaction_blocks_max + SLACK_BLOCKS
     }
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     /// Makes room in the log: writes the oldest transaction's blocks in place, or has committed what holds them
-    /// (`__jbd2_log_wait_for_space`). Whoever needs the room does it and waits.
+    /// (`__jbd2_log_wait_for_space`). The task that needs the room does it and waits.
     pub(super) async fn make_space(&self, machine: &Machine, actor: &Actor) {
         self.checkpointing.acquire(&machine.executor).await;
         if self.lacks_space() {

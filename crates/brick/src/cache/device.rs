@@ -137,12 +137,29 @@ impl CacheDevice {
                 return Ok(());
             }
         }
+        let in_tail = self.first_byte_of_tail().map_err(self.system("look into"))?;
+        if let Some(first_byte_at) = in_tail {
+            let content = Content::Unknown { first_byte_at };
+            return Err(CacheError::Content { cache: self.cache.clone(), path: self.path.clone(), content });
+        }
         let block = BLOCK_BYTES as u64;
         let content = Content::read(bytes, |offset, bytes| self.read(offset / block, bytes));
         match content.map_err(self.system("look into"))? {
             Content::Empty => Ok(()),
             content => Err(CacheError::Content { cache: self.cache.clone(), path: self.path.clone(), content }),
         }
+    }
+
+    /// The first byte that is not zero behind the last whole block: a file may be of any length, also shorter than a block.
+    fn first_byte_of_tail(&self) -> io::Result<Option<u64>> {
+        let begin = self.blocks() * BLOCK_BYTES as u64;
+        if self.bytes == begin {
+            return Ok(None);
+        }
+        let mut room = Vec::new();
+        let block = aligned(&mut room, BLOCK_BYTES);
+        let length = self.file.read_at(block, begin)?;
+        Ok(block[..length].iter().position(|byte| *byte != 0).map(|at| begin + at as u64))
     }
 
     /// Bytes of what is at `path`, 0 if nothing is, and whether it could be made longer: a file can.

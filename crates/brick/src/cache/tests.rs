@@ -78,6 +78,24 @@ fn an_empty_file_becomes_a_cache() {
     FoundCache::find_or_make(settings, &config, 1 << 20, false).unwrap();
 }
 
+/// A file at the cache's path is no whole number of blocks, and its bytes are behind the last whole one. Outcome: it is refused and stays.
+///
+/// Planted break that was seen red: what is behind the last whole block is not read.
+#[test]
+fn a_file_whose_last_bytes_are_data_is_not_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    let path = directory.path().join("other");
+    let settings = CacheSettings { path: path.clone(), notes: None, size_bytes: Some(CACHE_BYTES_MIN), ..settings };
+    for zeroes in [0, 4094, 2 * BLOCK_BYTES, 3 * BLOCK_BYTES + 7] {
+        let content = [vec![0; zeroes], vec![7]].concat();
+        std::fs::write(&path, &content).unwrap();
+        let refused = FoundCache::find_or_make(settings.clone(), &config, 1 << 20, true).map(drop).unwrap_err();
+        assert!(matches!(refused, CacheError::Content { .. }), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+}
+
 /// Writes both superblocks anew.
 fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
     let mut bytes = std::fs::read(&settings.path).unwrap();

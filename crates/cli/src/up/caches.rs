@@ -66,8 +66,8 @@ fn why_not_without(configuration: &Configuration, section: &Volume, volume: &bac
     }
     let (name, path) = (&note.cache, note.path.display());
     Some(format!(
-        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to do \
-         without it: plimsoll cache forget {file} {})",
+        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to serve \
+         it: put cache = {name:?} into the section; to do without it: plimsoll cache forget {file} {})",
         section.name
     ))
 }
@@ -206,8 +206,15 @@ impl Caches {
             return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, owner.volume)));
         }
         let found = self.found(engine, section, cache, cache.settings.clone(), makes)?;
-        let line = found_line(volume, cache, &found.report);
+        let mut line = found_line(volume, cache, &found.report);
         engine.attach_cache(volume, found)?;
+        if section.cache.as_deref() != Some(&cache.name) {
+            let (file, place) = (self.configuration.file.display(), &section.place);
+            line.push_str(&format!(
+                "; {file}:{} does not name it, and the next start refuses that: put cache = {:?} into it",
+                place.line, cache.name
+            ));
+        }
         Ok(Response::Done(line))
     }
 

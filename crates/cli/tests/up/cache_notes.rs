@@ -33,7 +33,8 @@ fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without
     let fast = site.path("fast.img").display().to_string();
     refused(&format!(
         "plimsoll.toml:7: volume.db: cache: got none, allowed \"fast\" on {fast}, which was not detached: what is newest may be \
-         only there (to do without it: plimsoll cache forget plimsoll.toml db)"
+         only there (to serve it: put cache = \"fast\" into the section; to do without it: plimsoll cache forget plimsoll.toml \
+         db)"
     ));
     // Nor with another one.
     let other = SECTION.replace("fast", "other");
@@ -57,6 +58,23 @@ fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without
     let daemon = site.up();
     blocks.verify(&mut connect(&site));
     daemon.stop();
+}
+
+/// A cache is attached that the configuration does not give to the volume. Outcome: the command says so, and the start that is refused names the
+/// way that loses nothing.
+///
+/// Planted break that was seen red: the command does not look at the configuration.
+#[test]
+fn a_cache_that_the_file_does_not_name_is_told_when_it_is_attached() {
+    let site = site("");
+    reconfigured(&site, &[(KEY, "")]);
+    let daemon = site.up();
+    let said = done(&site, &["cache", "attach", "db", "fast", "--make"]);
+    let advice = "does not name it, and the next start refuses that: put cache = \"fast\" into it";
+    assert!(said.contains(advice), "{said}");
+    daemon.stop();
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains("to serve it: put cache = \"fast\" into the section"), "{log}");
 }
 
 #[test]

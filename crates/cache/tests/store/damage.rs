@@ -241,15 +241,16 @@ fn a_journal_of_another_history_is_noticed() {
         cache.put(2 + next % ring, theirs.cache.get(2 + next % ring).clone());
         let error = setup.open(&mut cache).err().expect("a block of another history is taken for the next");
         assert!(matches!(&error, OpenError::Damaged { report } if report.lost_journal_blocks == 1), "{error}");
-        // Which of the two is true nobody knows: nothing of either is kept.
+        // It is unknown which of the two is true: nothing of either is kept.
         let accepted = setup.accepting().find(&mut cache).unwrap().report;
         assert_eq!((accepted.units, accepted.lost_journal_blocks), (0, 1), "{accepted:?}");
         assert!(accepted.given_up_units > 0);
     }
 }
 
-/// A page of the map that the device never wrote though it said so: the older one in its place is whole. Outcome: that is noticed,
-/// and since nobody can tell which page it is, the cache is refused, with losses accepted, too, and not touched.
+/// A page of the map that the device never wrote though it said so: the older page in its place is whole. Outcome: the
+/// start notices it. Since it cannot tell which page is old, it refuses the cache, with losses accepted, too, and does
+/// not touch it.
 ///
 /// Planted break: a map whose pages are whole is believed.
 #[test]

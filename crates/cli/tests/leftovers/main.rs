@@ -163,7 +163,7 @@ fn of_a_live_scenario() {
         return println!("not run: another live scenario runs on this machine");
     }
     let site = Site::new("");
-    // The user who runs PostgreSQL has to come in.
+    // PostgreSQL's user has to come in.
     std::fs::set_permissions(site.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let before = Traces::of_machine(&site);
     let setups = [

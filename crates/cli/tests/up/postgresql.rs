@@ -174,7 +174,7 @@ fn classes_follow(server: &Server<'_>) {
     assert!(watching.0.try_wait().unwrap().is_none(), "it goes on");
 }
 
-/// A table whose index takes five minutes.
+/// A table with an index that takes five minutes.
 const FEW: &str = "
     CREATE TABLE few AS SELECT n FROM generate_series(1, 200) n;
     CREATE FUNCTION slow(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql

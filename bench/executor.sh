@@ -76,7 +76,7 @@ load() { # arguments...
   "${beside[@]}" "$plimsoll" --log error load "nbd+unix:///data?socket=$work/nbd.sock" --destructive --json "$@"
 }
 
-# Gives the service threads processors that nobody else uses.
+# Gives the service threads processors that no other thread uses.
 set_apart() {
   local task name
   [ "${#beside[@]}" != 0 ] || return 0

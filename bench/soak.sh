@@ -85,7 +85,7 @@ content() { # volume, life, what to do
     >"$work/fio-$1" 2>&1
 }
 
-# Load that nobody verifies, behind the content.
+# Unverified load, behind the content.
 load() { # volume
   mapfile -t where < <(place "$1")
   exec fio --name=load "${where[@]}" --offset="${content_mib}M" --size="${content_mib}M" --rw=randrw --bsrange=4k-128k \

@@ -97,7 +97,7 @@ look() {
   [ -z "$is_hung" ] || end_all
 }
 
-# A pipe that stays open in a child that outlives the program keeps nobody waiting: the program's end is the end.
+# A child that outlives the program and keeps its pipe open makes no caller wait: the program's end is the end.
 pipe=$(mktemp -u)
 mkfifo "$pipe"
 # libtest names slow tests only if it runs tests on threads.

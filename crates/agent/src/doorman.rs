@@ -261,7 +261,7 @@ fn has_joined(members: &Members, tenant: &Tenant) -> bool {
     members.account(tenant.bit) == Some(tenant.account)
 }
 
-/// Processes whose calls go on at once.
+/// The account of processes that are no tenant: their calls go on at once.
 fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> AccountId {
     LOG.warn(format_args!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id)));
     AccountsOf::OTHERS

@@ -48,7 +48,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others'
 /// requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
-/// Looks at calls that are held in one turn, for those whose threads have gone.
+/// Held calls that one turn looks at, to find calls of threads that have gone.
 const HELD_LOOKS_MAX: usize = 64;
 /// How often what is done now and then is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);

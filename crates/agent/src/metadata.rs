@@ -16,7 +16,7 @@ use thiserror::Error;
 pub const METADATA_BYTES_MAX: usize = 1024;
 /// Bytes of a session's name.
 const NAME_BYTES_MAX: usize = 128;
-/// The name of a session whose container has none.
+/// The name of a session of a nameless container.
 const NAMELESS: &str = "container";
 const BIT: &str = "bit=";
 /// What may be said.

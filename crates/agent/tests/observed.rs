@@ -1,7 +1,7 @@
 //! A disk that is not ours: its requests are seen, its tenants are held at their gates.
 //!
-//! Planted breaks that turned a test red: requests that are seen and not handed to the engine; what nobody joined for
-//! charged to a tenant; direct writes that nobody asks about; words of readers that never close; words of readers that never open again.
+//! Planted breaks that turned a test red: requests that are seen and not handed to the engine; I/O of no tenant
+//! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers that never open again.
 
 mod support;
 
@@ -13,9 +13,9 @@ use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
-/// MiB of who will be held: so many that a machine busy with other work holds it before the end.
+/// MiB of the tenant that will be held: so many that a machine busy with other work holds it before the end.
 const LONG_MIB: u64 = 512;
-/// Bytes a second of who has a limit.
+/// Bytes a second of a tenant with a limit.
 const LIMIT: f64 = 65_536.0;
 const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
 
@@ -101,7 +101,7 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
     });
 }
 
-/// Reads are not held back on the disk, which is not ours: who has had too much waits before the next one.
+/// The disk is not ours and holds no read back: a tenant beyond its limit waits before its next read.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {

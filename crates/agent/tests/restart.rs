@@ -1,4 +1,4 @@
-//! An agent that is started again. Alone in its process, whose listeners it counts.
+//! An agent that is started again. The test is alone in its process and counts the process's listeners.
 
 mod support;
 
@@ -7,7 +7,7 @@ use plimsoll_core::{Allocation, Rate};
 use support::lease::unless_a_lease_runs_out;
 use support::{Rig, go};
 
-/// Tenants of an agent before this one are nobody's: a number that one of them had is another's now.
+/// Tenants of an earlier agent have no account: the number that one of them had belongs to another tenant now.
 ///
 /// It writes (its words), and creates a file (its listener).
 ///

@@ -285,7 +285,7 @@ fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
     });
 }
 
-/// Whoever forks while we write a program has it open for writing until it executes, and nobody can run it meanwhile.
+/// A child forked while we write a program has it open for writing until it executes, and no process can run it meanwhile.
 ///
 /// Red with one try.
 #[test]

@@ -1,4 +1,4 @@
-//! Reserves, limits and shares, for every scheduler that promises them, on a device whose speed is known exactly.
+//! Reserves, limits and shares, for every scheduler that promises them, on a device of exactly known speed.
 
 mod metronome;
 

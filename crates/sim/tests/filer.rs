@@ -107,7 +107,7 @@ fn what_a_turn_costs_is_lost_once_a_slice() {
     }
 }
 
-/// Table 2, at a load at which next to nobody is preempted.
+/// Table 2, at a load at which next to no request is preempted.
 #[test]
 fn requests_are_restarted_as_often_as_in_the_papers_table() {
     for workload in WORKLOADS {

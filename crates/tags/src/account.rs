@@ -196,7 +196,7 @@ impl AccountsOf<'_> {
             }
         }
         if count > 0 {
-            // Where every process has an account, a process whose account ended gets one of its own now.
+            // Where every process has an account, a process of an ended account gets one of its own now.
             self.forget();
         }
         Ok(count)

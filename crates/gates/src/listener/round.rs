@@ -33,7 +33,7 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
-    /// There were no looks left for a listener whose calls may wait, which is not announced once more.
+    /// The turn had no looks left for a listener; its calls may wait, and are not announced once more.
     pub has_more: bool,
     /// When to hear a listener that is left to its keeper until then. What waits is not announced once more.
     pub again_at: Option<Time>,

@@ -173,7 +173,7 @@ impl Cache {
         Ok(())
     }
 
-    /// `unit`, which is in no list, comes into the order as it was when its place there was lost.
+    /// Puts `unit`, which is in no list, into the order with the state it had when its place there was lost.
     pub(crate) fn restore(&mut self, unit: UnitId) {
         self.make_room(unit);
         self.policy.restored(&mut self.units, &self.partition, unit);
@@ -234,7 +234,7 @@ impl Cache {
         self.enter(access)
     }
 
-    /// The policy hears of an access, once, whatever becomes of it.
+    /// The policy hears of each access once, whatever its outcome.
     pub(crate) fn observe(&mut self, access: &Access) {
         self.policy.observed(access, self.is_awake);
     }

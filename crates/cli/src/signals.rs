@@ -67,7 +67,7 @@ pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure
     Ok(())
 }
 
-/// Those that are listened for where those in the mask are ignored.
+/// The signals to listen for, where the signals in the mask are ignored.
 fn heard(ignored: u64) -> impl Iterator<Item = i32> {
     let is_ignored = move |signal: i32| ignored & 1 << (signal - 1) != 0;
     [SIGTERM, SIGINT, SIGHUP].into_iter().filter(move |&signal| signal == SIGTERM || !is_ignored(signal))

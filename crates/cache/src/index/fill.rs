@@ -94,7 +94,7 @@ impl Filler<'_> {
         let (unit, tag) = (UnitId(entry & number), entry & !number);
         for at in home..buckets.len() {
             let bucket = &mut buckets[at];
-            // Nothing was taken out yet, so what is in use comes first.
+            // Nothing was taken out yet, so the used entries come first.
             let used = bucket.matches(u32::MAX, EMPTY).next().unwrap_or(ENTRIES);
             let alike = bucket.matches(!number, tag).next().filter(|&place| place < used);
             if let Some(place) = alike {

@@ -67,7 +67,7 @@ pub enum RequestKind {
     Write,
     /// The client does not need the whole block any more.
     Trim,
-    /// Whatever was acknowledged before is to be durable; the block is of no account.
+    /// Makes all acknowledged writes durable; the block is of no account.
     Flush,
 }
 
@@ -401,7 +401,7 @@ impl CacheStore {
         if slot.step == Step::Answered {
             self.slots.give_back(at);
             if self.is_closing && self.slots.is_idle() {
-                // Nothing else may happen any more that would begin the last snapshot.
+                // Perhaps no later event comes to begin the last snapshot.
                 self.drive();
             }
         }
@@ -422,7 +422,7 @@ impl CacheStore {
         self.operations.push_back(Operation { id, target, action, offset_bytes, length_bytes });
     }
 
-    /// Goes on with whatever can go on.
+    /// Starts all work that can go on.
     pub(super) fn drive(&mut self) {
         loop {
             while let Some(at) = self.runnable.pop_front() {

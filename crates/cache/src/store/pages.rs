@@ -1,4 +1,4 @@
-//! Which slot of each page of the map holds, and which pages have changed since.
+//! Which slot of each page of the map is valid, and which pages have changed since.
 
 use super::layout::Layout;
 use super::map::ENTRIES;

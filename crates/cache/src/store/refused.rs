@@ -6,7 +6,7 @@
 //! been away for a moment only.
 //!
 //! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it counts already; the bits
-//! take memory when the first unit is damaged. Whatever changes the mark of a unit takes its bit away.
+//! take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
 
 use super::machine::CacheStore;
 use crate::units::UnitId;

@@ -224,7 +224,7 @@ impl CacheStore {
         }
     }
 
-    /// Whether what was read from a unit is what was written to it.
+    /// Whether the content read from a unit equals the content written to it.
     pub(super) fn is_intact(&self, at: usize, has_succeeded: bool) -> bool {
         let slot = &self.slots.slots[at];
         let data = if slot.step == Step::Merge { &self.slots.old[at].0 } else { &self.slots.data[at].0 };

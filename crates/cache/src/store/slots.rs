@@ -120,11 +120,11 @@ pub(super) struct Page(pub Block);
 /// A fixed number of requests.
 pub(super) struct Slots {
     pub slots: Vec<Slot>,
-    /// What each reads or writes.
+    /// The data that each request reads or writes.
     pub data: Box<[Page]>,
-    /// What a write that is not of a whole block is merged with.
+    /// The old content that a write of a part of a block is merged with.
     pub old: Box<[Page]>,
-    /// The block that each holds.
+    /// The block that each request locks.
     locked: Vec<u64>,
     /// Slots that hold several blocks.
     ranges: Vec<usize>,

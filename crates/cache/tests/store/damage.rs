@@ -53,11 +53,12 @@ fn spoil_each(is_closed: bool, seed: u64) -> Found {
     let (setup, mut random, mut found) = (setup(), Random(seed), Found::default());
     let rig = used(&setup, seed, is_closed);
     let (metadata, newest) = (setup.first_unit(), newest_of_journal(&rig.cache, &setup));
-    // It may always be one that was never finished: then what it says is lost, and may be of these blocks.
+    // The newest journal block may always be one that was never finished: then its records are lost, and may be of
+    // these blocks.
     let is_newest = |block| !is_closed && block == setup.layout().journal_block(newest);
     let named: Vec<u64> = records_of(&rig.cache, &setup, newest).iter().map(|record| record.block).collect();
     assert!(is_closed || !named.is_empty());
-    // Of the units, those that hold something, and some others.
+    // Units that hold something, and some others.
     for block in (0..setup.layout().blocks()).filter(|block| *block < metadata + 80) {
         let mut cache = rig.cache.after_kill();
         spoil(&mut cache, block, &mut random);

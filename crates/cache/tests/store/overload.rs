@@ -97,7 +97,7 @@ fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
             line.come(&mut rig, block);
         }
         let start = random.below(rig.setup.store_blocks);
-        // One that is not being copied just now: that would be waited for.
+        // A block that is not being copied just now: a write would wait for the copy.
         let cache = rig.machine.cache();
         let cached = |block: &u64| cache.find(*block).is_some_and(|unit| !cache.is_being_cleaned(unit));
         let hit = (start..rig.setup.store_blocks).chain(0..start).find(cached).unwrap();
@@ -144,7 +144,7 @@ fn who_waits_for_a_store_that_fails_is_told() {
     assert_eq!(rig.under_way(), 0);
 }
 
-/// What the cache's device holds of a block in the cache becomes something else.
+/// Spoils the content that the cache's device holds of a cached block.
 fn rot(rig: &mut Rig, block: u64) {
     let unit = rig.machine.cache().find(block).expect("it is in the cache");
     let at = rig.setup.layout().unit_block(unit);
@@ -362,7 +362,7 @@ fn a_journal_that_fills_up_slows_writes_down_and_never_stops_them() {
     let (units, journal_blocks, store_blocks) = (12 * 405, 20, 5400);
     let mut rig = rig(Setup { units, journal_blocks, store_blocks, ..setup(Semantics::WriteCache) }, 10);
     rig.timing.slow = FAST;
-    // What is written again goes to units all over the cache, so every page has changed when a snapshot begins.
+    // Rewrites go to units all over the cache, so every page has changed when a snapshot begins.
     write(&mut rig, &mut Line::new(), 16, 7000);
     rig.timing.map = 50 * FAST;
     rig.machine.set_semantics(Semantics::Strict);

@@ -71,9 +71,9 @@ fn trimmed_while_it_is_to_be_copied() -> (Rig, std::ops::Range<u64>, u32) {
 /// the second job, and may fail then: the slot that waited for the first one is given back.
 ///
 /// This test had it that both jobs copy the unit, one after the other, and that the second one may fail when the first is durable. That two
-/// jobs copy a unit is the fault: the one that ends first frees what the other one still copies.
+/// jobs copy a unit is the fault: the first to end frees the unit that the second still copies.
 ///
-/// Planted break that was seen red: a slot that waited copies whatever is in its block when its turn comes.
+/// Planted break that was seen red: a slot that waited copies what its block holds when its turn comes.
 #[test]
 fn a_block_that_is_trimmed_while_it_is_to_be_copied_is_copied_once() {
     let (mut rig, mut others, write) = trimmed_while_it_is_to_be_copied();

@@ -196,7 +196,7 @@ impl Rig {
         Rig::new(setup, cache, store, versions, seed)
     }
 
-    /// One step of whatever can happen next.
+    /// One step: any of the events that can happen next.
     pub fn step(&mut self) {
         match self.random.below(5) {
             0 | 1 if self.asked.len() < self.setup.depth.requests as usize => self.ask(),

@@ -62,7 +62,7 @@ impl Rig {
         true
     }
 
-    /// What is stuck ends after all.
+    /// Stuck operations end after all.
     pub fn free_the_stuck(&mut self) {
         let now = self.timing.now;
         self.doing.iter_mut().filter(|doing| doing.until == STUCK).for_each(|doing| doing.until = now);

@@ -76,7 +76,7 @@ impl JoinRules {
         JoinRules { configuration: Arc::new(configuration.clone()), scheduler, target }
     }
 
-    /// What a session in the pool at `pool` is promised that asks for `change`.
+    /// The promise to a session in the pool at `pool` that asks for `change`.
     ///
     /// # Errors
     /// The first promise that is not kept, in a line.

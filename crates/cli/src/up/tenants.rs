@@ -138,7 +138,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// One more; before any other thread has the stations.
+    /// Adds a volume; before any other thread has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
     }
@@ -247,7 +247,7 @@ pub(super) fn mount_with_station(
     Ok(station)
 }
 
-/// The number of a block device, such as `7:3`: the same by whatever path it is named.
+/// The number of a block device, such as `7:3`: the same for every path to it.
 fn number_of(device: &Path) -> Result<String, AgentError> {
     let system = |errno: Errno| AgentError::System { action: "look at the block device", source: errno.into() };
     let found = stat(device).map_err(system)?.st_rdev;

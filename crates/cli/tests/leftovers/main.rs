@@ -199,7 +199,7 @@ fn of_a_live_scenario() {
                 println!("not run: {name} cannot be here");
             } else if end == End::Killed {
                 assert!(Traces::of_machine(&site) != before, "a kill leaves something");
-                // Whatever the next one does, it begins with what this one left.
+                // The next scenario begins with the traces that the killed one left.
                 scenario(&site, "failing.toml").status().unwrap();
             }
             Traces::settle(&site, &before);

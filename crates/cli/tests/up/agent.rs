@@ -137,7 +137,7 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
     });
 }
 
-/// Everybody may make files where the words are.
+/// Every user may make files where the words are.
 #[test]
 fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
     let Some(site) = site() else { return };

@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 const WRITERS: usize = 50;
 /// What each of them writes, in blocks of 64 KiB. Between two looks of the agent, a millisecond, one can write some megabytes.
 const BLOCKS_EACH: u64 = 80;
-/// What is promised: all go on so soon after the agent was killed.
+/// The promise: all writers go on so soon after the agent was killed.
 const FAIL_OPEN: Span = Span::from_secs(1);
 /// How often that is tried: where the machine takes the processors away, no writer goes on in time.
 const TRIES: u32 = 5;

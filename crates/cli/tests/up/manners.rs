@@ -201,7 +201,7 @@ fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
         return println!("not run: other users need root");
     }
     let site = Site::of_normal_user(MEMORY);
-    // Where user 65532 would have its daemon, the stranger has his.
+    // The stranger runs a daemon at the place of user 65532's daemon.
     std::fs::set_permissions(site.folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let place = format!("plimsoll-{USER}");
     let configuration = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
@@ -212,7 +212,7 @@ fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
         command.uid(STRANGER).gid(STRANGER);
         command
     });
-    // He wants to be asked.
+    // The stranger lets other users ask the daemon.
     std::fs::set_permissions(site.path(&place).join("control.sock"), PermissionsExt::from_mode(0o777)).unwrap();
     let ask = |arguments: &[&str]| {
         let mut command = site.command(arguments);

@@ -180,7 +180,8 @@ const FEW: &str = "
     CREATE FUNCTION slow(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql
         AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN n; END $$";
 
-/// Broken on purpose and seen red: the catalogue is asked only for what everybody sees, which has an index when it is finished.
+/// Broken on purpose and seen red: the catalogue is asked only for committed rows, and an index is there when it is
+/// finished.
 fn while_an_index_is_made(server: &Server<'_>) {
     server.ask(FEW);
     let folder = server.file("few").parent().unwrap().to_owned();

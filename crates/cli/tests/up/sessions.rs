@@ -112,7 +112,7 @@ fn what_cannot_have_a_session_is_told() {
 
 /// Names stand in tables. Longer ones than a request may be are refused as such, and not as a request that is too long.
 ///
-/// Broken on purpose and seen red: whatever a tenant is called is taken; only the daemon looks at names.
+/// Broken on purpose and seen red: any name of a tenant is taken; only the daemon looks at names.
 #[test]
 fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
     let site = Site::of_normal_user(ONE_VOLUME);

@@ -43,7 +43,7 @@ fn controller() -> Result<(PathBuf, usize), &'static str> {
     }
 }
 
-/// A loop device on a file, and a cgroup of our own for the containers. Gone with everybody in it when dropped.
+/// A loop device on a file, and a cgroup of our own for the containers. Gone with all processes in it when dropped.
 struct Rig {
     site: Site,
     device: String,

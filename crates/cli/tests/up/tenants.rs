@@ -107,7 +107,7 @@ fn a_command_is_itself_to_whoever_started_it() {
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     assert_eq!(sleeping.wait().unwrap().signal(), Some(15));
     let missing = run(&site, &[], &["no-such-command"]).output().unwrap();
-    // As of other wrappers; it was 1, which is also what a command may end with.
+    // As of other wrappers. Not 1, since a command may end with 1 itself.
     assert_eq!(missing.status.code(), Some(127));
     assert!(text(&missing.stderr).contains("cannot run no-such-command"), "{}", text(&missing.stderr));
     let refused = run(&site, &["--volume", "other"], &["true"]).output().unwrap();

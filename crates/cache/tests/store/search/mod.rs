@@ -142,7 +142,7 @@ fn search(first: u64, budget: Budget) -> Tally {
     for worker in &workers {
         let (worker, next, budget, total, says) =
             (worker.clone(), next.clone(), budget.clone(), total.clone(), says.clone());
-        // One that hangs is left alone, and ends with the process.
+        // A case that hangs is left alone, and ends with the process.
         std::thread::spawn(move || says.send(work(&worker, &next, first, &budget, began, &total)));
     }
     let (mut left, mut reported, mut seen) = (workers.len(), began, vec![(0, 0, began); workers.len()]);
@@ -189,7 +189,7 @@ fn report(case: Case, found: Found) -> ! {
     );
 }
 
-/// One case, if that is what is wanted.
+/// One case, if `SEARCH_SEED` names one.
 ///
 /// The backtrace of a finding says nothing.
 fn one_case() -> bool {

@@ -1,4 +1,4 @@
-//! What is in what: pools on devices and in pools, volumes in pools.
+//! References between sections: pools on devices and in pools, volumes in pools.
 
 use crate::config::model::{Device, Pool, Volume};
 use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};

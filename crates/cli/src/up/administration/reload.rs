@@ -80,13 +80,13 @@ impl Administration {
     }
 }
 
-/// What a file that was read again has changed.
+/// The changes in a file that was read again.
 struct Difference {
     /// Keys that changed, as the log has them.
     changed: Vec<String>,
     /// Keys that wait for a restart.
     waiting: Vec<String>,
-    /// What holds now: the next file is compared with that.
+    /// The configuration in force: the next file is compared with it.
     loaded: Configuration,
 }
 

@@ -7,7 +7,7 @@
 # "not run: why" and passes: those lines are added to NOT_RUN_FILE. Tests that took too long are added to HUNG_FILE, a line each.
 # Exit code: the program's, 124 if a test took too long.
 #
-# A test may take TEST_SECONDS_MAX seconds (300); what scripts/time-limits.txt names may take longer.
+# A test may take TEST_SECONDS_MAX seconds (300); tests that scripts/time-limits.txt names may take longer.
 set -uo pipefail
 
 not_run=$1 hung=$2 name=$3

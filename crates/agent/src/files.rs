@@ -2,10 +2,10 @@
 //!
 //! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is
 //! busy, or gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2),
-//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was
-//! opened is kept, as long as there are no more than [`FILES_MAX`].
+//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; others open none. An
+//! opened file is kept, as long as there are no more than [`FILES_MAX`].
 //!
-//! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
+//! An open file cannot be deleted for good. So a file is closed after [`KEPT_FOR`] without a request for it.
 //!
 //! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been
 //! deleted meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the

@@ -183,7 +183,7 @@ impl Levels {
     }
 
     /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So the shims of its
-    /// account hold nothing any more: what is closed from now on is closed for none of them.
+    /// account hold nothing any more: a word that closes from now on holds none of them.
     fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
         let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
         if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
@@ -289,7 +289,7 @@ impl Levels {
     }
 
     /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
-    /// which there are so many: also where the scheduler has released the call since. Says when to look at those that
+    /// which there are so many: also where the scheduler has released the call since. Returns when to look at the calls that
     /// are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {

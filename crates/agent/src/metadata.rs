@@ -159,7 +159,7 @@ impl ContainerWish {
         Ok(())
     }
 
-    /// The session's name: what was asked for, or the container's, with what a name cannot have replaced.
+    /// The session's name: the requested one, or the container's with letters replaced that a name cannot have.
     pub(crate) fn session_name(&self, container: &str) -> String {
         let replaced = |letter: char| if is_letter(letter) { letter } else { '-' };
         match &self.name {

@@ -102,7 +102,7 @@ impl Admitted {
         }
     }
 
-    /// Leaves out those that have come, and as strangers those that have not for too long.
+    /// Leaves out admitted readers that have come, and counts as strangers those that have not for too long.
     fn age(&mut self, now: Time, reads: AccountReads, strangers: &mut Strangers) {
         let mut came = u32::try_from(reads.arrived - self.arrived).unwrap_or(u32::MAX);
         self.arrived = reads.arrived;

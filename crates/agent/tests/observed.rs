@@ -137,7 +137,7 @@ fn calls_by_descriptor_wait_on_btrfs_too() {
         for (name, command, number) in
             [("synced", "sync", libc::SYS_fsync), ("cut", "truncate -c -s 1", libc::SYS_ftruncate)]
         {
-            // However long this takes, what is owed is not paid meanwhile.
+            // However long this takes, the debt is not paid meanwhile.
             rig.engine.change_account(&rig.session("b"), limited_to(1.0)).unwrap();
             let path = rig.path(name);
             std::fs::write(&path, "two").unwrap();

@@ -34,7 +34,7 @@ fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has
         go(&mut writer);
         rig.wait_until("the gate of who has written too much", || rig.is_closed(&now));
         let written = || std::fs::metadata(&path).unwrap().len();
-        // The write that had passed the gate before it closed ends first; what is owed takes minutes to pay.
+        // The write that had passed the gate before it closed ends first; the debt takes minutes to pay.
         let last = std::cell::Cell::new(0);
         let a_while = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
         rig.wait_until("the end of its last write", || {

@@ -1,6 +1,6 @@
 //! A disk that is not ours where no BPF program tells causes: tenants are charged for what their processes submit.
 //!
-//! Planted breaks that turned a test red: children that do not inherit; what is read is not told; requests of submitters
+//! Planted breaks that turned a test red: children that do not inherit; reads that are not told; requests of submitters
 //! that do not ask the gates; a process that has ended stays a task.
 
 mod support;

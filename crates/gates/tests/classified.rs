@@ -1,4 +1,4 @@
-//! O_CLASSIFIED in the preload shim: what is said of which file, and that no class gets into one.
+//! O_CLASSIFIED in the preload shim: the shim sends each file's class, and no class gets into a file.
 
 mod support;
 

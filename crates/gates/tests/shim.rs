@@ -66,7 +66,7 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
             tenants.iter_mut().for_each(|(tenant, _)| tenant.goes_on());
             change(&others, GateWords::open);
         }
-        // What the cache has, what is no file, and what changes nothing waits for nothing.
+        // A call on cached data, on a pipe, or without a change does not wait.
         change(&GateClass::ALL, GateWords::close);
         for what in ["read", "pipe"].map(str::to_owned).into_iter().chain(UNGATED.map(job)) {
             println!("{what}");

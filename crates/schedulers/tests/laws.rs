@@ -125,7 +125,7 @@ fn over_committed(entry: &Entry, depths: [u32; 3]) -> ([f64; 3], Span) {
 }
 
 /// A scheduler that gives a request its deadline when it comes, at the earliest now, serves in the order of arrival once
-/// all deadlines have passed: by queue depth. Reserves shrink alike; what is left, by weight, is the third one's.
+/// all deadlines have passed: by queue depth. Reserves shrink alike; the rest, by weight, is the third one's.
 #[test]
 fn over_commitment_does_not_go_by_depth() {
     for entry in keepers(Promise::Reserve) {

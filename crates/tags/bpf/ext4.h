@@ -289,7 +289,7 @@ int BPF_PROG(ext4_fc_commit_start, struct super_block *super)
 	return 0;
 }
 
-/* If nothing was written, what was pending still is. */
+/* If nothing was written, the pending accounts still are. */
 SEC("tp_btf/ext4_fc_commit_stop")
 int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int reason)
 {

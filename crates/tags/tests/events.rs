@@ -1,4 +1,4 @@
-//! Single events: what is told of calls that return, and of direct writes.
+//! Single events: returns of calls, and direct writes.
 //!
 //! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told;
 //! direct writes told without their inode; records of requests that no reader wants.

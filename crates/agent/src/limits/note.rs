@@ -47,7 +47,7 @@ impl Note {
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
-    /// Another program has limited a cgroup to `limit` since it was noted: that is what will be put back.
+    /// Another program has limited a cgroup to `limit` since it was noted: the end restores `limit`.
     pub(super) fn change(&mut self, group: &Group, limit: Limit) -> io::Result<()> {
         let Some(entry) = self.entries.iter_mut().find(|(noted, _)| noted == group) else { return Ok(()) };
         entry.1 = limit;

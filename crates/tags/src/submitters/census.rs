@@ -25,7 +25,7 @@ const EXPECTED_LOOKS: u32 = 2;
 /// Which processes are registered as which account.
 #[derive(Clone, Default)]
 pub(super) struct Registered {
-    /// Processes, those that inherited it among them.
+    /// Processes, including heirs of a registration.
     pub(super) processes: BTreeMap<u32, u32>,
     pub(super) threads: BTreeMap<u32, u32>,
     pub(super) groups: Vec<(Group, u32)>,

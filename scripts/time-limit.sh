@@ -38,7 +38,7 @@ below() {
   done
 }
 
-# What the program started, as far as it is below it, in its group, or has this run's mark in its environment.
+# The processes that the program started: those below it, in its group, or with this run's mark in their environment.
 end_all() {
   local pid environment round
   kill -STOP "$leader" 2>/dev/null

@@ -58,7 +58,7 @@ pub(crate) struct Doorman {
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
     /// A disk that is not ours, from which something may be mounted at any time.
     pub(crate) observed: Option<ObservedDisk>,
-    /// What the disk is called in messages.
+    /// The disk's name in messages.
     pub(crate) device: PathBuf,
     /// What was said of what the tags have lost.
     pub(crate) losses: LossLog,

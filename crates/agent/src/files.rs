@@ -49,7 +49,7 @@ pub struct Files {
     mount: File,
     open: Option<Open>,
     kept: BTreeMap<FileId, (File, Time)>,
-    /// What is said of pointers holds for this, too: it is not sent to another thread.
+    /// Like a pointer, this is not sent to another thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -99,7 +99,7 @@ impl Files {
         is_it.then_some(path)
     }
 
-    /// What the inode is, of whatever kind. Nothing is kept open, and nothing of it is read or begun: it may be a device.
+    /// The inode's status, of whatever kind it is. Nothing is kept open, and nothing of it is read or begun: it may be a device.
     ///
     /// # Errors
     /// There is none (`STALE`), or files of this file system cannot be found by their inode (`OPNOTSUPP`).

@@ -50,7 +50,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const NOTIFICATIONS_MAX: usize = 64;
 /// Held calls that one turn looks at, to find calls of threads that have gone.
 const HELD_LOOKS_MAX: usize = 64;
-/// How often what is done now and then is done.
+/// How often housekeeping is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);
 
 /// What the levels are made of.
@@ -310,7 +310,7 @@ impl Levels {
         let mut woken =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 16];
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What is not taken out now is there the next time.
+        // Entries that are not taken out now are there the next time.
         let _ = epoll::wait(&self.poll, &mut woken, Some(&at_once));
         self.hear_at = Some(now);
         self.obey(now, scheduler);

@@ -4,7 +4,7 @@
 //! out; a container that says nothing gets a session in the volume's own account, under the container's name. `bit=N`
 //! alone is said by commands of tenants that have joined already.
 //!
-//! The author of the container's configuration wrote it, so it is bounded, and what is not understood is refused.
+//! The author of the container's configuration wrote it, so it is bounded, and an unknown key or value is refused.
 
 use plimsoll_core::account::{WEIGHT_MAX, WEIGHT_MIN};
 use plimsoll_core::units::deadline;
@@ -36,9 +36,9 @@ pub(crate) enum Metadata {
 pub(crate) struct ContainerWish {
     /// The path of the pool that its session opens in.
     pub(crate) pool: Option<String>,
-    /// What its session is called.
+    /// Its session's name.
     pub(crate) name: Option<String>,
-    /// What it is promised.
+    /// Its promises.
     pub(crate) allocation: Allocation,
 }
 

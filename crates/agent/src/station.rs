@@ -106,7 +106,7 @@ pub struct Entrance {
     pub bit: u32,
     /// What its words say while they are closed.
     pub generation: u32,
-    /// What its commands are called in messages.
+    /// The name of its commands in messages.
     pub name: String,
     /// The library to preload.
     pub shim: PathBuf,

@@ -144,7 +144,7 @@ fn calls_by_descriptor_wait_on_btrfs_too() {
             let mut child = rig.start(&b, &format!("exec {command} {}", path.display()));
             go(&mut child);
             rig.wait_until("the call", || call_of(child.id()) == Some(number) || child.try_wait().unwrap().is_some());
-            // What was there before it is on the disk, and others' calls have gone by.
+            // Earlier data is on the disk, and others' calls have gone by.
             ends_well(rig.start_flushing(&a, "a"));
             rig.sync();
             assert!(child.try_wait().unwrap().is_none(), "{command}: who is beyond its limit does not wait");

@@ -127,7 +127,7 @@ fn hundreds_of_held_readers_stall_nobody() {
             rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
             assert!(readers.wait().unwrap().success());
             let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);
-            // What is read into the cache is read ahead.
+            // Reads into the cache are read ahead.
             let most = if flags.is_empty() { READERS as u64 * MIB } else { wanted + MIB };
             assert!(
                 (wanted..most).contains(&bytes),
@@ -186,7 +186,7 @@ fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
         let mut child = rig.start(&b, &script);
         go(&mut child);
         rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        // However long a crowd takes to gather, what it owes is not paid meanwhile.
+        // However long a crowd takes to gather, its debt is not paid meanwhile.
         rig.engine.change_account(&rig.session("b"), limited(1.0)).unwrap();
         go(&mut child);
         rig.wait_until("a crowd at the gate", || children_in(libc::SYS_openat, child.id()) >= CROWD);

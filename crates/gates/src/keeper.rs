@@ -8,7 +8,7 @@
 //! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait, and
 //! those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for neither.
 //!
-//! What it cannot help: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
+//! A limit: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
 //! fails the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
 //! `KillMode=process`.
 

@@ -75,12 +75,12 @@ fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
         agent.hold(&[]);
         held.iter_mut().for_each(|(tenant, ..)| tenant.goes_on());
     }
-    // What is no file is notified and goes on at once.
+    // A call on a descriptor that is no file is notified and goes on at once.
     let mut pipe =
         rig.tenant(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(GateClass::Write))), "pipe", 1);
     agent.hold(&[ACCOUNT]);
     pipe.goes_on();
-    // What is not asked for is not notified.
+    // A call that the filter does not ask for is not notified.
     let mut reader = rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "write", 1);
     reader.goes_on();
 }

@@ -72,7 +72,7 @@ fn shares_are_as_weights_and_the_drive_is_used() {
             let served = run("wdt", &tenants(), 14.0);
             let shares = rates(&served, 4, 4.0..14.0);
             assert!(ratio_error(&shares, &weights) < 0.02, "{weights:?}, {reads:?}: {shares:?}");
-            // Writes cost a drive more than reads: what is compared is the load that was served, alone.
+            // Writes cost a drive more than reads: only the served load is compared.
             if reads == [100; 4] {
                 let unmanaged: f64 = rates(&run("noop", &tenants(), 6.0), 4, 2.0..6.0).iter().sum();
                 let all: f64 = shares.iter().sum();

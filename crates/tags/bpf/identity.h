@@ -27,7 +27,7 @@ static __always_inline bool has_ended(const struct registration *registration)
 	return state.ended_accounts & 1ULL << (registration->account & 63);
 }
 
-/* What a key is registered as. */
+/* A key's registration, unless its account has ended. */
 static __always_inline struct registration *registration_of(void *map, const void *key)
 {
 	struct registration *found = bpf_map_lookup_elem(map, key);

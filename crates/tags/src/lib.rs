@@ -205,7 +205,7 @@ impl Tags {
         AccountsOf { accounts: &mut self.accounts, source: &mut *self.source }
     }
 
-    /// What is registered and what is dirty, for other threads.
+    /// Registrations and dirty pages, for other threads.
     pub fn survey(&self) -> Survey {
         Survey::of(&*self.source)
     }

@@ -1,4 +1,4 @@
-//! The other tests can fail: with a program left out, what it is for is not attributed any more.
+//! The other tests can fail: with a program left out, the I/O that it is for is not attributed any more.
 
 mod support;
 

@@ -292,7 +292,7 @@ fn now() -> Time {
 /// `GROUP=N`, a cgroup and its weight.
 ///
 /// # Errors
-/// In one line, what is wrong with it and what is allowed.
+/// The fault and the allowed values, in one line.
 pub fn parse_weight(text: &str) -> Result<(String, u32), String> {
     let allowed = format!("GROUP=N, N from 1 to {WEIGHT_MAX}");
     let split = text.rsplit_once('=').filter(|(group, _)| !group.contains('\n'));

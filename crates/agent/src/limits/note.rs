@@ -39,11 +39,11 @@ impl Note {
         Ok((note, said))
     }
 
-    /// Notes what a cgroup is limited to now, before that is changed.
+    /// Notes a cgroup's limit before it is changed.
     pub(super) fn add(&mut self, group: &Group) -> io::Result<Limit> {
         let limit = group.limit(&self.device)?;
         self.entries.push((group.clone(), limit));
-        // What is not noted is not changed, so there is nothing to put back.
+        // A limit that is not noted is not changed, so there is nothing to put back.
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 

@@ -97,7 +97,7 @@ impl Mounted {
     }
 }
 
-/// A device without a model, so that what is slow is slow because a scheduler made it so.
+/// A device without a model, so that only a scheduler makes I/O slow.
 fn profile() -> DeviceProfile {
     DeviceProfile {
         name: "device".to_owned(),

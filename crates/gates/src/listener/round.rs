@@ -114,7 +114,7 @@ impl Listeners {
         self.members.values().filter(|member| member.listener.account() == account).count()
     }
 
-    /// What is one account's is another's from now on.
+    /// Moves one account's listeners to another account from now on.
     pub fn hand_over(&mut self, from: AccountId, to: AccountId) {
         let members = self.members.values_mut().map(|member| &mut member.listener);
         members.filter(|listener| listener.account() == from).for_each(|listener| listener.assign(to));

@@ -68,7 +68,7 @@ pub fn try_compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> 
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let draft = program.with_extension(std::process::id().to_string());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    // What is linked stands behind what it is linked to.
+    // A library's flag stands behind the source that needs it.
     let outcome = Command::new(compiler).args(["-O1", "-Wall"]).arg(&source).args(flags).arg("-o").arg(&draft).output();
     let outcome = outcome.map_err(|error| error.to_string())?;
     if !outcome.status.success() {

@@ -165,7 +165,7 @@ impl Census {
                 None => ended.push(process),
             }
         }
-        // Children first: what was expected of a child is expected of its parent then.
+        // Children first: a child's expected growth becomes its parent's.
         for process in ended.into_iter().rev() {
             let Some(member) = self.members.remove(&process) else { continue };
             registered.processes.remove(&process);
@@ -187,7 +187,7 @@ impl Census {
 }
 
 impl Member {
-    /// What of a growth is its own, and not the count of a child that has ended.
+    /// The process's own part of a growth, without the count of a child that has ended.
     fn without_expected(&mut self, grown: Moved) -> Moved {
         let own = grown.since(self.expected);
         self.expected = self.expected.since(grown);

@@ -12,8 +12,8 @@
 //!
 //! **The complication.** A user of the volume may have written anything there. Each number is checked before it is
 //! used, the bytes read are bounded by [`BYTES_READ_MAX`], and ranges by [`RANGES_MAX`]. A file system that is not
-//! understood is an error of one line, and no classes. A layout that lies says wrong classes of its own volume's blocks, as its user may
-//! do in other ways.
+//! understood is an error of one line, and no classes. A layout that lies says wrong classes of its own volume's
+//! blocks, as its user may do in other ways.
 
 pub mod ext4;
 pub mod xfs;

@@ -24,7 +24,7 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    /// Those of `scheme`.
+    /// The rules of `scheme`.
     pub fn new(scheme: &Scheme) -> ClassRules {
         let rule = |number: usize| {
             let class = Class::new(number as u8).expect("five bits");

@@ -88,7 +88,7 @@ mod tests {
     fn what_is_ignored_stays_so_but_for_the_signal_that_ends_services() {
         let heard = |ignored| heard(ignored).collect::<Vec<_>>();
         assert_eq!(heard(0), [SIGTERM, SIGINT, SIGHUP]);
-        // As nohup leaves it; as a script does; everything.
+        // The mask as nohup leaves it; as a script does; all signals.
         assert_eq!(heard(0b1), [SIGTERM, SIGINT]);
         assert_eq!(heard(0b10), [SIGTERM, SIGHUP]);
         assert_eq!(heard(u64::MAX), [SIGTERM]);

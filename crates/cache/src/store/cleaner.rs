@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 
 /// Units that may wait for a flush of the store.
 pub(super) const CLEANED_MAX: usize = 256;
-/// Of those the ones that were copied, when a flush is asked for though more are being copied and no request waits.
+/// Copied units at which the syncer asks for a flush though more are being copied and no request waits.
 const BATCH: usize = 64;
 /// Units that are kept ready: so many parts of the cache, within these bounds (ours).
 const READY_PARTS: u32 = 64;
@@ -281,7 +281,7 @@ impl CacheStore {
         });
         match unit {
             Some(unit) if slot.job().is_some() && self.cache.is_dirty(unit) => {
-                // It was written while it waited.
+                // A request wrote the block while its unit waited.
                 self.cache.cleaned(unit);
                 self.end_clean(at);
             }
@@ -446,8 +446,8 @@ impl CacheStore {
         self.clean_failed(at);
     }
 
-    /// It is unknown which of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
-    /// dirty as before.
+    /// It is unknown which of the last writes the store has, also of those that ended, or began, during the flush:
+    /// copied units are dirty as before.
     fn store_flush_failed(&mut self) {
         self.store.flush_failed();
         self.pause();

@@ -148,7 +148,7 @@ pub(super) fn write_superblocks(
     Ok(())
 }
 
-/// Both superblocks, and which could not be read: such a one is a damaged one.
+/// Both superblocks, and the unreadable blocks: an unreadable superblock counts as damaged.
 pub(super) fn read_superblocks(device: &mut dyn Blocks) -> Result<([Found; 2], Unreadable), DeviceError> {
     let (mut found, mut unreadable) = ([Found::Foreign; 2], Unreadable::default());
     for (slot, found) in (0..).zip(&mut found) {

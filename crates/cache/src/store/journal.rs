@@ -46,7 +46,7 @@ pub struct Record {
     pub pool: Pool,
     /// The unit.
     pub unit: UnitId,
-    /// Of what the unit holds, 24 bits.
+    /// The checksum of the unit's content, 24 bits.
     pub checksum: u32,
 }
 

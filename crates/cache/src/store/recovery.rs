@@ -47,7 +47,7 @@ use std::sync::Mutex;
 pub struct Report {
     /// Units that hold a block.
     pub units: u32,
-    /// Of those the ones that the store lacks.
+    /// Of those units, the units with a version that the store lacks.
     pub dirty_units: u32,
     /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
     pub journal_blocks: u64,
@@ -63,7 +63,7 @@ pub struct Report {
     pub lost_journal_blocks: u64,
     /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
     pub given_up_units: u32,
-    /// Of those the ones that the store lacks.
+    /// Of the forgotten units, those with a version that the store lacks.
     pub given_up_dirty_units: u32,
 }
 
@@ -246,8 +246,8 @@ fn read_map(
         for (page, slot, generation) in suspects {
             loader.clear_page(page);
             lost.push(page);
-            // It is the other slot that held. What is written next takes the place of the older page, so that, should that be the
-            // last that happens, this is still known of it.
+            // The other slot was valid. The next write replaces the older page, so that, should that be the
+            // last event, the next start still knows this of the page.
             pages.set_valid(page, generation, 1 - slot);
         }
     }

@@ -116,7 +116,7 @@ impl CacheStore {
     pub(super) fn write_elsewhere(&mut self, at: usize) {
         match self.cache.take_empty() {
             Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
-            // Others had the last ones, and they were bad.
+            // Other requests had the last units, and those were bad.
             None if !self.has_failed && self.is_out_of_units() => self.write_past(at),
             None => self.wait_for_unit(at),
         }

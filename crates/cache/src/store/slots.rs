@@ -82,7 +82,7 @@ pub(super) struct Slot {
     pub store_writes: u64,
     /// A flush of the store failed while the store was writing it, so its success says nothing.
     pub is_doubtful: bool,
-    /// Of a unit that is copied: the run that it belongs to, in slots and blocks one behind the other.
+    /// The run that a copied unit belongs to, in slots and blocks one behind the other.
     pub run: u64,
     /// Units that were tried for what is written, and are bad.
     pub tries: u8,
@@ -251,7 +251,7 @@ impl Slots {
         Some(at)
     }
 
-    /// As many requests as there can be at once.
+    /// The most requests that there can be at once.
     pub fn requests(&self) -> u32 {
         self.requests
     }

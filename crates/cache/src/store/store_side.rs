@@ -43,7 +43,7 @@ impl StoreSide {
         self.flushed == self.writes && !self.has_lost
     }
 
-    /// Those of them that are durable.
+    /// The number of durable writes.
     pub fn flushed(&self) -> u64 {
         self.flushed
     }

@@ -44,7 +44,7 @@ pub struct Superblock {
     pub journal_sequence: u64,
     /// The checksum of the block before it.
     pub journal_previous: u32,
-    /// Of the generations of all pages of the map: see [`page_digest`].
+    /// The digest of the generations of all pages of the map: see [`page_digest`].
     pub map_digest: u64,
     /// Whether there is a cache; if not, it was given up, or making it was not finished.
     pub is_ready: bool,

@@ -32,7 +32,7 @@ impl MeasuredProfile {
         profile.outstanding_max = self.outstanding_max;
     }
 
-    /// As a file has it; `heading` says how it came about.
+    /// The text of a profile file; `heading` says how it came about.
     pub fn to_toml(&self, heading: &str) -> String {
         let comment: String = heading.lines().map(|line| format!("# {line}\n")).collect();
         format!(

@@ -47,7 +47,7 @@ pub(super) struct Daemon {
     attachments: Vec<Attachment>,
     /// Let go of before what they stand above is detached: no process that uses a mount that has to go may be held.
     tenants: Tenants,
-    /// Gone before the mounts with the files it knows.
+    /// Dropped before the mounts with the files it knows.
     classes: Option<ClassServer>,
     layouts: Option<Layouts>,
     devices: Vec<ServedDevice>,

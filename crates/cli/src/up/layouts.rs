@@ -87,7 +87,7 @@ impl Ending {
         Ok(())
     }
 
-    /// Nothing is read now. What is noted would keep the connection open.
+    /// Nothing is read now. A noted socket would keep the connection open.
     fn forget(&self) {
         *self.connection() = None;
     }
@@ -148,7 +148,7 @@ impl Drop for Layouts {
 
 impl Watched {
     fn new(engine: EngineHandle, info: &VolumeInfo) -> Watched {
-        // As if it had been written just now.
+        // As if the superblock had been written just now.
         let is_superblock_written = Arc::new(AtomicBool::new(true));
         Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written, looks: 0 }
     }

@@ -28,7 +28,7 @@ pub(super) fn check(
 /// later; the account itself has none.
 ///
 /// # Errors
-/// As of [`check`]; a priority or a deadline is changed.
+/// The same as [`check`]; a priority or a deadline is changed.
 pub(super) fn check_pool(
     configuration: &Configuration,
     device: &str,

@@ -50,8 +50,8 @@ fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
-/// Also during a snapshot after whose beginning the journal has gone on. Another snapshot is due then, and no other
-/// event could begin it.
+/// Also during a snapshot, when the journal has gone on since its beginning. Another snapshot is due then, and no
+/// other event could begin it.
 #[test]
 fn a_shutdown_comes_to_its_end_whenever_it_begins() {
     for seed in 70..76 {

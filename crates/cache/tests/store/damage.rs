@@ -253,7 +253,7 @@ fn a_journal_of_another_history_is_noticed() {
 /// start notices it. Since it cannot tell which page is old, it refuses the cache, with losses accepted, too, and does
 /// not touch it.
 ///
-/// Planted break: a map whose pages are whole is believed.
+/// Planted break: a map of whole pages is believed.
 #[test]
 fn an_older_copy_of_a_page_is_noticed_and_nothing_of_that_map_believed() {
     let (setup, mut noticed) = (setup(), 0);

@@ -10,9 +10,9 @@ use plimsoll_cache::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::sync::Arc;
 
-/// A block moves from a unit whose page a snapshot has written to a unit whose page it has not written: both pages say
-/// that they have it. Outcome: the older page is never believed, also when the block has left the newer unit and every
-/// changed page was written again.
+/// During a snapshot a block moves from a unit with a written page to a unit with a page not yet written: both pages
+/// say that they have it. Outcome: the older page is never believed, also when the block has left the newer unit and
+/// every changed page was written again.
 ///
 /// Planted break: the page of the unit that lost does not count as changed.
 #[test]

@@ -101,7 +101,7 @@ convert_killed() {
   daemon_start "$work/image.toml" && there_and_back && daemon_stop
 }
 
-# Random writes whose blocks carry checksums; with --verify_only, reads and checks what an earlier call wrote.
+# Random writes of blocks with checksums; with --verify_only, reads and checks what an earlier call wrote.
 fio_verified() { # folder, option...
   fio --name=verified --directory="$1" --size="${fio_mib}M" --rw=randwrite --bsrange=4k-128k --ioengine=libaio \
     --direct=1 --iodepth=16 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --end_fsync=1 "${@:2}" >/dev/null

@@ -57,7 +57,7 @@ daemon_kill() {
 
 daemon_rss_mib() { awk '/^VmRSS:/ { print int($2 / 1024) }' "/proc/$daemon/status"; }
 
-# Loop devices whose file is in no mount any more, a line each.
+# Loop devices of files that are in no mount any more, a line each.
 loops_without_file() { grep -slx / /sys/block/loop*/loop/backing_file || true; }
 loops_without_file_before=$(loops_without_file)
 
@@ -114,7 +114,7 @@ daemon_cleanup() {
     kill -TERM "$daemon"
     wait_until "$daemon_patience" is_gone "$daemon" || kill -KILL "$daemon"
   fi
-  # Only after a failure is there anything left. Should a dead daemon not be gone, whoever waits for it must be set free
+  # Only after a failure is there anything left. Should a dead daemon not be gone, the threads that wait for it must be set free
   # first. A loop device is known by its file until that is unmounted.
   free_waiting || true
   mapfile -t loops < <(grep -slF "$work" /sys/block/loop*/loop/backing_file | cut -d/ -f4)

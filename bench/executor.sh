@@ -37,7 +37,7 @@ if [ "$threads" -lt "$processors" ] && command -v taskset >/dev/null; then
 fi
 # Each a sample of its own; the machine that this one runs on may take processors away for 40 ms.
 window_seconds=2
-# Fills the volume: what was never written is read without any work. 16,384 writes fill it.
+# Fills the volume: a read of a block that was never written takes no work. 16,384 writes fill it.
 fill_per_second=2000
 fill_seconds=9
 # The backlog is a store of time: what the service threads do for longer than a moment shows only when it has found its level. So many
@@ -76,7 +76,7 @@ load() { # arguments...
   "${beside[@]}" "$plimsoll" --log error load "nbd+unix:///data?socket=$work/nbd.sock" --destructive --json "$@"
 }
 
-# Gives the service threads processors that nobody else uses.
+# Gives the service threads processors that no other thread uses.
 set_apart() {
   local task name
   [ "${#beside[@]}" != 0 ] || return 0

@@ -3,7 +3,7 @@
 #
 #   bench/soak.sh [MINUTES]      (default 10; as root, needs fio and qemu-io)
 #
-# Each life of the daemon: what was synced in the life before is verified; new content is written and synced to an NBD
+# Each life of the daemon: the content synced in the life before is verified; new content is written and synced to an NBD
 # volume, an ext4 and an XFS, different in each life; then random writes, small synced files and small synced NBD writes
 # go on until the kill. Fails at the first synced byte that is lost, at a mount or loop device too many, and if the
 # daemon's memory grows under load by more than its bound.
@@ -85,7 +85,7 @@ content() { # volume, life, what to do
     >"$work/fio-$1" 2>&1
 }
 
-# Load that nobody verifies, behind the content.
+# Unverified load, behind the content.
 load() { # volume
   mapfile -t where < <(place "$1")
   exec fio --name=load "${where[@]}" --offset="${content_mib}M" --size="${content_mib}M" --rw=randrw --bsrange=4k-128k \

@@ -7,7 +7,7 @@
 # "not run: why" and passes: those lines are added to NOT_RUN_FILE. Tests that took too long are added to HUNG_FILE, a line each.
 # Exit code: the program's, 124 if a test took too long.
 #
-# A test may take TEST_SECONDS_MAX seconds (300); what scripts/time-limits.txt names may take longer.
+# A test may take TEST_SECONDS_MAX seconds (300); tests that scripts/time-limits.txt names may take longer.
 set -uo pipefail
 
 not_run=$1 hung=$2 name=$3
@@ -38,7 +38,7 @@ below() {
   done
 }
 
-# What the program started, as far as it is below it, in its group, or has this run's mark in its environment.
+# The processes that the program started: those below it, in its group, or with this run's mark in their environment.
 end_all() {
   local pid environment round
   kill -STOP "$leader" 2>/dev/null
@@ -97,7 +97,7 @@ look() {
   [ -z "$is_hung" ] || end_all
 }
 
-# A pipe that stays open in a child that outlives the program keeps nobody waiting: the program's end is the end.
+# A child that outlives the program and keeps its pipe open makes no caller wait: the program's end is the end.
 pipe=$(mktemp -u)
 mkfifo "$pipe"
 # libtest names slow tests only if it runs tests on threads.

@@ -7,12 +7,12 @@
 # A test that cannot run here says "not run: why" and passes. A test that takes too long is named, its program ended, and the run
 # goes on with the others (scripts/time-limit.sh).
 #
-# Two programs of tests run at once: one of those that only compute, with what the others leave of the processors; and one of those
+# Two programs of tests run at once. One only computes, with the processors that the other leaves. The other is one of those
 # that use devices, mounts and servers of this machine, which mostly wait. Those look for what other tests leave behind, so never two of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Packages whose tests touch nothing of the machine but files of their own; and a target of another package.
+# Packages with tests that touch nothing of the machine but files of their own; and a target of another package.
 computing=" core settings schedulers devices cache executor traces workloads sim lab/figures "
 cargo=${CARGO:-cargo}
 is_lint=

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 
 /// Descriptors that are sent at most: more than are allowed.
 const DESCRIPTORS_MAX: usize = 16;
-/// What the kernel takes into a socket before somebody reads, and then some.
+/// What the kernel takes into a socket before it is read, and then some.
 const PIECE_BYTES: usize = 1500;
 
 /// The first byte says how many descriptors are sent, the second after how many bytes the text is cut; the rest is the
@@ -35,7 +35,7 @@ pub fn seccomp_state(bytes: &[u8]) -> bool {
     if !first.is_empty() {
         send(&peer, first, descriptors);
         outcomes.extend(socket.accept(Time::ZERO).expect("a socket"));
-        // Who was refused, or was complete, hears no more.
+        // A peer that was refused, or was complete, hears no more.
         let _ = peer.write_all(rest);
     } else if !rest.is_empty() {
         send(&peer, rest, descriptors);

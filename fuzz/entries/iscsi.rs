@@ -81,8 +81,9 @@ fn take_login(login: &mut Login, frame: &Frame<'_>) -> bool {
     }
 }
 
-/// Commands of two sessions: a byte that says whose it is and how many bytes follow the CDB, the CDB, those bytes. What a
-/// command does stays within the volume and within the limits that the unit says; whether all of them succeed.
+/// Commands of two sessions: a byte that names the session and says how many bytes follow the CDB, the CDB, those
+/// bytes. What a command does stays within the volume and within the limits that the unit says; whether all of them
+/// succeed.
 pub fn cdbs(mut bytes: &[u8]) -> bool {
     let geometry = Geometry { block_bytes: BLOCK_BYTES, blocks: BLOCKS, is_read_only: false, is_rotational: false };
     let mut unit = LogicalUnit::new(geometry, Identity::new("target", "volume"));

@@ -1,6 +1,6 @@
 //! The causes of a volume's blocks, for its engine: [`TagTable`] with the bits translated.
 //!
-//! A tag says what the newest I/O of a block was when it entered the block layer above; what reaches the engine is that
+//! A tag says what the newest I/O of a block was when it entered the block layer above; the engine receives that
 //! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
 //! (the table had not been told, or a read and a write of one block overlap): that block belongs to no account.
 //!

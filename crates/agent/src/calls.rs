@@ -52,7 +52,7 @@ pub enum Action {
     GoOn(CallId),
     /// The word of this account's writes closes.
     Close(AccountId),
-    /// So many of those that wait at that word are let in; if they are fewer, it opens, and [`Calls::nobody_waits`] is
+    /// Lets in so many of the calls that wait at that word; if fewer wait, the word opens, and [`Calls::nobody_waits`] is
     /// to be told.
     Admit(AccountId, u32),
     /// It opens.

@@ -195,7 +195,7 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Accounts that have left and whose bits are carried by nothing any more get used again. O(dirty pages and
+    /// Makes the bits of accounts that have left free again, once no page or registration carries them. O(dirty pages and
     /// registrations), and the levels are only asked which accounts have left, and to take a few registrations out in a
     /// turn.
     ///

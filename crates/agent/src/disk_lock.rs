@@ -46,7 +46,7 @@ pub enum DiskLockError {
     Held {
         /// The disk's number.
         device: String,
-        /// What it is locked for.
+        /// The use that it is locked for.
         usage: DiskUse,
     },
     /// There is no place for its lock.

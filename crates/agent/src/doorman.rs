@@ -1,7 +1,7 @@
 //! The thread that hears of new tenants and sees which have gone, so that the engine's waits for neither.
 //!
 //! A newcomer is a command of a tenant that has joined already, or a container, which joins by that. **A container** is
-//! known by its cgroup if it has one of its own, and by its first process; what is executed in it later belongs to it. It
+//! known by its cgroup if it has one of its own, and by its first process; later processes in it belong to it. It
 //! leaves when no process is left behind its listeners.
 //!
 //! A runtime does not wait for an answer, and a listener that is closed would fail its container's calls for ever. So a
@@ -58,7 +58,7 @@ pub(crate) struct Doorman {
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
     /// A disk that is not ours, from which something may be mounted at any time.
     pub(crate) observed: Option<ObservedDisk>,
-    /// What the disk is called in messages.
+    /// The disk's name in messages.
     pub(crate) device: PathBuf,
     /// What was said of what the tags have lost.
     pub(crate) losses: LossLog,
@@ -261,7 +261,7 @@ fn has_joined(members: &Members, tenant: &Tenant) -> bool {
     members.account(tenant.bit) == Some(tenant.account)
 }
 
-/// Processes whose calls go on at once.
+/// The account of processes that are no tenant: their calls go on at once.
 fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> AccountId {
     LOG.warn(format_args!("container {} is no tenant, its calls go on at once: {why}", shown(&container.id)));
     AccountsOf::OTHERS
@@ -272,7 +272,7 @@ fn shown(name: &str) -> String {
     plimsoll_core::shown(&name.chars().take(128).collect::<String>()).into_owned()
 }
 
-/// A cgroup that holds only a process and what it has started: the one that a runtime makes for a container. A
+/// A cgroup that holds only a process and its descendants: a runtime makes one for each container. A
 /// process that was put among others has none.
 fn own_cgroup(process: u32) -> Option<PathBuf> {
     let is_its_own = |directory: &PathBuf| {

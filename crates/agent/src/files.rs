@@ -2,10 +2,10 @@
 //!
 //! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is
 //! busy, or gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2),
-//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; of others nothing is opened. What was
-//! opened is kept, as long as there are no more than [`FILES_MAX`].
+//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; others open none. An
+//! opened file is kept, as long as there are no more than [`FILES_MAX`].
 //!
-//! A file that is open cannot be deleted for good. So what was not asked for within [`KEPT_FOR`] is closed.
+//! An open file cannot be deleted for good. So a file is closed after [`KEPT_FOR`] without a request for it.
 //!
 //! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been
 //! deleted meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the
@@ -49,7 +49,7 @@ pub struct Files {
     mount: File,
     open: Option<Open>,
     kept: BTreeMap<FileId, (File, Time)>,
-    /// What is said of pointers holds for this, too: it is not sent to another thread.
+    /// Like a pointer, this is not sent to another thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -99,7 +99,7 @@ impl Files {
         is_it.then_some(path)
     }
 
-    /// What the inode is, of whatever kind. Nothing is kept open, and nothing of it is read or begun: it may be a device.
+    /// The inode's status, of whatever kind it is. Nothing is kept open, and nothing of it is read or begun: it may be a device.
     ///
     /// # Errors
     /// There is none (`STALE`), or files of this file system cannot be found by their inode (`OPNOTSUPP`).

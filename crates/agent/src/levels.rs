@@ -48,9 +48,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others'
 /// requests wait for no more.
 const NOTIFICATIONS_MAX: usize = 64;
-/// Looks at calls that are held in one turn, for those whose threads have gone.
+/// Held calls that one turn looks at, to find calls of threads that have gone.
 const HELD_LOOKS_MAX: usize = 64;
-/// How often what is done now and then is done.
+/// How often housekeeping is done.
 const HOUSEKEEPING: Span = Span::from_secs(1);
 
 /// What the levels are made of.
@@ -183,7 +183,7 @@ impl Levels {
     }
 
     /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So the shims of its
-    /// account hold nothing any more: what is closed from now on is closed for none of them.
+    /// account hold nothing any more: a word that closes from now on holds none of them.
     fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
         let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
         if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
@@ -289,7 +289,7 @@ impl Levels {
     }
 
     /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
-    /// which there are so many: also where the scheduler has released the call since. Says when to look at those that
+    /// which there are so many: also where the scheduler has released the call since. Returns when to look at the calls that
     /// are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {
@@ -310,7 +310,7 @@ impl Levels {
         let mut woken =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 16];
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What is not taken out now is there the next time.
+        // Entries that are not taken out now are there the next time.
         let _ = epoll::wait(&self.poll, &mut woken, Some(&at_once));
         self.hear_at = Some(now);
         self.obey(now, scheduler);

@@ -4,7 +4,7 @@
 //! out; a container that says nothing gets a session in the volume's own account, under the container's name. `bit=N`
 //! alone is said by commands of tenants that have joined already.
 //!
-//! The author of the container's configuration wrote it, so it is bounded, and what is not understood is refused.
+//! The author of the container's configuration wrote it, so it is bounded, and an unknown key or value is refused.
 
 use plimsoll_core::account::{WEIGHT_MAX, WEIGHT_MIN};
 use plimsoll_core::units::deadline;
@@ -16,7 +16,7 @@ use thiserror::Error;
 pub const METADATA_BYTES_MAX: usize = 1024;
 /// Bytes of a session's name.
 const NAME_BYTES_MAX: usize = 128;
-/// The name of a session whose container has none.
+/// The name of a session of a nameless container.
 const NAMELESS: &str = "container";
 const BIT: &str = "bit=";
 /// What may be said.
@@ -36,9 +36,9 @@ pub(crate) enum Metadata {
 pub(crate) struct ContainerWish {
     /// The path of the pool that its session opens in.
     pub(crate) pool: Option<String>,
-    /// What its session is called.
+    /// Its session's name.
     pub(crate) name: Option<String>,
-    /// What it is promised.
+    /// Its promises.
     pub(crate) allocation: Allocation,
 }
 
@@ -159,7 +159,7 @@ impl ContainerWish {
         Ok(())
     }
 
-    /// The session's name: what was asked for, or the container's, with what a name cannot have replaced.
+    /// The session's name: the requested one, or the container's with letters replaced that a name cannot have.
     pub(crate) fn session_name(&self, container: &str) -> String {
         let replaced = |letter: char| if is_letter(letter) { letter } else { '-' };
         match &self.name {

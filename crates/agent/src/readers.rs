@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, VecDeque};
 const WAITING_MAX: u32 = 32;
 /// Reads of all accounts below beyond which accounts with more than one wait: half of the loop device's places.
 const WAITING_OF_ALL_MAX: u32 = 64;
-/// Reads that an account whose word is closed may have below: enough for a disk to choose from.
+/// Reads that an account with a closed word may have below: enough for a disk to choose from.
 const ADMITTED_MAX: u32 = 16;
 /// How long an admitted reader is waited for: longer than a thread waits for a processor on a busy machine.
 const ADMITTED_LAST: Span = Span::from_millis(100);
@@ -102,7 +102,7 @@ impl Admitted {
         }
     }
 
-    /// Leaves out those that have come, and as strangers those that have not for too long.
+    /// Leaves out admitted readers that have come, and counts as strangers those that have not for too long.
     fn age(&mut self, now: Time, reads: AccountReads, strangers: &mut Strangers) {
         let mut came = u32::try_from(reads.arrived - self.arrived).unwrap_or(u32::MAX);
         self.arrived = reads.arrived;

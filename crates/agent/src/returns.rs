@@ -15,13 +15,13 @@ pub(crate) struct Returns {
 }
 
 impl Returns {
-    /// There is a listener, which was not heard yet. What changes, if anything: whether returns are told.
+    /// A new listener is there. Returns whether returns are told from now on, if that changes.
     pub fn listener_came(&mut self) -> Option<bool> {
         self.quiet_looks = 0;
         (!std::mem::replace(&mut self.are_told, true)).then_some(true)
     }
 
-    /// Looks whether a thread can be in a call. What changes.
+    /// Looks whether a thread can be in a call. Returns whether returns are told from now on, if that changes.
     pub fn look(&mut self, has_listeners: bool) -> Option<bool> {
         self.quiet_looks = if has_listeners { 0 } else { self.quiet_looks.saturating_add(1) };
         let ends = self.are_told && self.quiet_looks >= QUIET_LOOKS;

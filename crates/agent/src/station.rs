@@ -76,7 +76,7 @@ pub struct StationConfig {
 pub enum Disk {
     /// A volume of the engine, by its name: its requests are ordered.
     Volume(String),
-    /// A disk of the kernel's, whose engine has no volumes: its requests are seen.
+    /// A disk of the kernel's. Its engine has no volumes, and sees the disk's requests.
     Observed {
         /// The pool of the session of all processes of no tenant; empty: the device's own.
         pool: String,
@@ -106,7 +106,7 @@ pub struct Entrance {
     pub bit: u32,
     /// What its words say while they are closed.
     pub generation: u32,
-    /// What its commands are called in messages.
+    /// The name of its commands in messages.
     pub name: String,
     /// The library to preload.
     pub shim: PathBuf,
@@ -119,7 +119,7 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// The gates for a command whose calls of `filter` are notified.
+    /// The gates for a command. Its calls of `filter` are notified.
     ///
     /// # Errors
     /// See [`Launch`].
@@ -154,7 +154,7 @@ impl Station {
     /// Loads the tags, makes the gates, and puts both above the engine.
     ///
     /// # Errors
-    /// BPF is not permitted and the disk is a volume, whose requests must have causes ([`TagsError::NotRun`]); a directory
+    /// BPF is not permitted and the disk is a volume: its requests must have causes ([`TagsError::NotRun`]); a directory
     /// cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
         let tags = load_tags(&config)?;
@@ -249,12 +249,12 @@ impl Station {
     }
 
     /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a disk
-    /// that is not ours, whose blocks have no cache here.
+    /// that is not ours, because its blocks have no cache here.
     pub fn classes(&self) -> Option<&Arc<FileClasses>> {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
 
-    /// Opens a session in `pool` for a tenant, whose I/O is that of [enrolled](Self::enroll) processes.
+    /// Opens a session in `pool` for a tenant. Its I/O is that of [enrolled](Self::enroll) processes.
     ///
     /// # Errors
     /// Admission refuses the session, or all accounts are taken.

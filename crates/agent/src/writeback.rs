@@ -18,8 +18,8 @@
 //!                        Writeback's drop  -> waits for it   /
 //! ```
 //!
-//! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing whose end takes
-//! the disk. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished
+//! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing that needs
+//! the disk to be dropped. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished
 //! for them will wish again.
 
 mod system;

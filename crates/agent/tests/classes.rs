@@ -1,4 +1,4 @@
-//! What applications say of their files is the class of these files' blocks, and nobody says it of another's.
+//! An application classifies its own files and so their blocks, and cannot classify another user's files.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn new_file(rig: &Rig, name: &str) -> File {
     File::options().read(true).write(true).create_new(true).open(rig.path(name)).unwrap()
 }
 
-/// `classes.c` with the library for C, compiled where everybody may run it.
+/// `classes.c` with the library for C, compiled where every user may run it.
 fn program(rig: &Rig) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let library = tests.join("../../classes/c");
@@ -121,7 +121,7 @@ fn a_file_that_is_deleted_is_forgotten() {
     }
 }
 
-/// Broken on purpose and seen red: everybody may say the class of every file.
+/// Broken on purpose and seen red: every user may say the class of every file.
 #[test]
 fn nobody_says_it_of_anothers_file() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -166,7 +166,7 @@ fn whoever_sends_something_else_or_nothing_is_sent_away() {
         let _ = send(&socket, bytes, SendFlags::NOSIGNAL);
         assert!(matches!(recv(&socket, &mut [0; 8], RecvFlags::empty()), Ok((0, _)) | Err(Errno::CONNRESET)));
     }
-    // More than there are places, who all say nothing: the next one waits for a place no longer than they are suffered.
+    // More silent clients than places: the next client waits for a place until the server drops a silent one.
     let silent: Vec<OwnedFd> = (0..100).map(|_| connected(server.path())).collect();
     rig.wait_until("an answer", || client.classify(&file, class(INDEX)).is_ok());
     assert_eq!(client.class_of(&file).unwrap(), class(INDEX));

@@ -42,7 +42,7 @@ fn mounted(mkfs: &str) -> Option<Mounted> {
         eprintln!("not run: files by inode need root");
         return None;
     }
-    // SAFETY: the thread shares its mounts and working directory with nobody from now on, which nobody relies on.
+    // SAFETY: the thread shares its mounts and working directory with no other thread from now on, and no code relies on sharing.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
     run("mount", &["--make-rprivate", "/"]).unwrap();
     mounted_here(mkfs)
@@ -92,12 +92,12 @@ fn finds_files(mounted: &Mounted) {
     assert_eq!(content(&mut files, FileId::DEVICE), None);
     assert_eq!(content(&mut files, FileId(u64::MAX)), None);
     assert_eq!(content(&mut files, FileId(1 << 33 | 131)), None);
-    // Deleted and its number used again: whoever asks gets the new one, once the old one is closed.
+    // The file is deleted and its number used again: `find` returns the new file, once the old one is closed.
     let path = mount_point.join("file-7");
     let old = id(&path);
     std::fs::remove_file(&path).unwrap();
     assert!(files.find(Time::ZERO + Span::from_millis(1), old).is_some(), "it is kept");
-    // A sync of somebody else's may hold on to the deleted file for a moment.
+    // Another process's sync may hold on to the deleted file for a moment.
     let is_gone = (0..PATIENCE_ATTEMPTS).any(|_| {
         files.close_old(Time::ZERO + KEPT_FOR + Span::from_millis(1));
         let is_gone = content(&mut files, old).is_none();
@@ -163,7 +163,7 @@ fn is_alone(test: &str) -> bool {
     is_alone
 }
 
-/// What stands in the table of mounts beside the disk: a mount point whose name is no text, a mount that somebody says is of the disk,
+/// Lines beside the disk's in the table of mounts: a mount point with a name that is no text, a mount that falsely names the disk,
 /// and an overlay that writes to it. Planted breaks: the table is read as text; every source is believed; overlays are not asked.
 #[test]
 fn a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own() {

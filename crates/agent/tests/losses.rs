@@ -1,4 +1,4 @@
-//! What tags lose is told. Alone in its process, whose log it reads.
+//! The log tells what the tags lose. The test is alone in its process and reads the process's log.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Rig, go};
 
 /// A tenant that has more processes at once than there is room for.
 ///
-/// Broken on purpose and seen red: a doorman who does not look.
+/// Broken on purpose and seen red: a doorman that does not look.
 #[test]
 fn what_the_tags_have_lost_stands_in_the_log() {
     let log = tempfile::NamedTempFile::new().unwrap();

@@ -1,7 +1,7 @@
 //! A disk that is not ours: its requests are seen, its tenants are held at their gates.
 //!
-//! Planted breaks that turned a test red: requests that are seen and not handed to the engine; what nobody joined for
-//! charged to a tenant; direct writes that nobody asks about; words of readers that never close; words of readers that never open again.
+//! Planted breaks that turned a test red: requests that are seen and not handed to the engine; I/O of no tenant
+//! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers that never open again.
 
 mod support;
 
@@ -13,9 +13,9 @@ use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
-/// MiB of who will be held: so many that a machine busy with other work holds it before the end.
+/// MiB of the tenant that will be held: so many that a machine busy with other work holds it before the end.
 const LONG_MIB: u64 = 512;
-/// Bytes a second of who has a limit.
+/// Bytes a second of a tenant with a limit.
 const LIMIT: f64 = 65_536.0;
 const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
 
@@ -101,7 +101,7 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
     });
 }
 
-/// Reads are not held back on the disk, which is not ours: who has had too much waits before the next one.
+/// The disk is not ours and holds no read back: a tenant beyond its limit waits before its next read.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {
@@ -137,14 +137,14 @@ fn calls_by_descriptor_wait_on_btrfs_too() {
         for (name, command, number) in
             [("synced", "sync", libc::SYS_fsync), ("cut", "truncate -c -s 1", libc::SYS_ftruncate)]
         {
-            // However long this takes, what is owed is not paid meanwhile.
+            // However long this takes, the debt is not paid meanwhile.
             rig.engine.change_account(&rig.session("b"), limited_to(1.0)).unwrap();
             let path = rig.path(name);
             std::fs::write(&path, "two").unwrap();
             let mut child = rig.start(&b, &format!("exec {command} {}", path.display()));
             go(&mut child);
             rig.wait_until("the call", || call_of(child.id()) == Some(number) || child.try_wait().unwrap().is_some());
-            // What was there before it is on the disk, and others' calls have gone by.
+            // Earlier data is on the disk, and others' calls have gone by.
             ends_well(rig.start_flushing(&a, "a"));
             rig.sync();
             assert!(child.try_wait().unwrap().is_none(), "{command}: who is beyond its limit does not wait");

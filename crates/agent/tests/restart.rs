@@ -1,4 +1,4 @@
-//! An agent that is started again. Alone in its process, whose listeners it counts.
+//! An agent that is started again. The test is alone in its process and counts the process's listeners.
 
 mod support;
 
@@ -7,7 +7,7 @@ use plimsoll_core::{Allocation, Rate};
 use support::lease::unless_a_lease_runs_out;
 use support::{Rig, go};
 
-/// Tenants of an agent before this one are nobody's: a number that one of them had is another's now.
+/// Tenants of an earlier agent have no account: the number that one of them had belongs to another tenant now.
 ///
 /// It writes (its words), and creates a file (its listener).
 ///
@@ -34,7 +34,7 @@ fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has
         go(&mut writer);
         rig.wait_until("the gate of who has written too much", || rig.is_closed(&now));
         let written = || std::fs::metadata(&path).unwrap().len();
-        // The write that had passed the gate before it closed ends first; what is owed takes minutes to pay.
+        // The write that had passed the gate before it closed ends first; the debt takes minutes to pay.
         let last = std::cell::Cell::new(0);
         let a_while = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
         rig.wait_until("the end of its last write", || {

@@ -1,4 +1,4 @@
-//! What every system call of the machine pays for is there only while somebody is behind a filter.
+//! The tracepoint that every system call of the machine pays for is there only while a process is behind a filter.
 
 mod support;
 

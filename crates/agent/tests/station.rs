@@ -9,9 +9,9 @@ use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
-/// MiB of who will be held: so many that a machine busy with other work holds it before the end.
+/// MiB of the tenant that will be held: so many that a machine busy with other work holds it before the end.
 const LONG_MIB: u64 = 512;
-/// Bytes a second of who has a limit.
+/// Bytes a second of a tenant with a limit.
 const LIMIT: f64 = 65_536.0;
 const KINDS: [FileSystemKind; 2] = [FileSystemKind::Ext4, FileSystemKind::Xfs];
 
@@ -45,7 +45,7 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
     }
 }
 
-/// Broken on purpose and seen red: the tasks of who has left stay registered until its bit is used again.
+/// Broken on purpose and seen red: the tasks of a tenant that has left stay registered until its bit is used again.
 #[test]
 fn who_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
     // More than are taken out in one turn, and twice that is more than there is room for.
@@ -127,7 +127,7 @@ fn hundreds_of_held_readers_stall_nobody() {
             rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
             assert!(readers.wait().unwrap().success());
             let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);
-            // What is read into the cache is read ahead.
+            // Reads into the cache are read ahead.
             let most = if flags.is_empty() { READERS as u64 * MIB } else { wanted + MIB };
             assert!(
                 (wanted..most).contains(&bytes),
@@ -138,16 +138,16 @@ fn hundreds_of_held_readers_stall_nobody() {
     });
 }
 
-/// What was forked before anybody knew of it is in no table of processes, and behind the gate all the same.
+/// A process that was forked before the agent enrolled its parent is in no table of processes, and behind the gate all the same.
 ///
-/// Broken on purpose and seen red: listeners not counted among who is left.
+/// Broken on purpose and seen red: listeners not counted among the processes that are left.
 #[test]
 fn who_is_behind_a_tenants_gate_has_not_gone() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let b = rig.join("b", Allocation::default());
     let mut child = rig.launch(&b, "true");
     rig.station().leave_when_gone(b);
-    // Two visits of who looks for those who have gone.
+    // Two rounds of the search for tenants that have gone.
     let visits = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
     let _ = rustix::thread::nanosleep(&visits);
     assert_eq!(rig.accounts(), [POOL, "pool/mount#1", "pool/b#2"]);
@@ -156,7 +156,7 @@ fn who_is_behind_a_tenants_gate_has_not_gone() {
     rig.wait_until("the end of who has gone", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
-/// What it owes the scheduler may take hours, and nobody waits for it to pay.
+/// A killed tenant's debt to the scheduler may take hours to pay, and its account closes without waiting for that.
 #[test]
 fn who_is_killed_at_its_gate_leaves_at_once() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
@@ -170,7 +170,7 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
     rig.wait_until("the end of who was killed", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
-/// A listener has places for 1,024 calls that are held. Without them nobody behind it is heard any more, whatever it owes.
+/// A listener has places for 1,024 calls that are held. Without a free place it hears no further call, whatever the account owes.
 #[test]
 fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
     unless_a_lease_runs_out(|| {
@@ -186,13 +186,13 @@ fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
         let mut child = rig.start(&b, &script);
         go(&mut child);
         rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
-        // However long a crowd takes to gather, what it owes is not paid meanwhile.
+        // However long a crowd takes to gather, its debt is not paid meanwhile.
         rig.engine.change_account(&rig.session("b"), limited(1.0)).unwrap();
         go(&mut child);
         rig.wait_until("a crowd at the gate", || children_in(libc::SYS_openat, child.id()) >= CROWD);
         go(&mut child);
         rig.wait_until("the end of the crowd", || children_in(libc::SYS_openat, child.id()) == 0);
-        // Before somebody has looked for those who have gone, they would be found to be so when they are let go on.
+        // Waits for a search for ended threads: an earlier release would find them ended by itself.
         let visit = rustix::thread::Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
         let _ = rustix::thread::nanosleep(&visit);
         rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
@@ -263,7 +263,7 @@ fn a_disk_that_is_full_fails_calls_and_holds_nobody() {
     }
 }
 
-/// 62 bits, one of which is everybody else's.
+/// 62 bits, one of which all other processes share.
 #[test]
 fn one_tenant_too_many_is_refused_by_name_and_gets_no_session() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -279,7 +279,7 @@ fn one_tenant_too_many_is_refused_by_name_and_gets_no_session() {
     assert!(rig.bytes("t60") >= 8 * MIB, "the last one is told apart");
 }
 
-/// Who holds the gates is gone: within the lease everybody goes on.
+/// The station that holds the gates is gone: within the lease all held calls go on.
 #[test]
 fn a_station_that_closes_lets_everybody_go() {
     let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };

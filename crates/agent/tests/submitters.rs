@@ -1,7 +1,7 @@
 //! A disk that is not ours where no BPF program tells causes: tenants are charged for what their processes submit.
 //!
-//! Planted breaks that turned a test red: children that do not inherit; what is read is not told; requests of submitters
-//! that nobody asks the gates about; who has ended stays a task.
+//! Planted breaks that turned a test red: children that do not inherit; reads that are not told; requests of submitters
+//! that do not ask the gates; a process that has ended stays a task.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 
 const MIB: u64 = 1 << 20;
-/// MiB of who will be held: so many that a machine busy with other work holds it before the end.
+/// MiB of the tenant that will be held: so many that a machine busy with other work holds it before the end.
 const LONG_MIB: u64 = 512;
 /// What programs that start may read of themselves, from whatever disk.
 const PROGRAMS_BYTES: u64 = 8 * MIB;

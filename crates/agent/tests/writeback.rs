@@ -1,4 +1,4 @@
-//! Writeback in slices, of files that lie on the volume of whoever asks for it.
+//! Writeback in slices, of files that lie on the volume of the engine that asks for it.
 
 mod support;
 
@@ -13,7 +13,7 @@ const FILES: u64 = 20;
 /// How long an engine that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whoever closes a file last that was deleted ends it, which waits for its pages and for the journal. If an engine's thread did that, its
+/// The last close of a deleted file ends it, and waits for its pages and for the journal. If an engine's thread did that, its
 /// volume would wait for itself. That takes bad luck, so code that does it can pass here; what it cannot pass is the test in the text of
 /// [`plimsoll_agent::files`], by which files stay on the thread that opened them.
 #[test]

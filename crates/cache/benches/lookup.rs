@@ -36,7 +36,7 @@ fn benches(criterion: &mut Criterion) {
             for policy in policies() {
                 let config = CacheConfig::new(units, Scheme::default());
                 let mut cache = Cache::new(&config, policy).unwrap();
-                // A little less than the cache, so that nobody has to leave; or twice as much.
+                // A little less than the cache, so that no block has to leave; or twice as much.
                 let blocks = u64::from(units) * 9 / 10 * parts;
                 let (rounds, mut first) = (blocks / ACCESSES + 4, 0);
                 for _ in 0..rounds {

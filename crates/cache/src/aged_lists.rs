@@ -93,7 +93,7 @@ impl AgedLists {
         self.lists.len()
     }
 
-    /// All of them.
+    /// All lists.
     pub(crate) fn all(&self) -> &[List] {
         &self.lists
     }

@@ -38,7 +38,8 @@ pub struct Access {
 pub enum Outcome {
     /// The block is in this unit.
     Hit(UnitId),
-    /// It was not in the cache and gets this unit: a write goes there, a read comes from the store and is copied there.
+    /// The block was not in the cache and gets this unit: a write goes there, a read comes from the store and is
+    /// copied there.
     Taken(UnitId),
     /// Past the cache: the policy or the class does not want it there.
     Refused,
@@ -79,7 +80,7 @@ pub struct Cache {
     pub(crate) partition: Partition,
     /// Victims that are dirty, in the order in which they left.
     pub(crate) to_clean: List,
-    /// Those that the host copies.
+    /// Units that the host copies.
     pub(crate) cleaning: Vec<Cleaning>,
     /// Jobs so far.
     jobs: u64,
@@ -173,7 +174,7 @@ impl Cache {
         Ok(())
     }
 
-    /// `unit`, which is in no list, comes into the order as it was when its place there was lost.
+    /// Puts `unit`, which is in no list, into the order with the state it had when its place there was lost.
     pub(crate) fn restore(&mut self, unit: UnitId) {
         self.make_room(unit);
         self.policy.restored(&mut self.units, &self.partition, unit);
@@ -199,7 +200,7 @@ impl Cache {
         self.partition.pool_units(pool)
     }
 
-    /// As many as a pool may have; `u32::MAX` without a bound.
+    /// The units that a pool may have at most; `u32::MAX` without a bound.
     pub fn pool_units_max(&self, pool: Pool) -> u32 {
         self.partition.pool_units_max(pool)
     }
@@ -234,7 +235,7 @@ impl Cache {
         self.enter(access)
     }
 
-    /// The policy hears of an access, once, whatever becomes of it.
+    /// The policy hears of each access once, whatever its outcome.
     pub(crate) fn observe(&mut self, access: &Access) {
         self.policy.observed(access, self.is_awake);
     }

@@ -73,7 +73,7 @@ pub struct Credit {
     duel: Option<Box<Duel>>,
     lists: AgedLists,
     rules: ClassRules,
-    /// Of those used once, and of those used again.
+    /// Ghosts of blocks used once, and of blocks used again.
     ghosts: Ghosts,
     units: i64,
     /// What repeated use is worth, in halves of a unit.

@@ -82,7 +82,7 @@ impl Difference {
 pub struct Tally {
     /// Units of a shadow.
     units: f64,
-    /// Of both ways.
+    /// Misses of both ways.
     misses: f64,
     batch_misses_max: f64,
     batch_misses: f64,
@@ -229,7 +229,7 @@ mod tests {
     use plimsoll_core::class::{ClassEntry, Scheme};
 
     const UNITS: u32 = 8192;
-    /// Of a priority higher than `DATA`.
+    /// A class with a priority higher than `DATA`.
     const SMALL: u8 = 1;
     const DATA: u8 = 2;
 
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(large.level.empty_units(), SHADOW_UNITS_MIN);
     }
 
-    /// So often, one after the other: hits under the strict and the level way, and what a miss costs.
+    /// Plays `turn` so often: hits under the strict and the level way, and the cost of a miss.
     fn tally(units: u32, turns: usize, turn: &[(bool, bool, f64)]) -> Tally {
         let mut tally = Tally::new(units);
         for _ in 0..turns {

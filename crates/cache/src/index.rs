@@ -38,7 +38,7 @@ pub struct Index {
     homes: Homes,
 }
 
-/// Which bucket is the home of which blocks.
+/// Maps blocks to their home buckets.
 #[derive(Clone, Copy, Debug)]
 struct Homes {
     buckets: u64,

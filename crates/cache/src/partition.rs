@@ -16,9 +16,9 @@ pub const GROUPS_MAX: usize = 64;
 pub enum Among {
     /// All units.
     All,
-    /// Those of a class with a bound.
+    /// The units of a class with a bound.
     Class(Class),
-    /// Those of a pool with a bound.
+    /// The units of a pool with a bound.
     Pool(Pool),
 }
 
@@ -135,7 +135,7 @@ impl Partition {
         self.class_units[usize::from(class.number())]
     }
 
-    /// As many units as a pool may have; `u32::MAX` without a bound.
+    /// The units that a pool may have at most; `u32::MAX` without a bound.
     pub fn pool_units_max(&self, pool: Pool) -> u32 {
         self.pool_units_max[usize::from(pool.number())]
     }

@@ -1,4 +1,4 @@
-//! What a cache that is kept on a device asks of the half that decides, and a cache in memory does not.
+//! What a cache on a device asks of the half that decides, and a cache in memory does not.
 //!
 //! On a device, a unit cannot simply be given to another block: the device must first have forgotten what was in it. So a unit
 //! goes the long way: [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that durable, and
@@ -136,8 +136,9 @@ impl Cache {
         self.cleaning.iter().find(|job| job.unit == unit).map(|job| job.job)
     }
 
-    /// What is in `unit`, which is being cleaned, cannot be read, or the store does not take it. It leaves the way free for others, and returns
-    /// into the order when it is used. False if `max` are aside already: then it is still being cleaned.
+    /// The content of `unit`, which is being cleaned, cannot be read, or the store does not take it. The unit leaves
+    /// the way free for others, and returns into the order when it is used. False if `max` are aside already: then it
+    /// is still being cleaned.
     pub fn set_aside_of(&mut self, unit: UnitId, max: u32) -> bool {
         if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
             // A request uses it.

@@ -42,7 +42,8 @@ pub trait CachePolicy: Send + Sync {
     /// `unit`, which is in the order, holds nothing any more.
     fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
 
-    /// What was in `from`, which is in the order, is in `to` now; `units` says the same of both. `to` takes the place of `from`.
+    /// The block of `from`, which is in the order, is in `to` now; `units` says the same of both. `to` takes the
+    /// place of `from`.
     fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId);
 
     /// `unit` was in the cache when it was last shut down; units are given in the order in which they would have left.

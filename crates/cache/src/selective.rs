@@ -3,8 +3,8 @@
 //! A list for each priority: all units of a lower priority leave before the first of a higher one, each list in LRU order. Which
 //! classes come in, and when, is in the scheme of classes.
 //!
-//! What is cached with a high priority stays until everything else is gone, used or not. Where classes tell little about what
-//! will be used (the trace `hplajw`), that costs hits; [`credit`](crate::credit) is the answer to it.
+//! A block of a high priority stays until every block of a lower one is gone, used or not. Where classes tell little
+//! about what will be used (the trace `hplajw`), that costs hits; [`credit`](crate::credit) is the answer to it.
 
 use crate::aged_lists::AgedLists;
 use crate::cache::Access;
@@ -24,7 +24,7 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    /// Those of `scheme`.
+    /// The rules of `scheme`.
     pub fn new(scheme: &Scheme) -> ClassRules {
         let rule = |number: usize| {
             let class = Class::new(number as u8).expect("five bits");

@@ -95,7 +95,7 @@ fn compare(
             Step::Access(access) => {
                 let outcome = cache.access(&access);
                 prop_assert_eq!(answer(outcome), slow.access(&access));
-                // As a cache on a device does with what is written again; nobody can tell but by the unit's number.
+                // As a cache on a device does with a block that is written again; only the unit's number shows it.
                 if let (Outcome::Hit(from), true) = (outcome, access.is_write && access.block % 2 == 0)
                     && let Some(to) = cache.take_empty()
                 {

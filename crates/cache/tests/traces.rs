@@ -82,7 +82,7 @@ fn credit_is_never_a_hundredth_worse_than_lru() {
     assert!(sum <= 0.0, "on the whole it must be better: {sum}");
 }
 
-/// The classes of `hplajw`; nobody else has any.
+/// The classes of `hplajw`; no other trace has any.
 fn hp_ux() -> Scheme {
     plimsoll_settings::scheme::load("hp-ux").unwrap().scheme
 }

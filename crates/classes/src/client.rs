@@ -76,7 +76,7 @@ impl Client {
         self.ask(file.as_fd(), Some(class)).map(drop)
     }
 
-    /// What was said of a file; class 0 if nothing was. It may be asked by whoever may say it.
+    /// What was said of a file; class 0 if nothing was. A user who may say the class may ask for it.
     ///
     /// # Errors
     /// As of [`classify`](Self::classify).

@@ -10,10 +10,10 @@
 //! # }
 //! ```
 //!
-//! **The rule.** A file of a volume that is mounted with tenants has one class at a time: what was said of it last, or, as
-//! long as nobody said anything, what the file system's tags say. What was said holds for all its blocks that are read or
-//! written from the answer on, by whomever, until class 0 is said, the file is deleted or the volume is unmounted. Its owner
-//! and root may say it.
+//! **The rule.** A file of a volume that is mounted with tenants has one class at a time: the class that was said last,
+//! or, as long as none was, the class of the file system's tags. A said class holds for all the file's blocks that any
+//! process reads or writes from the answer on. It ends when class 0 is said, the file is deleted or the volume is
+//! unmounted. The file's owner and root may say it.
 //!
 //! **How it travels.** The client tells the daemon's socket the file's device and inode ([`message`]); the daemon knows of
 //! each block whose inode it is. No descriptor is passed: what others hand over may lead to a file system that never answers.

@@ -56,7 +56,7 @@ impl Request {
         bytes
     }
 
-    /// Reads a request; `None` if it is none, which is what anybody may send.
+    /// Reads a request; `None` if it is none, since any process may send any bytes.
     pub fn parse(bytes: &[u8]) -> Option<Request> {
         let bytes: &[u8; REQUEST_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

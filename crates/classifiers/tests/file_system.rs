@@ -1,4 +1,4 @@
-//! What is read from real file systems is what their own tools say of them.
+//! The classifiers read from real file systems what these file systems' own tools say of them.
 
 use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
 use plimsoll_core::Class;

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use thiserror::Error;
 
-/// A command that runs another one has failed itself.
+/// A command that runs another program has failed itself.
 pub const OWN_FAILURE: u8 = 125;
-/// The other one is there and cannot be executed.
+/// The other program is there and cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// The other one is not there.
+/// The other program is not there.
 const NOT_FOUND: u8 = 127;
 
 /// Why a command did not do what it was asked. Each kind has its exit code; success has 0.
@@ -31,8 +31,8 @@ pub enum Failure {
     /// Exit code 4: the engine of a device failed while the daemon served; all others were closed in order.
     #[error("{0}")]
     EngineFailed(String),
-    /// Of a command that runs another one, as `env`, `nohup` and `timeout` end: 125 for its own failure, 126 where the other one
-    /// cannot be executed, 127 where there is none. All other codes are the other one's.
+    /// A command that runs another program ends as `env`, `nohup` and `timeout` do: 125 for its own failure, 126
+    /// where the program cannot be executed, 127 where there is none. All other codes are the program's.
     #[error("{message}")]
     Wrapped {
         /// 125 to 127.
@@ -46,7 +46,7 @@ pub enum Failure {
 pub const ENGINE_FAILED: u8 = 4;
 
 impl Failure {
-    /// The same, of a command that was to run another one and did not come so far.
+    /// The same failure, of a command that was to run another program and did not come so far.
     pub fn of_wrapper(self) -> Failure {
         match self {
             Failure::Wrapped { .. } => self,

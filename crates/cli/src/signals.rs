@@ -67,7 +67,7 @@ pub fn listen(mut told: impl FnMut(Told) + Send + 'static) -> Result<(), Failure
     Ok(())
 }
 
-/// Those that are listened for where those in the mask are ignored.
+/// The signals to listen for, where the signals in the mask are ignored.
 fn heard(ignored: u64) -> impl Iterator<Item = i32> {
     let is_ignored = move |signal: i32| ignored & 1 << (signal - 1) != 0;
     [SIGTERM, SIGINT, SIGHUP].into_iter().filter(move |&signal| signal == SIGTERM || !is_ignored(signal))
@@ -88,7 +88,7 @@ mod tests {
     fn what_is_ignored_stays_so_but_for_the_signal_that_ends_services() {
         let heard = |ignored| heard(ignored).collect::<Vec<_>>();
         assert_eq!(heard(0), [SIGTERM, SIGINT, SIGHUP]);
-        // As nohup leaves it; as a script does; everything.
+        // The mask as nohup leaves it; as a script does; all signals.
         assert_eq!(heard(0b1), [SIGTERM, SIGINT]);
         assert_eq!(heard(0b10), [SIGTERM, SIGHUP]);
         assert_eq!(heard(u64::MAX), [SIGTERM]);

@@ -95,7 +95,7 @@ fn json_says_the_same() {
     assert_eq!(value["errors"][0]["key"], "volume.v.pool");
 }
 
-/// Whatever somebody called a file, or the folder that its paths count from. Broken on purpose and seen red, as it was: one path
+/// Any name of a file, or of the folder that its paths count from. Broken on purpose and seen red, as it was: one path
 /// as it is, at which the program ended.
 #[test]
 fn json_says_paths_that_are_no_text_as_near_as_text_can() {

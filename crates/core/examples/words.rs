@@ -1,7 +1,7 @@
 //! Counts headless pronouns in comments, docs, help, messages and pages.
 //!
 //! `cargo run -q -p plimsoll-core --example words` prints a table by crate, the worst files and the worst lines;
-//! `... --example words -- crates/cache docs/cache.md` does so for files whose paths start so.
+//! `... --example words -- crates/cache docs/cache.md` does so for files with paths that start so.
 
 #[path = "../tests/tidy/lexer.rs"]
 mod lexer;

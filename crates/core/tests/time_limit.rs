@@ -64,7 +64,7 @@ fn what_is_not_run_is_collected_what_passed_is_not_shown_and_what_failed_is() {
     let output = run(folder.path(), program);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let started = lines(folder.path(), "started");
-    // It outlives the program, whose pipe it holds: nobody waits for it.
+    // It outlives the program and holds its pipe: the script does not wait for it.
     Command::new("kill").args(&started).status().unwrap();
     assert_eq!((output.status.code(), lines(folder.path(), "hung").len()), (Some(101), 0), "{said}");
     assert_eq!(lines(folder.path(), "not_run"), ["not run: no root"]);

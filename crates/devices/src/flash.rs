@@ -134,8 +134,8 @@ pub const NVME: FlashParameters = FlashParameters {
 };
 
 /// An eighth of [`NVME`] at an eighth of its pace: what a machine of two processors can emulate in real time. All times are
-/// eight times as long, and everything that there are several of is there an eighth as often, so what is limited by what is
-/// as on the whole drive.
+/// eight times as long, and each part that the drive has several of is there an eighth as often. So each limit
+/// comes from the same part as on the whole drive.
 pub const NVME_64TH: FlashParameters = FlashParameters {
     name: "nvme.64th",
     capacity_bytes: NVME.capacity_bytes / 8,

@@ -1,9 +1,9 @@
 //! A reply goes over a solid-state drive's link in one piece, so a small read waits for a large one.
 //!
-//! Somebody reads 128 KiB after 128 KiB, and always has the next request at the drive before the link is free; somebody else
-//! reads 4 KiB anywhere, one at a time. Whatever the scheduler between them chooses, how many of the large requests it has at
-//! the drive and how long it keeps each small one, the large ones have 32 of 33 parts of the link at least: between two small
-//! replies goes a large one. `docs/schedulers/split_token.md` builds on it.
+//! One client reads 128 KiB after 128 KiB, and always has the next request at the drive before the link is free.
+//! Another reads 4 KiB anywhere, one at a time. Whatever the scheduler between them chooses, how many of the large
+//! requests it has at the drive and how long it keeps each small one, the large ones have 32 of 33 parts of the link at
+//! least: between two small replies goes a large one. `docs/schedulers/split_token.md` builds on it.
 //!
 //! Planted, and red: the link is shared by all replies that are ready.
 

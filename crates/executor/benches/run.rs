@@ -3,8 +3,8 @@
 //! `cargo bench -p plimsoll-executor --bench run`. Goals: at most 1 us more than the call; two threads 1.8 times one.
 //!
 //! Requests of `none` do nothing, and come while they are served. Those of `work` compute for some 7 us, and all wait before
-//! the first is served, so that nobody but the service threads needs a processor meanwhile. `called` is the same work without an
-//! executor: on two threads it is what this machine's processors do at the best.
+//! the first is served, so that only the service threads need a processor meanwhile. `called` is the same work without
+//! an executor: on two threads it is what this machine's processors do at the best.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_executor::{Executor, ExecutorConfig, Kind, Policy, Rules};
@@ -76,7 +76,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Who ends the last of `left` wakes the benchmark.
+/// The request that ends the last of `left` wakes the benchmark.
 async fn work(left: Arc<AtomicUsize>, waiter: Thread) {
     compute(ROUNDS);
     if left.fetch_sub(1, AcqRel) == 1 {

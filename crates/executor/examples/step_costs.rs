@@ -31,7 +31,7 @@ struct Fresh(*mut u8, usize);
 
 impl Fresh {
     fn new(length: usize) -> Fresh {
-        // SAFETY: a new mapping, which nobody else has.
+        // SAFETY: a new mapping, which only this code has.
         let mapped = unsafe {
             mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };

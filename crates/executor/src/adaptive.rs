@@ -1,17 +1,21 @@
 //! `adaptive`: where a request waits, and how long it is served, follow from what requests of its sort were seen to need.
 //!
-//! **Intuition.** The mean response time falls when a thread runs next what it brings to its end soonest. The paper guesses what that is:
-//! writes, and what was suspended. Where the guess is wrong it loses. **Rule.** A *sort* is what a request does and how it came. Of
-//! each sort three things are counted: its runs, their time, and what came of them: the request's end, or that it came again as another
-//! sort. Its *yield* is the ends a second of a thread of whoever runs a request of this sort, and goes on with it as long as that
-//! pays (Klimov, 1974): one that is soon suspended and soon done after that yields much, though its first run ends nothing. Who yields
-//! less than half of what all together yield waits in the low queue; everybody else in the high one, in the order in which they came.
+//! **Intuition.** The mean response time falls when a thread next runs the request that it ends soonest. The paper
+//! guesses which: writes, and suspended requests. Where the guess is wrong, the paper's rule loses.
 //!
-//! Times are counted in *requests*: what one takes on average, all its runs together. A run is stopped after two of them (eight if
-//! nobody waits when it begins), and what is left is a sort of its own: it took long so far, so it likely takes longer yet, and if so it is seen
-//! to yield little. Since no single request has a slice for itself, slices can be long: those of QATS, with its figures in
-//! requests. Its factor of the low queue is what a second there ends of what one in the high queue ends; and a slice that the low
-//! queue got because nobody waited high ends with the run in which somebody came there.
+//! **Rule.** A *sort* is what a request does and how it came. Three things are counted of each sort: its runs, their
+//! time, and their outcome. An outcome is the request's end, or its return as another sort. The *yield* of a sort is
+//! the ends a second of a thread that runs a request of it, and goes on with it as long as that pays (Klimov, 1974).
+//! So a sort that is soon suspended and soon done after that yields much, though its first run ends nothing. A sort
+//! that yields less than half of what all sorts together yield waits in the low queue. All others wait in the high
+//! queue, in the order in which they came.
+//!
+//! Times are counted in *requests*: what one request takes on average, all its runs together. A run is stopped after
+//! two of them, or after eight if no client waits when it begins. The rest of such a request is a sort of its own. It
+//! took long so far, so it likely takes longer yet; if so, the counts show that it yields little. No single request
+//! has a slice for itself, so slices can be long: those of QATS, with its figures in requests. Its factor of the low
+//! queue is the ends of a second there over the ends of a second in the high queue. A slice that the low queue got
+//! because the high queue was empty ends with the run in which a request comes to the high queue.
 //!
 //! **Complication.** Loads change, so counts are halved every 4096 runs. A sort that was hardly seen waits in the high queue.
 //! Where all sorts are alike there is one queue and no guess to lose by.
@@ -25,19 +29,19 @@ const ARRIVALS: usize = 3;
 const FORGET_RUNS: u32 = 4096;
 /// Runs of a sort below which nothing is said about it: its yield would be off by more than a third two times of three.
 const KNOWN_RUNS: f64 = 10.0;
-/// Who yields less than this part of what all together yield waits in the low queue.
+/// A sort that yields less than this part of what all sorts together yield waits in the low queue.
 const LOW_PART: f64 = 0.5;
-/// What a request takes as long as nobody knows: with it the slices are the paper's.
+/// What a request takes as long as none was measured: with it the slices are the paper's.
 const REQUEST: Span = Span::from_micros(100);
 /// A request is taken for one of these bounds if it takes less or more, so that slices stay between 3 us and 53 ms.
 const REQUEST_BOUNDS: [Span; 2] = [Span::from_micros(1), Span::from_millis(1)];
-/// A run is stopped after so many requests' time: where nobody waits when it begins, and where somebody does.
+/// A run is stopped after so many requests' time: where no client waits when it begins, and where one does.
 const RUN_REQUESTS: [u64; 2] = [8, 2];
 /// QATS's base and cap, 0.3 and 5 ms, in requests.
 const SLICE_REQUESTS: [u64; 2] = [3, 50];
 /// The maintenance queue's slice, 0.2 ms, in requests: a longer one for clients is one for it too, so it keeps its part.
 const MAINTENANCE_REQUESTS: u64 = 2;
-/// A run of a sort leads out of what one goes on with less often than that: nobody was seen to get out.
+/// Runs that leave the sorts that a thread goes on with less often than this were never seen to leave them.
 const NEVER_LEFT: f64 = 1e-9;
 
 /// What was seen of a sort.
@@ -103,7 +107,7 @@ pub struct Adaptive {
     low: LowSorts,
     /// What a request takes.
     request: Span,
-    /// Ends a second of who waits low, of those of who waits high: 0 to 1.
+    /// Ends a second of requests of the low queue over those of the high queue: 0 to 1.
     low_factor: f64,
     runs: u32,
 }
@@ -128,7 +132,7 @@ impl Adaptive {
         self.low.queue(kind, arrival)
     }
 
-    /// Who waits in the low queue from now on.
+    /// The sorts that wait in the low queue from now on.
     pub fn low(&self) -> LowSorts {
         self.low
     }
@@ -142,13 +146,13 @@ impl Adaptive {
         Slicing::ByDepth { base, cap, factors: [1.0, self.low_factor, 1.0] }.slice(queue, depths, Self::POLICY.weights)
     }
 
-    /// Whether a slice of `queue`, which was drawn while so many waited in each, ends as soon as somebody waits high. O(1).
+    /// Whether a slice of `queue`, drawn while so many waited in each, ends as soon as a request waits high. O(1).
     pub fn is_lent(queue: Queue, depths: [u32; QUEUES]) -> bool {
         queue == Queue::Low && depths[Queue::High.index()] == 0
     }
 
-    /// After how long a client's run is stopped, while so many requests wait in each queue when it begins: to stop it costs a turn, which
-    /// is for nothing where nobody comes meanwhile. O(1).
+    /// After how long a client's run is stopped, while so many requests wait in each queue when it begins. A stop costs
+    /// a turn, for nothing if no other request comes meanwhile. O(1).
     pub fn run_max(&self, depths: [u32; QUEUES]) -> Span {
         let [high, low, _] = depths;
         self.request * RUN_REQUESTS[usize::from(high > 0 || low > 0)]
@@ -263,8 +267,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the list of all runs and sums that go on step by step. Planted breaks: who yields most waits low; one never goes on
-        /// with what was suspended.
+        /// Against the list of all runs and sums that go on step by step. Planted breaks: the sort that yields most
+        /// waits low; a thread never goes on with a suspended request.
         #[test]
         fn who_yields_less_than_half_of_all_waits_low(
             micros in prop::collection::vec(1u64..2000, 9),

@@ -1,8 +1,9 @@
 //! The requests that wait, for one thread or for a simulation of many.
 //!
-//! In the high queue, whoever has a deadline goes before everybody who has none, the earliest first (section 2.1). All others are
-//! served in the order in which they came. **Complication.** Whoever has no deadline could wait for ever behind those who have one. So
-//! after [`URGENT_IN_A_ROW_MAX`] of them in a row one who has none goes first; the paper does not say.
+//! In the high queue, requests with a deadline go before requests without, the earliest deadline first (section 2.1).
+//! All others are served in the order in which they came. **Complication.** A request without a deadline could wait
+//! for ever behind those with one. So after [`URGENT_IN_A_ROW_MAX`] requests with a deadline in a row, one without goes
+//! first; the paper does not say.
 
 use crate::{QUEUES, Queue};
 use plimsoll_core::Time;
@@ -128,8 +129,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched. Planted breaks: among those with a deadline, the latest first; whoever has none waits until
-        /// none of them is left.
+        /// Against a list that is searched. Planted breaks: among those with a deadline, the latest first; a request
+        /// without waits until none of them is left.
         #[test]
         fn deadlines_go_first_and_everybody_else_in_order(steps in prop::collection::vec(step(), 0..600)) {
             let (mut queues, mut in_a_row) = (Queues::default(), 0);
@@ -144,7 +145,7 @@ mod tests {
                     }
                     Step::Take(queue) => {
                         let is_its = |&at: &usize| list[at].0 == queue;
-                        // Only in the high queue deadlines count, and who has none is later than all.
+                        // Deadlines count only in the high queue; a request without one is later than all.
                         let order = |&at: &usize| match list[at].1.deadline {
                             Some(deadline) if queue == Queue::High => (deadline, at),
                             _ => (Time::MAX, at),

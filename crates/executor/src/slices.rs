@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(slice(Queue::Low, [9, 1, 1]), Span::from_micros(600));
         assert_eq!(slice(Queue::Maintenance, [1, 1, 1]), Span::from_micros(200));
         assert_eq!(slice(Queue::Low, [0, 3, 0]), Span::from_micros(2000));
-        // Whoever has just taken the last request serves it still.
+        // The thread that has just taken the last request still serves it.
         assert_eq!(slice(Queue::Low, [0, 0, 0]), Span::from_micros(2000));
     }
 

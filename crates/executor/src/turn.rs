@@ -1,9 +1,9 @@
-//! A thread's turn: for how long it serves the queue that it drew, and who ends that earlier.
+//! A thread's turn: for how long it serves the queue that it drew, and what ends that earlier.
 //!
-//! **Intuition.** A slice is a promise to those who wait in the queue, and its end to everybody else. **Rule.** A turn ends with its
-//! slice. **Complication.** Nobody in the high queue waits for a slice that the low one only got because nobody waited high, and
-//! no client for a whole slice of maintenance: such a turn ends with the run in which he came. The paper has a client wait for
-//! up to 200 us there (section 2.3).
+//! **Intuition.** A slice is a promise to the requests in the queue, and its end is one to all others. **Rule.** A turn
+//! ends with its slice. **Complication.** No request in the high queue waits for a slice that the low queue got only
+//! because the high queue was empty. No client's request waits for a whole slice of maintenance. Such a turn ends with
+//! the run in which the request came. The paper has a client wait for up to 200 us there (section 2.3).
 
 use crate::{Adaptive, Policy, QUEUES, Queue};
 use plimsoll_core::Span;
@@ -30,8 +30,8 @@ impl Turn {
         }
     }
 
-    /// Whether it ends with the run that has just ended, though its slice goes on: for somebody who waits, as `depths` says, which is
-    /// asked only if it matters. O(1).
+    /// Whether it ends with the run that has just ended, though its slice goes on: for a request that waits, as
+    /// `depths` says, which is asked only if it matters. O(1).
     pub fn gives_way(&self, depths: impl FnOnce() -> [u32; QUEUES]) -> bool {
         match self.queue {
             Queue::Maintenance => {
@@ -57,7 +57,7 @@ mod tests {
         for rules in [None, Some(&adaptive)] {
             let maintenance = |depths| gives_way(rules, Queue::Maintenance, [0, 0, 9], depths);
             assert_eq!([[1, 0, 0], [0, 1, 0], [0, 0, 9]].map(maintenance), [true, true, false]);
-            // The low queue drew against others, and the high one has nobody above it.
+            // The low queue drew against others, and no queue is above the high one.
             assert!(!gives_way(rules, Queue::Low, [1, 1, 0], [9, 9, 9]));
             assert!(!gives_way(rules, Queue::High, [1, 0, 0], [9, 9, 9]));
         }

@@ -1,4 +1,4 @@
-//! What an executor says of itself, against requests of which everything is known; and how many threads somebody wakes who comes.
+//! What an executor says of itself, against requests of which everything is known; how many threads a request wakes.
 //!
 //! Times are between bounds that the test measures on the same clock, so a processor that is taken away moves the bounds too.
 
@@ -103,8 +103,9 @@ fn what_a_client_waits_behind_maintenance_is_counted_apart() {
     assert_eq!(of(&figures, Queue::Maintenance).behind_maintenance, Span::ZERO);
 }
 
-/// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that gives way has spent his
-/// slice, too. Planted breaks: what was preempted is suspended; the time of runs is not counted.
+/// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that
+/// gives way has spent its slice, too. Planted breaks: what was preempted is suspended; the time of runs is not
+/// counted.
 #[test]
 fn how_runs_end_is_counted_and_how_long_they_took() {
     const STOPS: u64 = 5;
@@ -172,7 +173,7 @@ fn whoever_gives_way_before_his_slice_is_spent_is_counted_as_that() {
 
 const MANY: usize = 8;
 
-/// Whoever comes to threads that all sleep, new or woken, wakes one of them at the most. Planted break: all that sleep are woken.
+/// A request, new or woken, wakes at most one of the threads if all sleep. Planted break: all that sleep are woken.
 #[test]
 fn one_who_comes_wakes_one_thread_at_the_most() {
     let executor = executor(MANY, 16);
@@ -205,7 +206,8 @@ fn one_who_comes_wakes_one_thread_at_the_most() {
     assert!(woken > 0, "somebody was asleep");
 }
 
-/// Nobody else waits: the thread that has run it takes it again. Broken on purpose and seen red: it wakes another one each time.
+/// No other request waits: the thread that has run it takes it again. Broken on purpose and seen red: it wakes another
+/// one each time.
 #[test]
 fn one_who_gives_way_and_waits_alone_wakes_nobody() {
     let executor = executor(MANY, 16);
@@ -222,7 +224,7 @@ fn one_who_gives_way_and_waits_alone_wakes_nobody() {
     }
 }
 
-/// Two who give way again and again, on two threads that both sleep at the begin and now and then between: nobody is forgotten.
+/// Two requests give way again and again, on two threads that both sleep at first and now and then: none is forgotten.
 #[test]
 fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
     let executor = executor(2, 16);
@@ -243,8 +245,9 @@ fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
     all_done(&executor);
 }
 
-/// As many as there are threads come at once, and each keeps his: all of them are served at the same time, and no more are woken than come and
-/// than leave somebody behind. Planted break: who finds work wakes nobody.
+/// As many requests as threads come at once, and each keeps its thread: all are served at the same time. Wakes are at
+/// most one for each request and one for each thread that leaves one behind. Planted break: a thread that finds work
+/// wakes no other.
 #[test]
 fn a_burst_wakes_as_many_threads_as_it_needs() {
     let executor = executor(MANY, 16);

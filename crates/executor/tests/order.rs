@@ -1,4 +1,4 @@
-//! In which order service threads run those who wait, and what becomes of who stops at a checkpoint.
+//! In which order service threads run waiting requests, and what becomes of a request that stops at a checkpoint.
 
 mod threads_support;
 
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use threads_support::{Go, Request, all_done, blocker, executor, ruled};
 
-/// Twice: the first time ends with four in a row that have a deadline and others who have none, and the row ends with them.
+/// Twice: the first time ends with four in a row with a deadline and others without, and the row ends with them.
 ///
-/// Planted breaks: deadlines are not looked at; who has none waits until nobody is left who has one. Broken on purpose and seen red: where
-/// nobody has a deadline the row does not end.
+/// Planted breaks: deadlines are not looked at; a request without one waits until none is left with one. Broken on
+/// purpose and seen red: where no request has a deadline the row does not end.
 #[test]
 fn among_writes_deadlines_go_first_and_the_rest_in_order() {
     let executor = executor(1, 64);
@@ -84,7 +84,7 @@ impl<F: Future<Output = ()>> Future for OnlyIfWoken<F> {
 
 /// Of slices that are over as soon as they begin: it stops at each checkpoint, is run again from there, and comes as preempted each time, once.
 ///
-/// Broken on purpose and seen red: a checkpoint does not wake who stops there.
+/// Broken on purpose and seen red: a checkpoint does not wake the request that stops there.
 #[test]
 fn whoever_stops_at_a_checkpoint_inside_another_future_goes_on() {
     const STOPS: u64 = 50;

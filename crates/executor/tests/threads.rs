@@ -100,7 +100,7 @@ fn a_request_that_is_woken_while_it_runs_is_run_again() {
     assert_eq!((thread.runs, thread.suspended, thread.resumed), (5, 4, 4));
 }
 
-/// Planted break: a new request wakes nobody.
+/// Planted break: a new request wakes no thread.
 #[test]
 fn whoever_comes_to_sleeping_threads_is_served() {
     let executor = executor(2, 4);
@@ -118,7 +118,7 @@ fn whoever_comes_to_sleeping_threads_is_served() {
     }
 }
 
-/// Planted break: who is alive is counted last, and may have ended since the others were.
+/// Planted break: the requests alive are counted last, and may have ended since the others were.
 #[test]
 fn whoever_is_not_alive_any_more_is_done() {
     let executor = executor(2, 4);
@@ -234,8 +234,8 @@ fn thorny() -> Request {
     }))
 }
 
-/// Outcome: it is done and counted, the thread goes on, and its place is free. Planted breaks: it is dropped where nobody catches what it throws, when
-/// it is done, and when it is given up.
+/// Outcome: it is done and counted, the thread goes on, and its place is free. Planted breaks: it is dropped where
+/// nothing catches what it throws, when it is done, and when it is given up.
 #[test]
 fn a_request_that_panics_when_it_is_dropped_ends_alone() {
     let executor = executor(1, 2);
@@ -348,8 +348,8 @@ fn adaptive_threads_learn_which_requests_take_long() {
     }
 }
 
-/// Two reads wait, low, and nobody else; while the first is run a write comes. The draw after that run takes the write three times of
-/// four. Planted break: the slice goes on, with the second read.
+/// Only two reads wait, low; while the first is run a write comes. The draw after that run takes the write three
+/// times of four. Planted break: the slice goes on, with the second read.
 #[test]
 fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
     const ROUNDS: usize = 40;
@@ -380,7 +380,7 @@ fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
     assert!(count > ROUNDS / 2, "{count} of {ROUNDS}");
 }
 
-/// Reads that each take many times what a request is taken for as long as nobody knows, all waiting at once. Where only slices stop
+/// Reads that each take many times what an unmeasured request is taken for, all waiting at once. Where only slices stop
 /// them, a thread stops one read a turn at the most. Planted break: runs are stopped with the slice alone.
 #[test]
 fn adaptive_threads_stop_a_long_run_though_their_slice_goes_on() {

@@ -13,7 +13,7 @@ const STEP_MAX: Span = Span::from_micros(300);
 const ARRIVALS: usize = 30_000;
 const POLICIES: [Policy; 4] = [Policy::BASELINE, Policy::SORD, Policy::QATS, Policy::COMBO];
 
-/// A slice at the most: equation 1 where nobody else waits, equation 2 likewise.
+/// A slice at the most: equation 1 where no other request waits, equation 2 likewise.
 fn slice_max(policy: &Policy) -> Span {
     let alone = |queue: Queue| {
         let mut depths = [0; QUEUES];

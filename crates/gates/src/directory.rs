@@ -44,8 +44,8 @@ pub fn make_state(path: &Path) -> Result<(), GateError> {
     if is_new { set_mode(&directory, path) } else { Ok(()) }
 }
 
-/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is one: what lies
-/// below it is not there for them.
+/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is one: they reach
+/// no file below it.
 pub fn closed_to_others(path: &Path) -> Option<&Path> {
     let is_closed = |part: &&Path| std::fs::metadata(part).is_ok_and(|found| found.mode() & ENTERED_BY_OTHERS == 0);
     path.ancestors().filter(|part| !part.as_os_str().is_empty()).find(is_closed)

@@ -61,7 +61,7 @@ pub enum GateError {
         /// What is wrong with it.
         problem: String,
     },
-    /// An account beyond those that have words.
+    /// An account beyond the last one with words.
     #[error("account {got} has no gate, allowed are 0 to {max}")]
     Account {
         /// The account.

@@ -8,7 +8,7 @@
 //! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait, and
 //! those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for neither.
 //!
-//! What it cannot help: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
+//! A limit: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
 //! fails the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
 //! `KillMode=process`.
 
@@ -38,7 +38,7 @@ const SOCKET_NAME: &str = "keepers.sock";
 const BACKLOG: i32 = 128;
 /// What it takes from the agent to stand back.
 const ACKNOWLEDGED: &[u8] = b"A";
-/// How often a program is tried that is busy, and what lies between: what we wrote is open for writing still in a process that
+/// How often a busy program is tried, and the pause between tries: a program that we wrote is still open for writing in a process that
 /// another of our threads has forked, until that executes.
 const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
@@ -138,7 +138,7 @@ impl KeeperStarter {
     }
 }
 
-/// Hears of keepers that outlived an earlier agent, and replaces those that were killed.
+/// Hears of keepers that outlived an earlier agent, and replaces killed keepers.
 pub struct Keepers {
     starter: KeeperStarter,
     /// To the thread that starts replacements: the ends that they will have.
@@ -184,7 +184,7 @@ impl Keepers {
 
     /// A listener that an earlier agent left, if a keeper offers one. The keeper stands back from now on.
     pub(crate) fn accept(&self) -> Result<Option<(Registration, Listener, Keeper)>, GateError> {
-        // As many as can wait at once: those that are sent away come again.
+        // As many as can wait at once: a keeper that is sent away comes again.
         for _ in 0..BACKLOG {
             let socket = match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,

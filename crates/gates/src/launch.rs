@@ -110,7 +110,7 @@ impl Launch {
         Launch { classes: Some(socket.to_owned()), ..self }
     }
 
-    /// Behind a filter whose listener is handed over at `socket`: `metadata` names the account, `name` the command.
+    /// Behind a filter that hands its listener over at `socket`: `metadata` names the account, `name` the command.
     ///
     /// A caller without CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as
     /// the user who starts them.

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Descriptors of one message; what is more, the kernel closes.
+/// Descriptors of one message; the kernel closes further ones.
 pub(crate) const DESCRIPTORS_MAX: usize = 8;
 
 /// A socket that listens at `path`, in place of one that an earlier agent left, and does not wait; `mode` says which

@@ -73,7 +73,7 @@ mod tests {
         }
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        // Of a mount whose server has died the kernel says nothing.
+        // The kernel does not answer for a mount with a dead server.
         let is_there = |fields: &[&str]| std::fs::metadata(fields[1]).is_ok();
         match fields.find(|fields| fields[3].split(',').any(|option| option == "noexec") && is_there(fields)) {
             Some(fields) => assert!(refusal(fields[1]).contains(" is mounted noexec; "), "{}", refusal(fields[1])),

@@ -49,7 +49,7 @@ fn restricted(rig: &Rig, how: &str, threads: usize) -> Tenant {
 
 /// Each filter kills for what the shim asks at a closed gate.
 ///
-/// Broken on purpose and seen red, each way by itself: a shim without `prctl`; without `syscall`; one whose `syscall` does not know
+/// Broken on purpose and seen red, each way by itself: a shim without `prctl`; without `syscall`; one with a `syscall` that does not know
 /// `prctl`; one that does not count its filters when it is loaded.
 #[test]
 fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
@@ -99,7 +99,7 @@ fn a_process_that_installs_a_filter_past_the_c_library_lives_and_passes_its_gate
         agent.hold(&[ACCOUNT]);
         tenant.goes_on();
         tenant.goes_on();
-        // Who installs one as C programs do takes nobody else along.
+        // A program that installs a filter as C programs do affects no other process.
         if how.starts_with("direct") {
             other.goes_on()
         } else {
@@ -190,7 +190,7 @@ fn who_had_the_account_before_passes_and_who_has_it_now_waits() {
             open(&words);
             now.goes_on();
         });
-        // Another agent that finds the same words, and has given the account to nobody yet.
+        // Another agent that finds the same words, and has given the account to no tenant yet.
         drop(words);
         let words = rig.words();
         alive(&words, || {

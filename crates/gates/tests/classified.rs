@@ -1,4 +1,4 @@
-//! O_CLASSIFIED in the preload shim: what is said of which file, and that no class gets into one.
+//! O_CLASSIFIED in the preload shim: the shim sends each file's class, and no class gets into a file.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn run(rig: &Rig, program: &Path, socket: &Path) -> (ExitStatus, u64) {
     (command.status().unwrap(), std::fs::metadata(file).unwrap().ino())
 }
 
-/// Writes down what it hears, until somebody hangs up the other end of `over`.
+/// Collects the requests it receives, until the other end of `over` hangs up.
 fn hear(socket: &OwnedFd, over: &OwnedFd, is_silent: bool) -> Vec<Request> {
     let (mut heard, mut silent) = (Vec::new(), Vec::new());
     loop {
@@ -56,7 +56,7 @@ fn hear(socket: &OwnedFd, over: &OwnedFd, is_silent: bool) -> Vec<Request> {
     }
 }
 
-/// Runs the program while somebody hears it; answers what was said of its file.
+/// Runs the program while a thread hears it; returns the classes that the program gave its file.
 fn said(rig: &Rig, program: &Path, is_silent: bool) -> Vec<u8> {
     let path = rig.run.path().join("classes.sock");
     let socket = passing::listen(&path, SocketType::SEQPACKET, 64, 0o600).unwrap();

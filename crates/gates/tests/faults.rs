@@ -72,7 +72,7 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
     }
 }
 
-/// What is promised is one second from the kill on. Where the machine takes the processors away nobody goes on in time, so the best
+/// The promise is one second from the kill on. Where the machine takes the processors away no writer goes on in time, so the best
 /// of some tries counts; what no machine can delay is asserted of each: closed words count no longer than that after the agent is
 /// gone.
 ///

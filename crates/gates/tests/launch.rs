@@ -1,4 +1,4 @@
-//! Commands behind gates: nothing stays between them and who started them.
+//! Commands behind gates: nothing stays between a command and its parent.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn exit_code_and_signals_are_the_commands_own() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
     }
-    // Stopped and continued; SIGTSTP would be ignored where nobody could continue the process group.
+    // Stopped and continued; SIGTSTP would be ignored where no process could continue the process group.
     let mut child = execute(&rig, "exec sleep 1000");
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();

@@ -1,4 +1,4 @@
-//! The filter and its listener: who waits, who does not, and what happens when the agent or a keeper is gone.
+//! The filter and its listener: which calls wait, which do not, and what happens when the agent or a keeper is gone.
 
 mod support;
 
@@ -75,12 +75,12 @@ fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
         agent.hold(&[]);
         held.iter_mut().for_each(|(tenant, ..)| tenant.goes_on());
     }
-    // What is no file is notified and goes on at once.
+    // A call on a descriptor that is no file is notified and goes on at once.
     let mut pipe =
         rig.tenant(&rig.filtered(ACCOUNT, Filter::new(GateClasses::default().with(GateClass::Write))), "pipe", 1);
     agent.hold(&[ACCOUNT]);
     pipe.goes_on();
-    // What is not asked for is not notified.
+    // A call that the filter does not ask for is not notified.
     let mut reader = rig.tenant(&rig.filtered(ACCOUNT, Filter::default()), "write", 1);
     reader.goes_on();
 }
@@ -112,7 +112,7 @@ fn the_next_agent_is_given_every_listener_under_load() {
 }
 
 /// A daemon that ends takes its words away. Keeper and agent would both hear the listener, and the agent wait in it for the
-/// tenant's next call, and with it everybody who is heard by it.
+/// tenant's next call, and with it every tenant that the agent hears.
 ///
 /// Broken on purpose and seen red: whatever keeper comes is taken.
 #[test]
@@ -133,11 +133,11 @@ fn a_keeper_that_looks_at_other_words_keeps_its_listener() {
         agent.hold(&[ACCOUNT, OTHER]);
         tenant.waits_in(libc::SYS_pwrite64, WRITERS);
         left.goes_on();
-        // Whoever is left comes ten times a second, and is sent away.
+        // The left keeper comes ten times a second, and is sent away.
         assert_eq!(agent.listeners_and_held(), (1, WRITERS as u64));
         agent.hold(&[]);
     }
-    // Who comes back to an agent with the same words is still taken over.
+    // A keeper that comes back to an agent with the same words is still taken over.
     agent.kill();
     tenant.goes_on();
     let agent = Agent::start(&rig);
@@ -171,7 +171,7 @@ fn a_keeper_that_is_killed_is_replaced() {
     tenant.goes_on();
 }
 
-/// Broken on purpose and seen red: one that is started by whoever hears the listeners.
+/// Broken on purpose and seen red: a keeper that is started by the thread that hears the listeners.
 #[test]
 fn nobody_waits_for_a_keeper_that_takes_long_to_start() {
     let rig = Rig::new();
@@ -203,13 +203,13 @@ fn nobody_waits_for_a_keeper_that_takes_long_to_start() {
     tenant.goes_on();
 }
 
-/// What nobody can help: the kernel's rule for a listener that nobody has.
+/// The kernel's rule for a listener that no process holds; no agent can change it.
 #[test]
 fn without_agent_and_keeper_calls_fail_with_enosys() {
     let rig = Rig::new();
     let agent = Agent::start(&rig);
     let mut plan = Plan::new(rig.disk.path(), "write", WRITERS);
-    // A standard descriptor that is a file has all three behind the gate, and then nobody could say anything.
+    // A standard descriptor that is a file has all three behind the gate, and then the tenant could print nothing.
     plan.command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     plan.command.stderr(std::process::Stdio::piped());
     let mut tenant = plan.start(&rig.filtered(ACCOUNT, all()));

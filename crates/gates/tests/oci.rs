@@ -1,4 +1,4 @@
-//! Listeners that are handed over: by anybody at the socket, and by real runtimes for real containers.
+//! Listeners that are handed over: by any process at the socket, and by real runtimes for real containers.
 
 mod support;
 
@@ -153,7 +153,7 @@ fn contained(rig: &Rig, runtime: &Runtime, what: &str, profile: impl FnOnce(&Pat
     let mut tenant = plan.start(&plimsoll_gates::Launch::new());
     wait_until("the container runs", || {
         assert_eq!(tenant.child.try_wait().unwrap(), None, "the runtime has ended");
-        // The runtime may say who it is only when it runs already.
+        // The runtime may write the process id only when the container runs already.
         pid_file.exists() && tenant.returned().iter().all(|&returned| returned > 0)
     });
     tenant.group = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();

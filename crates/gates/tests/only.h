@@ -1,4 +1,4 @@
-/* Calls that gates know, each for itself: whatever else is done on the way is known to no gate. So who waits, waits in that call, and
+/* Calls that gates know, each for itself: no gate knows any other call on the way. So a thread that waits, waits in that call, and
  * one that a gate has forgotten does not hide behind another.
  *
  * Some fail, as it is expected of them, so that nothing has to be done before they can be done again. */

@@ -68,7 +68,7 @@ static long call_directly(long number, long a, long b, const void *c) {
   return number;
 }
 
-/* libseccomp, whose header need not be there. */
+/* libseccomp; its header need not be there. */
 #ifdef WITH_LIBSECCOMP
 void *seccomp_init(uint32_t);
 int seccomp_rule_add(void *, uint32_t, int, unsigned, ...);

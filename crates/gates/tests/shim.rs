@@ -1,4 +1,4 @@
-//! The preload gate: who waits, who does not, and that nobody waits for an agent that is gone.
+//! The preload gate: which calls wait, which do not, and that no call waits for an agent that is gone.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Plan, Rig, alive, wait_until};
 const ACCOUNT: u32 = 7;
 const WRITERS: usize = 8;
 
-/// Broken on purpose and seen red: a shim whose `pwrite` does not ask the word.
+/// Broken on purpose and seen red: a shim with a `pwrite` that does not ask the word.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     unless_a_lease_runs_out(|| {
@@ -36,7 +36,7 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
 
 /// Each call does nothing else that a gate knows, so each waits for itself.
 ///
-/// Broken on purpose and seen red: a direct read whose probe is the read itself; a shim without a gate at `syncfs`, at `rename`, at
+/// Broken on purpose and seen red: a direct read that is its own probe; a shim without a gate at `syncfs`, at `rename`, at
 /// `unlink`.
 #[test]
 fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
@@ -66,7 +66,7 @@ fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
             tenants.iter_mut().for_each(|(tenant, _)| tenant.goes_on());
             change(&others, GateWords::open);
         }
-        // What the cache has, what is no file, and what changes nothing waits for nothing.
+        // A call on cached data, on a pipe, or without a change does not wait.
         change(&GateClass::ALL, GateWords::close);
         for what in ["read", "pipe"].map(str::to_owned).into_iter().chain(UNGATED.map(job)) {
             println!("{what}");
@@ -120,7 +120,7 @@ fn as_many_go_on_as_are_admitted() {
     });
 }
 
-/// Why who admits must not wait until somebody of the account goes on: the kernel wakes those who have waited longest.
+/// An agent that admits calls must not wait until a thread of the account goes on: the kernel wakes the threads that waited longest.
 #[test]
 fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_they_are() {
     const STRANGERS: u32 = 64;
@@ -202,7 +202,7 @@ fn a_lease_that_runs_out_holds_nobody_and_one_that_is_renewed_holds_again() {
             words.close(AccountId(ACCOUNT), GateClass::Write);
             tenant.waits();
         });
-        // Nobody renews any more; and who was let go once is not held up again at every call.
+        // No agent renews the lease any more. A tenant that was let go once is not held up again at every call.
         tenant.goes_on();
         alive(&words, || tenant.waits());
         words.open(AccountId(ACCOUNT), GateClass::Write);

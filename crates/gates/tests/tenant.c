@@ -1,7 +1,7 @@
 /* What tenants do, for the tests of the gates: tenant FILE COUNTERS WHAT [THREADS]
  *
  * Each thread does one kind of call again and again, and counts each in COUNTERS, two 64-bit words a thread: calls that
- * it entered and calls that returned. Whoever looks at them sees who waits in a call. The first error ends the
+ * it entered and calls that returned. A reader of COUNTERS sees which threads wait in a call. The first error ends the
  * program. */
 #define _GNU_SOURCE
 #include <errno.h>

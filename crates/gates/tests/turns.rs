@@ -162,7 +162,7 @@ fn a_call_goes_on_when_it_is_due_and_not_before() {
         assert_eq!(tenant.counts(), before);
         assert!(hand.listeners.get(id).unwrap().is_waiting(held));
         drop(lease);
-        // The lease has run out by then, so that nothing is received: what is due is let go all the same.
+        // The lease has run out by then, so that nothing is received: a due call is let go all the same.
         hand.turn(due, |_, _| CallDecision::Hold);
         wait_until("it went on", || tenant.counts() > before);
         assert_eq!(hand.listeners.next_due(), None);
@@ -285,7 +285,7 @@ fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
     });
 }
 
-/// Whoever forks while we write a program has it open for writing until it executes, and nobody can run it meanwhile.
+/// A child forked while we write a program has it open for writing until it executes, and no process can run it meanwhile.
 ///
 /// Red with one try.
 #[test]

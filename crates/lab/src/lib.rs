@@ -1,4 +1,4 @@
-//! The laboratory: a scenario says who runs what on which machine and what must hold; a host runs it, several times
+//! The laboratory: a scenario says what runs on which machine and what must hold; a host runs it, several times
 //! with different seeds; the report compares what was measured with what the paper says.
 //!
 //! ```text

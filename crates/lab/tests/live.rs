@@ -25,9 +25,9 @@ fn setup(machine: &str, rest: &str) -> Setup {
     scenario.variants[0].setup.clone()
 }
 
-/// For runs that are ended before: however long whoever ends them takes, they do not end by themselves.
+/// For runs that are ended before: however long the test takes to end them, they do not end by themselves.
 const LONG: Span = Span::from_secs(120);
-/// How often it is looked whether something holds that a machine spoils whose processors are taken away for a second.
+/// Tries of a check that fails if the machine's processors are taken away for a second.
 const TRIES: u32 = 5;
 
 const EXT4: &str = "scheduler = \"noop\"\nfile_system = \"ext4\"\nvolume = \"512MiB\"";
@@ -45,7 +45,7 @@ fn noted_settings() -> Vec<(PathBuf, String)> {
 
 fn assert_put_back(settings: &[(PathBuf, String)]) {
     assert!(settings.len() >= 5, "{settings:?}");
-    // What is noted is the device's own number, which nobody sees under a scheduler: there it is the scheduler's.
+    // The note has the device's own number, which is hidden under a scheduler: there it is the scheduler's.
     let has_scheduler = settings.iter().any(|(path, value)| path.ends_with("scheduler") && value != "none");
     for (path, value) in settings.iter().filter(|(path, _)| !(has_scheduler && path.ends_with("nr_requests"))) {
         let now = std::fs::read_to_string(path).unwrap();
@@ -183,7 +183,7 @@ fn tenants_use_this_machines_own_disk_and_nothing_is_left_of_it() {
     assert_eq!(refused.err(), Some(HostError::NotRun(reason.to_owned())));
 }
 
-/// Red if nobody switches, if each second is a turn, and if the other one begins.
+/// Red if the schedulers never switch, if each second is a turn, and if the other one begins.
 #[test]
 fn two_schedulers_take_turns() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,7 +210,7 @@ fn two_schedulers_take_turns() {
     panic!("reads in each second: {seen:?}");
 }
 
-/// A process with a limit beside one without, told apart by who caused what.
+/// A process with a limit beside one without, told apart by the cause of each request.
 fn tenants() -> Setup {
     let processes = "[account.b]\nlimit = \"64KB/s\"\n[process.a]\nworkload = \"append 4KiB to log 16MiB\"\n\
                      [process.b]\nworkload = \"append 4KiB to log 16MiB\"";
@@ -265,7 +265,7 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
             result.sources[process].series("write").unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
         };
         // In memory both would write alike; what b has written before its gate closed takes it minutes to pay. A station that gets
-        // no processor for longer than its lease holds nobody.
+        // no processor for longer than its lease holds no process.
         seen.push((written("b"), written("a")));
         written("b") < written("a") / 10
     });
@@ -273,9 +273,9 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     assert_eq!(mounts(), 0);
 }
 
-/// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are promised,
-/// outside of their pool, or each tenant in a session of its own, if who is left out connects, if nobody counts bytes, and if
-/// who has so many outstanding waits for each.
+/// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are
+/// promised, outside of their pool, or each tenant in a session of its own. Red if a tenant that is left out connects,
+/// if bytes are not counted, and if a tenant with so many outstanding requests waits for each.
 #[test]
 fn tenants_are_clients_in_the_sessions_of_their_accounts() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -50,7 +50,7 @@ fn of(figures: &CacheFigures, class: usize) -> (u64, u64) {
     (figures.classes[class].reads + figures.classes[class].writes, figures.classes[class].units)
 }
 
-/// Broken on purpose and seen red: nobody says classes, so tables and indexes are as ext4 says.
+/// Broken on purpose and seen red: no class is said, so tables and indexes are as ext4 says.
 #[test]
 fn a_servers_files_have_its_classes_and_nothing_is_left() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,7 +45,7 @@ fn request(host: &mut Host<SplitDeadline>) {
     host.request(if host.number.is_multiple_of(2) { Operation::Read } else { Operation::Write });
 }
 
-/// An fsync of a clean file, which writes nothing that anybody could not wait for.
+/// An fsync of a clean file: it writes nothing.
 fn fsync_call(host: &mut Host<SplitDeadline>) {
     let account = host.advance();
     let call = host.call(account, CallKind::Fsync);

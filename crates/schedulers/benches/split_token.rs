@@ -11,7 +11,7 @@ use plimsoll_schedulers::split_token::SplitToken;
 use support::{Host, disk};
 
 const ACCOUNTS: u32 = 1_000;
-/// Never used up at that pace: nobody waits.
+/// Never used up at that pace: no request waits.
 const LIMIT: Rate = Rate::BytesPerSecond(1e15);
 
 fn benches(criterion: &mut Criterion) {

@@ -1,7 +1,7 @@
 //! What an admission costs: uncontended, with many containers, and with two threads.
 //!
 //! Windows end as often as they would on a drive that does 740,000 requests a second, and bring as many credits as that
-//! takes; among several threads, whoever is refused ends the window. The time of several threads is that of the one that took
+//! takes; among several threads, a refused thread ends the window. The time of several threads is that of the thread that took
 //! longest.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -43,7 +43,7 @@ fn admit(throttle: &Throttle, pocket: &mut Pocket, asking: usize, requests: u64,
     }
 }
 
-/// `requests` admissions of one thread for one container. Who is refused ends the window: were it always the same thread,
+/// `requests` admissions of one thread for one container. A refused thread ends the window: were it always the same thread,
 /// the other would count refusals whenever that one has to wait for a processor.
 fn admit_one(throttle: &Throttle, pocket: &mut Pocket, container: usize, requests: u64, unit: f64) {
     for _ in 0..requests {

@@ -1,4 +1,4 @@
-//! `cfq` as the split-level paper met it: fair to readers, blind to who caused a write, gentle to who reads on.
+//! `cfq` as the split-level paper met it: fair to readers, blind to the cause of a write, gentle to a thread that reads on.
 
 use plimsoll_core::*;
 use plimsoll_schedulers::build;
@@ -177,7 +177,7 @@ fn the_disk_waits_for_who_reads_on_and_not_for_who_seeks() {
 }
 
 proptest! {
-    /// Figure 3: the writeback thread submits, so whoever caused the writes, they go in one queue, by place.
+    /// Figure 3: the writeback thread submits, so all writes go in one queue, by place, whatever their causes.
     #[test]
     fn causes_change_nothing(writes in proptest::collection::vec((0u64..1 << 20, 0usize..8, 0usize..8), 1..60)) {
         let priorities: Vec<_> = (0..8).map(Priority::Level).chain([Priority::default()]).collect();

@@ -64,7 +64,7 @@ fn allocation() -> impl Strategy<Value = Allocation> {
     })
 }
 
-/// Real time and idle are there to be served before and after the others: only at best effort nobody may starve.
+/// Real time and idle are there to be served before and after the others: only at best effort no tenant may starve.
 fn at_best_effort(allocation: Allocation) -> Allocation {
     let (Priority::Level(level) | Priority::RealTime(level)) = allocation.priority else {
         return Allocation { priority: Priority::Level(7), ..allocation };

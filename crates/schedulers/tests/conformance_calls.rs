@@ -135,7 +135,7 @@ impl Host {
         self.scheduler.request_added(self.now, request);
     }
 
-    /// What a host does after each event: lets go whom the scheduler releases, hears when to come back. That a call which
+    /// What a host does after each event: lets the calls go that the scheduler releases, hears when to come back. That a call which
     /// went on has returned is an event too.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         loop {

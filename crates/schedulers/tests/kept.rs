@@ -1,4 +1,4 @@
-//! What the registry says is kept on volumes, promise by promise, on a device whose speed is known exactly. A new line of
+//! What the registry says is kept on volumes, promise by promise, on a device of exactly known speed. A new line of
 //! the registry meets the check of its promise here; what is kept for tenants has its tests where calls are seen
 //! (`scs_token.rs`, `split_token.rs`, `afq.rs`, the scenarios, `crates/cli/tests/up`).
 
@@ -21,8 +21,8 @@ const GREEDY_DEPTH: u32 = 200;
 /// requests is all that the usual deadline leaves.
 const BUSY_DEPTH: u32 = 100;
 const DEADLINE: Span = Span::from_millis(20);
-/// Behind the deadline: batches of 16 by place, what the device holds, and others that are late as well, at a millisecond each. Who
-/// came first, of [`BUSY_DEPTH`], goes after 100.
+/// Behind the deadline: batches of 16 by place, what the device holds, and others that are late as well, at a millisecond each. The
+/// first request of [`BUSY_DEPTH`] goes after 100.
 const LATE_MAX: Span = Span::from_millis(80);
 
 /// Two pools directly on the device, a session in each: the first's is `first`, the other is greedy.
@@ -111,7 +111,7 @@ fn what_the_registry_says_is_kept_on_volumes_is_kept() {
     assert!(checked >= 10, "only {checked} promises");
 }
 
-/// The checks can fail: who promises nothing keeps nothing.
+/// The checks can fail: a scheduler that promises nothing keeps nothing.
 #[test]
 fn a_scheduler_that_keeps_no_promise_fails_each_check() {
     let noop = registry().iter().find(|entry| entry.keeps.is_empty()).unwrap();

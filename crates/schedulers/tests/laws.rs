@@ -1,17 +1,17 @@
-//! Laws that rivals break, for every scheduler that promises limits, reserves or weights: nobody pays for what was not
-//! served, nobody is paid for sleeping, and nobody gains by the shape of its load.
+//! Laws that rivals break, for every scheduler that promises limits, reserves or weights: no tenant pays for requests not
+//! served, none is paid for sleeping, and none gains by the shape of its load.
 //!
 //! Breaks that were planted in `zygaria`, and what each turned red (besides others):
 //!
 //! | break | law |
 //! | --- | --- |
 //! | a limit is charged when a request comes | `what_waits_is_not_charged` |
-//! | the clock of deadlines is never set back; nobody without a reserve goes before one that is due; a deadline comes earlier by queue depth; a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
+//! | the clock of deadlines is never set back; no tenant without a reserve goes before one that is due; a deadline comes earlier by queue depth; a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
 //! | weights do not count | `shares_go_by_weight_whatever_the_depths` |
 //! | a limit that was used before fills up without end | `a_limit_holds_from_the_first_second_after_idling` |
 //! | averages do not sink | `a_tenant_that_returns_is_level_with_the_others_after_three_seconds` |
-//! | a reserve fills while nobody asks | `a_reserve_earns_nothing_while_nobody_asks` |
-//! | who queues deeper counts as lower; beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
+//! | a reserve fills while its tenant does not ask | `a_reserve_earns_nothing_while_nobody_asks` |
+//! | a tenant that queues deeper counts as lower; beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
 //! | a pool's weight is that of its sessions together; the limit of a pool is not charged | `nobody_gains_by_opening_more_sessions_in_its_pool` |
 //! | a level counts bytes; every request is a run | `nobody_gains_by_splitting_its_requests` |
 //! | writes count half; a limit is for reads only | `nobody_gains_by_mixing_reads_and_writes` |
@@ -125,7 +125,7 @@ fn over_committed(entry: &Entry, depths: [u32; 3]) -> ([f64; 3], Span) {
 }
 
 /// A scheduler that gives a request its deadline when it comes, at the earliest now, serves in the order of arrival once
-/// all deadlines have passed: by queue depth. Reserves shrink alike; what is left, by weight, is the third one's.
+/// all deadlines have passed: by queue depth. Reserves shrink alike; the rest, by weight, is the third one's.
 #[test]
 fn over_commitment_does_not_go_by_depth() {
     for entry in keepers(Promise::Reserve) {
@@ -154,7 +154,7 @@ fn shares_go_by_weight_whatever_the_depths() {
     }
 }
 
-/// A limit's bucket that fills up while nobody asks allows a burst; also where somebody has asked before.
+/// A limit's bucket that fills up while its tenant is idle allows a burst; also where the tenant has asked before.
 #[test]
 fn a_limit_holds_from_the_first_second_after_idling() {
     for entry in keepers(Promise::Limit) {
@@ -171,7 +171,7 @@ fn a_limit_holds_from_the_first_second_after_idling() {
     }
 }
 
-/// A share that is made up for after a sleep lets a tenant that returns push everybody aside for as long.
+/// A share that is made up for after a sleep lets a tenant that returns push all others aside for as long.
 #[test]
 fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
     for entry in keepers(Promise::Weight) {

@@ -1,4 +1,4 @@
-//! Reserves, limits and shares, for every scheduler that promises them, on a device whose speed is known exactly.
+//! Reserves, limits and shares, for every scheduler that promises them, on a device of exactly known speed.
 
 mod metronome;
 
@@ -72,7 +72,7 @@ proptest! {
     }
 
     /// No session and no pool exceeds its limit by more than 2 % in any second, less the one request that a window can
-    /// add; and what a limit leaves over is not lost to the others.
+    /// add; and the others get the service that a limit leaves over.
     #[test]
     fn every_limit_is_kept(session_limit in 3.0f64..60.0, pool_limit in 3.0f64..60.0, depth in 1u32..64) {
         for entry in keepers(Promise::Limit) {

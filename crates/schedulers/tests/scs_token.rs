@@ -206,7 +206,7 @@ fn a_limit_is_kept_within_a_per_cent_and_used() {
     for (what, length) in [(Loop::Sequential, 1 << 20), (Loop::Cached, 4096), (Loop::Buffered, 64 << 10)] {
         let (host, rates) =
             run(&[(limit(MB_10), what, length), (Allocation::default(), Loop::Sequential, 1 << 20)], 60);
-        // Who reads beside a stream waits for its turn, and what a bucket would take in meanwhile is lost.
+        // A reader beside a stream waits for its turn, and what its bucket would take in meanwhile is lost.
         let lost = if matches!(what, Loop::Sequential) { WAITING_LOSES } else { 0.0 };
         assert!((0.99 - lost..1.01).contains(&(rates[0] / 10.0)), "{rates:?}");
         // In any second: the limit, what may be saved up, and the call that overdraws.

@@ -1,4 +1,4 @@
-//! `split_token` by itself: who is charged what, when it comes back, and who waits for it.
+//! `split_token` by itself: which account is charged what, when it comes back, and which calls wait for it.
 //!
 //! Planted breaks, each of which makes the test behind it fail:
 //!
@@ -6,13 +6,13 @@
 //! - a request charges its session instead of its causes: `a_request_is_charged_to_its_causes_in_equal_parts`
 //! - nothing is put right when a request is dispatched: `a_guess_is_put_right_when_the_request_is_dispatched`
 //! - writes wait at the block level: `only_reads_wait_at_the_block_level`
-//! - who interrupts a stream does not pay for its way back: `who_interrupts_a_stream_pays_for_its_way_back`
+//! - a request that interrupts a stream does not pay for its way back: `who_interrupts_a_stream_pays_for_its_way_back`
 //! - a stream that was interrupted goes on with all it has: `a_stream_goes_on_with_one_request_after_others_were_served`
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`
 //! - only the account's own balance holds: `a_pool_shares_its_limit`
 //! - reads that wait do not wait for each other's cost: `reads_that_wait_go_one_by_one`
-//! - who comes looks at the balance only, and not at who waits for it: `nobody_passes_who_waits`
-//! - calls go whoever is first: `calls_and_reads_stand_in_one_line`
+//! - a new call looks at the balance only, and not at the calls that wait for it: `nobody_passes_who_waits`
+//! - calls go whichever request is first in line: `calls_and_reads_stand_in_one_line`
 
 mod split_token_support;
 
@@ -313,7 +313,7 @@ fn nobody_passes_who_waits() {
     bench.dirty(1, 0, MIB, &[0], &[]);
     assert_eq!(bench.enter(at(0.0), 1, 0, CallKind::Write), Hold);
     let zero_at = bench.released(at(0.0)).1.unwrap();
-    // Whoever has waited is not yet released.
+    // The call that has waited is not yet released.
     assert_eq!(bench.enter(zero_at, 2, 1, CallKind::Write), Hold);
     assert_eq!(bench.enter(zero_at, 3, 1, CallKind::Read), Admit);
     assert_eq!(bench.released(zero_at), (vec![1, 2], None));
@@ -419,7 +419,7 @@ proptest! {
                     if !of.is_empty() {
                         let write = bench.request(Operation::Write, 0, place * GIB, 4096, &of);
                         let this = model.cost(&write);
-                        // Nobody interrupts anybody where no stream goes on.
+                        // Where no stream goes on no request interrupts one.
                         prop_assume!(!this.is_resumed);
                         cost += (this.transfer + this.positioning) as f64;
                         bench.dispatch(write);

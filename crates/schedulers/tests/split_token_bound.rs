@@ -1,9 +1,9 @@
-//! Nobody starves under `split_token`: the bound of `docs/schedulers/split_token.md`, against threads that always want
+//! No call starves under `split_token`: the bound of `docs/schedulers/split_token.md`, against threads that always want
 //! something.
 //!
 //! Planted breaks, each of which makes the test fail:
 //!
-//! - who has to wait for another balance goes to the end of its line
+//! - a call that has to wait for another balance goes to the end of its line
 //! - half of a request's cost is charged
 
 mod split_token_support;
@@ -140,7 +140,7 @@ impl Greedy {
         }
     }
 
-    /// What a host does in one turn: whoever may go on does so at once, calls before reads. Answers with when it has to be
+    /// What a host does in one turn: every call and read that may go on does so at once, calls first. Answers with when it has to be
     /// back.
     fn turn(&mut self) -> Time {
         for thread in 0..THREADS {

@@ -1,4 +1,4 @@
-//! What a limited account's trips cost somebody's stream: about its limit, on drives as they are.
+//! What a limited account's trips cost another account's stream: about its limit, on drives as they are.
 //!
 //! A reads in sequence, a megabyte at a time, which arrives as four requests; B writes a block elsewhere and makes it durable, as
 //! often as its limit lets it. Both go through the scheduler to a drive's model.

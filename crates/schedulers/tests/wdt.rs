@@ -1,4 +1,4 @@
-//! `wdt` and `static_throttle` on a drive: shares, use, who comes and goes.
+//! `wdt` and `static_throttle` on a drive: shares, use, tenants that come and go.
 
 use plimsoll_core::*;
 use plimsoll_sim::block::{BlockHost, Served};
@@ -72,7 +72,7 @@ fn shares_are_as_weights_and_the_drive_is_used() {
             let served = run("wdt", &tenants(), 14.0);
             let shares = rates(&served, 4, 4.0..14.0);
             assert!(ratio_error(&shares, &weights) < 0.02, "{weights:?}, {reads:?}: {shares:?}");
-            // Writes cost a drive more than reads: what is compared is the load that was served, alone.
+            // Writes cost a drive more than reads: only the served load is compared.
             if reads == [100; 4] {
                 let unmanaged: f64 = rates(&run("noop", &tenants(), 6.0), 4, 2.0..6.0).iter().sum();
                 let all: f64 = shares.iter().sum();
@@ -82,7 +82,7 @@ fn shares_are_as_weights_and_the_drive_is_used() {
     }
 }
 
-/// Was seen red where who has credits is served in turn whatever it weighs: then the lightest uses its up at the beginning of a window.
+/// Was seen red where tenants with credits are served in turn whatever they weigh: then the lightest uses its up as a window begins.
 #[test]
 fn a_window_is_used_up_side_by_side() {
     let served = run("wdt", &[tenant(400, 100), tenant(40, 100)], 4.0);

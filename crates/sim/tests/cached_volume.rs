@@ -1,4 +1,4 @@
-//! A volume with a cache: what comes is done once, by the device where it is, and who stays is who should.
+//! A volume with a cache: the device with the block serves each request once, and the right blocks stay in the cache.
 
 use plimsoll_cache::{CacheConfig, PolicyEntry, policies};
 use plimsoll_core::class::{CLASSES, Scheme};

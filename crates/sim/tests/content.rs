@@ -1,4 +1,4 @@
-//! What processes write reaches the device: page by page, at the file's place, in the name of those who wrote it. The
+//! What processes write reaches the device: page by page, at the file's place, in the name of the processes that wrote it. The
 //! oracle is a map of pages.
 
 mod common;
@@ -60,7 +60,7 @@ async fn run(process: Process, steps: Vec<Step>, is_first: bool) {
     }
 }
 
-/// Which pages of which files were dirtied, by whom, less those that were freed; as the scheduler was told.
+/// Pages of files, with the accounts that dirtied them, less the freed pages; as the scheduler was told.
 fn expected(seen: &Seen) -> BTreeMap<(u64, u64), u64> {
     let mut dirtied = BTreeMap::new();
     for event in seen.dirtied() {

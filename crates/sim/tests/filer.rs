@@ -80,7 +80,7 @@ fn one_thread_keeps_requests_waiting_as_long_as_the_formula_says() {
     }
 }
 
-/// Requests of very different lengths: by the adaptive rule a long one gives way to those that wait, so that the mean is well below that of
+/// Requests of very different lengths: by the adaptive rule a long one gives way to waiting ones, so that the mean is well below that of
 /// Combo's slices. Planted break: runs are stopped with the slice alone.
 #[test]
 fn a_long_request_gives_way_under_the_adaptive_rule() {
@@ -107,7 +107,7 @@ fn what_a_turn_costs_is_lost_once_a_slice() {
     }
 }
 
-/// Table 2, at a load at which next to nobody is preempted.
+/// Table 2, at a load at which next to no request is preempted.
 #[test]
 fn requests_are_restarted_as_often_as_in_the_papers_table() {
     for workload in WORKLOADS {

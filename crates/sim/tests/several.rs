@@ -1,4 +1,4 @@
-//! Several machines in one virtual time: a guest whose disk is its host's file, and nodes of a cluster.
+//! Several machines in one virtual time: a guest with its host's file as its disk, and nodes of a cluster.
 //!
 //! Planted breaks, each of which was seen to make the test named red: the hash is of the first machine only
 //! (`the_hash_is_of_both_machines...`); a guest's flush without fdatasync (`a_guests_flush_is_durable...`); the host's
@@ -39,7 +39,7 @@ fn add(
     (simulation.add_machine(config, scheduler, device, file_system, &tree), sessions)
 }
 
-/// A host whose scheduler is `scheduler`, and a guest in the host's session 1, its disk of 1 GiB a file of the host.
+/// A host with `scheduler`, and a guest in the host's session 1, its disk of 1 GiB a file of the host.
 fn host_and_guest(seed: u64, scheduler: Box<dyn Scheduler>, cache: CacheMode) -> (Simulation, Machine, Vec<AccountId>) {
     let config = MachineConfig { seed, memory_bytes: 64 << 20, ..MachineConfig::default() };
     let device = plimsoll_devices::build(DISK, seed).unwrap();

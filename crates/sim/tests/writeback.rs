@@ -1,4 +1,4 @@
-//! Writers against the device: bursts are absorbed, what is dirty stays below the limit, and who dirties for long does so
+//! Writers against the device: bursts are absorbed, dirty memory stays below the limit, and a process that dirties for long does so
 //! at the speed of the disk.
 
 mod common;

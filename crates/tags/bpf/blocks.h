@@ -59,7 +59,7 @@ static __always_inline void commit_block(__u64 number, __u64 all, __u32 transact
 	join_anew(&block->causes, touched ? touched : all);
 }
 
-/* The block is free again: what was changed in it will not be written. */
+/* The block is free again: its changes will not be written. */
 static __always_inline void drop_block(__u64 number)
 {
 	bpf_map_delete_elem(&metadata, &number);

@@ -262,7 +262,7 @@ int BPF_PROG(jbd2_end_commit, struct journal_s *journal, struct transaction_s *t
 }
 
 /*
- * The accounts whose changes a fast commit writes: those that joined the running transaction since the last commit of
+ * The accounts with changes in a fast commit: those that joined the running transaction since the last commit of
  * either kind. Fsyncs that overlap all begin one, and the kernel lets one of them go on, whichever. So the first one to
  * begin takes the pending accounts, for the one that goes on, and it ends with the one that wrote something. One that
  * finds itself alone again begins with its first block. The set of those that joined is taken a moment before the
@@ -289,7 +289,7 @@ int BPF_PROG(ext4_fc_commit_start, struct super_block *super)
 	return 0;
 }
 
-/* If nothing was written, what was pending still is. */
+/* If nothing was written, the pending accounts still are. */
 SEC("tp_btf/ext4_fc_commit_stop")
 int BPF_PROG(ext4_fc_commit_stop, struct super_block *super, int blocks, int reason)
 {

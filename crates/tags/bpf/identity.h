@@ -27,7 +27,7 @@ static __always_inline bool has_ended(const struct registration *registration)
 	return state.ended_accounts & 1ULL << (registration->account & 63);
 }
 
-/* What a key is registered as. */
+/* A key's registration, unless its account has ended. */
 static __always_inline struct registration *registration_of(void *map, const void *key)
 {
 	struct registration *found = bpf_map_lookup_elem(map, key);
@@ -186,7 +186,7 @@ static __noinline __u64 resolve(struct task_struct *task)
 	return 1ULL << (account & 63);
 }
 
-/* On whose behalf the task acts: itself, or for a kernel thread the accounts that it works for; 0 if that is not known. */
+/* The accounts that the task acts for: its own, or for a kernel thread those that it works for; 0 if that is not known. */
 static __always_inline __u64 causes_of(struct task_struct *task, struct actor *actor)
 {
 	if (is_kernel_thread(task))

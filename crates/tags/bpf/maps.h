@@ -10,7 +10,7 @@ struct page_key {
 /* What the programs remember of a task. */
 struct actor {
 	__u64 generation;  /* of the registrations that `causes` comes from; of a kernel thread: of the sweeps */
-	__u64 causes;      /* of a kernel thread: on whose behalf it works now */
+	__u64 causes;      /* of a kernel thread: the accounts that it works for now */
 	__u64 inode;       /* this task joined its set of writers last */
 	__u64 epoch;       /* `inode_epoch` at that time */
 	__u64 first_page;  /* of the buffered write to `written_inode` that the task is in (XFS) */
@@ -20,7 +20,7 @@ struct actor {
 	__u32 transaction; /* of jbd2, that it joined last */
 	__u32 touched_for; /* the transaction for which it looked `touched` up: a block of metadata, the last one */
 	__u64 touched;
-	__u64 touched_by;  /* on whose behalf */
+	__u64 touched_by;  /* the accounts that it touched that block for */
 };
 
 /*

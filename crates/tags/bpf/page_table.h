@@ -104,7 +104,7 @@ static __always_inline bool enter(__u32 number, __u64 page, __u64 causes)
 }
 
 /*
- * `causes` have dirtied the page. Gives back those that it had and that still stand, 0 if there were none: then, of a `join`, they are not
+ * `causes` have dirtied the page. Returns its earlier causes that still stand, 0 if there were none: then, of a `join`, `causes` are not
  * entered either.
  */
 static __noinline __u64 mark_page(const struct page_key *key, __u64 causes, bool is_join)

@@ -320,7 +320,7 @@ static long free_next(__u32 number, void *nothing)
 	return 0;
 }
 
-/* A folio leaves the page cache: what of it is dirty will not be written. */
+/* A folio leaves the page cache: its dirty pages will not be written. */
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int BPF_PROG(mm_filemap_delete_from_page_cache, struct folio *folio)
 {

@@ -66,7 +66,7 @@ struct state {
 	__u64 ended_accounts;       /* bits that mean no account any more, and that something may still carry or be registered as */
 	__u64 cgroups;              /* registered cgroups */
 	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
-	__u64 sweeps;               /* counts sweeps: on whose behalf a kernel thread worked before is forgotten */
+	__u64 sweeps;               /* counts sweeps: each forgets the accounts that kernel threads worked for before */
 	__u64 is_committing;        /* whether a jbd2 transaction is being written */
 	__u64 committing;           /* its causes, or those of the last one */
 	__u64 transactions[4];      /* causes by the low bits of the transaction's number; two are alive at the most */

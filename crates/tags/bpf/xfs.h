@@ -12,7 +12,7 @@ static __always_inline bool is_our_xfs(struct xfs_inode *inode)
 }
 
 /*
- * A buffered write is told of three times, because what it will write is not what it writes. It may end early (a full
+ * A buffered write is told of three times, because it may write less than it announces. It may end early (a full
  * disk, memory of the caller that is not there), and a page that was entered and never becomes dirty would stay.
  *
  * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on. Then each folio that

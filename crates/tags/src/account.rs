@@ -1,11 +1,11 @@
-//! Accounts: what an I/O is charged to, and how a task is found to belong to one.
+//! Accounts, to which I/O is charged, and the account of each task.
 //!
 //! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: every process that is
 //! registered nowhere. A thread's registration goes before its process's, and that before its cgroup's; children
 //! inherit at fork what their creator was registered as, and keep it over exec and setuid. What a process is registered
 //! as holds for it and for what it forks from then on, not for the children that it has.
 //!
-//! When an account has ended, what is registered as it means no account from that moment on, and is taken out of the
+//! When an account has ended, its registrations mean no account from that moment on, and are taken out of the
 //! tables later ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
 //! again when both are gone, which a **survey** finds out, at the earliest [`Options::recycle_after`](crate::Options)
 //! later. Until then no other account has it; a tag older than an account never means that account.
@@ -177,8 +177,8 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Takes out what a [survey](Survey::registrations) found registered as accounts that have ended; what is
-    /// registered as another account by now stays. Says how many were taken out. O(registrations that are given).
+    /// Takes out the registrations of ended accounts that a [survey](Survey::registrations) found; a task that is
+    /// registered as another account by now stays. Returns how many were taken out. O(registrations that are given).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses it.
@@ -196,7 +196,7 @@ impl AccountsOf<'_> {
             }
         }
         if count > 0 {
-            // Where every process has an account, a process whose account ended gets one of its own now.
+            // Where every process has an account, a process of an ended account gets one of its own now.
             self.forget();
         }
         Ok(count)

@@ -16,7 +16,7 @@ pub enum TagsError {
     Device {
         /// The device's path.
         device: PathBuf,
-        /// What is wrong, and what is allowed.
+        /// The fault, and the allowed values.
         problem: String,
     },
     /// The kernel refused a program or a map though BPF is permitted.

@@ -80,7 +80,7 @@ pub enum Event {
         status: u8,
     },
     /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]). Where no program tells of
-    /// it: it was in none of those that it had come to by that time.
+    /// it: by that time, the thread was in none of these calls that it had entered.
     ///
     /// [`Options::returns`]: crate::Options::returns
     Returned {

@@ -168,7 +168,7 @@ pub fn check_machine() -> Result<(), TagsError> {
 }
 
 impl Tags {
-    /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: what is dirty by
+    /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: the cause of pages dirty by
     /// then is unknown, and [`coverage`](Self::coverage) says so.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl Tags {
         AccountsOf { accounts: &mut self.accounts, source: &mut *self.source }
     }
 
-    /// What is registered and what is dirty, for other threads.
+    /// Registrations and dirty pages, for other threads.
     pub fn survey(&self) -> Survey {
         Survey::of(&*self.source)
     }

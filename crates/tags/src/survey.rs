@@ -1,5 +1,5 @@
-//! What takes the longer the more processes and dirty pages there are, for other threads than the one that has the tags: a tenant
-//! that has tens of thousands of processes keeps only the thread that asks.
+//! Work that grows with the number of processes and dirty pages. Threads other than the tags' own do it: a tenant
+//! with tens of thousands of processes delays only the thread that asks.
 
 use crate::Losses;
 use crate::error::TagsError;

@@ -1,4 +1,4 @@
-//! Who a task is: registrations and their order, inheritance, accounts that come by themselves, end and are used again.
+//! The account of a task: registrations and their order, inheritance, accounts that come by themselves, end and are used again.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn job(rig: &Rig, prefix: &str, name: &str) -> String {
     format!("{prefix} write {} 0 1 {PAGES} 1 3", rig.path(name).display()).trim().to_owned()
 }
 
-/// Runs a writer that is prepared by `register`, and checks whose its file is.
+/// Runs a writer that is prepared by `register`, and checks the account of its file.
 fn check(rig: &mut Rig, prefix: &str, name: &str, account: AccountId, register: impl FnOnce(&mut Tags, &Writer)) {
     let writer = Writer::new(&job(rig, prefix, name));
     register(&mut rig.tags, &writer);
@@ -96,7 +96,7 @@ fn cgroups_of_both_versions() {
         check(&mut rig, "", &name("outer"), a, |_, writer| outer.add(writer.process()));
         check(&mut rig, "fork", &name("child"), a, |_, writer| outer.add(writer.process()));
         check(&mut rig, "", &name("below"), a, |_, writer| inner.add(writer.process()));
-        // However deep somebody goes: looked for level by level, and behind so many of these from above.
+        // However deep the writer's cgroup is: looked for level by level, and behind so many of these from above.
         for levels in [20, 300] {
             let mut nested = Cgroup::nested(inner.path(), levels);
             let name = name(&format!("{levels}-below"));
@@ -274,7 +274,7 @@ fn who_is_born_when_there_is_no_room_is_one_of_the_others_and_counted() {
     assert!(lost > 0);
     assert_eq!(rig.tags.health().unwrap().losses.registrations, lost);
     assert_eq!(rig.tags.survey().losses(), rig.tags.losses(), "for other threads, too");
-    // Whoever has ended leaves room.
+    // A process that has ended leaves room.
     check(&mut rig, "fork", "room-again", a, process);
     assert_eq!(rig.tags.losses().registrations, lost);
 }

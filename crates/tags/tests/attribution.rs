@@ -1,4 +1,4 @@
-//! Data: every block of every file has the causes that it has, and no others, whoever submitted it.
+//! Data: every block of every file has its true causes and no others, whichever thread submitted it.
 //!
 //! Breaks that were planted and seen red: see `breaks.rs`, which leaves programs out on purpose.
 
@@ -204,7 +204,7 @@ fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// A store into a clean page of a large folio makes the whole folio dirty, so the kernel writes it all because of whoever
+/// A store into a clean page of a large folio makes the whole folio dirty, so the kernel writes it all for each task that
 /// stored anywhere in it. ext4 tells of every such store; XFS of the first one only, and `Coverage` says so.
 #[test]
 fn stores_into_large_folios_dirty_all_of_them() {
@@ -284,11 +284,11 @@ fn times_at_limit(path: &Path) -> u64 {
 }
 
 /// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short, and has done so before
-/// anybody asks for it. Planted break: writers that are not in the cgroup.
+/// any process asks for it. Planted break: writers that are not in the cgroup.
 #[test]
 fn writeback_that_reclaim_drives() {
     const LIMIT_BYTES: u64 = 8 << 20;
-    // Version 1, or version 2 where its controller is on. There `memory.max` kills whoever dirties faster than a disk in memory,
+    // Version 1, or version 2 where its controller is on. There `memory.max` kills a process that dirties faster than a disk in memory,
     // interpreted, is written.
     let places = [
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.failcnt"),
@@ -344,7 +344,7 @@ fn modes_of_ext4() {
     }
 }
 
-/// Blocks that two files share are written anew when one of them is written, by whoever writes.
+/// Blocks that two files share are written anew when one of them is written. The writer causes the new blocks.
 #[test]
 fn reflinks_of_xfs() {
     if !can_run(&PROGRAMS) {

@@ -1,4 +1,4 @@
-//! The other tests can fail: with a program left out, what it is for is not attributed any more.
+//! The other tests can fail: with a program left out, the I/O that it is for is not attributed any more.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn dirtied_again(mut rig: Rig) -> Option<Score> {
 }
 
 /// One account dirties a file, another commits the transaction in which that was noted; then the kernel writes the file
-/// back in a transaction that nobody but its own threads has joined.
+/// back in a transaction that only its own threads have joined.
 fn written_back(mut rig: Rig) -> Option<Score> {
     let (a, b) = (rig.account("a"), rig.account("b"));
     let (path, mut number) = (rig.path("f"), 0);

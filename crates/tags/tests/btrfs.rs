@@ -1,4 +1,4 @@
-//! btrfs: who dirtied a page first is the cause of its data; of its metadata nothing is known. Where a file's pages are on the
+//! btrfs: the account that dirtied a page first is the cause of its data; of its metadata nothing is known. Where a file's pages are on the
 //! device only btrfs knows (FIEMAP tells addresses of its own), so blocks are found by the inode in their tags.
 
 mod support;

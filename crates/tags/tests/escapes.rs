@@ -1,4 +1,4 @@
-//! What a tenant may try, or just does, so that what it causes is another's, nobody's, or stands in a table for ever.
+//! Ways by which a tenant, on purpose or not, could charge its I/O to another account or to none, or fill a table for ever.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn a_writer() {
     serve_as_writer();
 }
 
-/// A write of a gibibyte from memory that nobody may read. Broken on purpose and seen red: what is to be written is entered before it is.
+/// A write of a gibibyte from unreadable memory. Broken on purpose and seen red: what is to be written is entered before it is.
 #[test]
 fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again() {
     if !can_run(&PROGRAMS) {
@@ -32,7 +32,7 @@ fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again
             let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
             rig.tags.accounts().register_thread(account, thread).unwrap();
             const BYTES: usize = 1 << 30;
-            // SAFETY: memory of its own, which nobody can read, unmapped behind the call that fails to.
+            // SAFETY: memory of its own, which no thread can read, unmapped behind the call that fails to.
             let outcome = unsafe {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
                 let memory = libc::mmap(std::ptr::null_mut(), BYTES, libc::PROT_NONE, flags, -1, 0);
@@ -78,8 +78,8 @@ fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
     assert!(causes.iter().all(|causes| causes & mask(&[a]) == 0), "{causes:x?}");
 }
 
-/// The log has both, and the block of the inodes that both changed in one checkpoint as well. Broken on purpose and seen red: only who logs
-/// an inode first in a checkpoint has its block.
+/// The log has both, and the block of the inodes that both changed in one checkpoint as well. Broken on purpose and seen red: only the
+/// account that logs an inode first in a checkpoint has its block.
 #[test]
 fn an_inode_that_two_change_in_one_checkpoint_is_both_of_them() {
     if !can_run(&PROGRAMS) {

@@ -1,7 +1,7 @@
-//! Single events: what is told of calls that return, and of direct writes.
+//! Single events: returns of calls, and direct writes.
 //!
 //! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told;
-//! direct writes told without their inode; records of requests though nobody wants them.
+//! direct writes told without their inode; records of requests that no reader wants.
 
 mod support;
 
@@ -66,7 +66,7 @@ fn a_call_that_was_asked_for_is_told_when_it_returns_to_a_thread_that_is_registe
     assert_eq!(returned(&mut rig), [me]);
 }
 
-/// For whoever wants no records of requests; of those, none comes.
+/// The reader asks for no records of requests, and gets none.
 #[test]
 fn a_direct_write_is_told_by_its_file_and_who_writes() {
     if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {

@@ -1,4 +1,4 @@
-//! I/O in detail: who caused which file's, and through whom it came.
+//! I/O in detail: the file, the account that caused it, and the thread that submitted it.
 //!
 //! Planted breaks that turned a test red: the submitter's kind not told; a flow that stays when it is taken; what finds no
 //! room forgotten.

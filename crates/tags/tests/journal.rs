@@ -61,7 +61,7 @@ impl Phases {
         println!("  {name}:");
         for (block, tag) in written(&self.rig.tags, self.rig.blocks(), since, now_ns()) {
             let class = tag.class.number();
-            // Freezing and thawing write superblocks and an empty log, which nobody of the phase caused.
+            // Freezing and thawing write superblocks and an empty log, which no writer of the phase caused.
             let is_of_freezing = tag.time_ns > at_rest && matches!(class, 1 | JOURNAL);
             if class > JOURNAL || is_of_freezing {
                 continue;
@@ -140,9 +140,9 @@ fn ext4_journal_and_metadata() {
     }
 }
 
-/// Who changes one block again and again is asked for it in each transaction anew: it is his, and not of all who are in them. Nor does it
-/// matter that he does so from another processor each time, which knows nothing of the block. Red if a task that touches the block that it
-/// touched last is not looked at, whatever the transaction; red if nothing but the kernel's looking a block up tells whose an inode is.
+/// A block that one task changes again and again is looked up in each transaction anew, and is the task's alone. Nor does it
+/// matter that each change is on another processor, which knows nothing of the block. Red if a task that touches the block that it
+/// touched last is not looked at, whatever the transaction; red if only the kernel's look-up of a block tells an inode's account.
 #[test]
 fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
     if !can_run(&PROGRAMS) {
@@ -150,7 +150,7 @@ fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
     }
     let mut phases = Phases::new("ext4", &[], "defaults");
     let (a, b) = (phases.a, phases.b);
-    // More than share a block of inodes, so that the middle one is in none that anybody else comes to.
+    // More than share a block of inodes, so that no other writer comes to the middle one's block.
     (0..64).for_each(|name| fs::write(phases.rig.path(&format!("a/{name}")), "").unwrap());
     phases.settle();
     let path = phases.rig.path("a/32");
@@ -196,7 +196,7 @@ fn ext4_fast_commits() {
         let append = ["overlap-a", "overlap-b"].map(|name| phases.in_folder("append-sync", name, "300"));
         let [of_a, of_b] = append;
         // They overlap, and each begins one: the kernel lets one of both go on. Seen red on Linux 6.1: without the causes of the fsync itself
-        // one block in 160 was nobody's.
+        // one block in 160 had no account.
         phases.check("appends of two with fsync", &[(a, of_a), (b, of_b)]);
         if let Some((before, after)) = before.zip(phases.fast_commits()) {
             println!("  {} fast commits", after - before);

@@ -19,7 +19,7 @@ fn a_writer() {
     serve_as_writer();
 }
 
-/// What has been counted since `before`, of all accounts and of nobody.
+/// What has been counted since `before`, of all accounts and of none.
 fn sums(tags: &mut Tags) -> Counters {
     let accounts = tags.accounts();
     let each = accounts.list().unwrap().into_iter().map(|info| accounts.counters(info.account).unwrap());

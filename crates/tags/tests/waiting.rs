@@ -1,5 +1,5 @@
-//! Who is waited for: what fsync, direct I/O and the journal write is told to be so, and what is written only to clean
-//! memory is not.
+//! I/O that a caller waits for: writes of fsync, direct I/O and the journal are marked so, and writes only to clean
+//! memory are not.
 //!
 //! Broken on purpose and seen red: everything is waited for; nothing is; the flag of the block's last tag stays.
 

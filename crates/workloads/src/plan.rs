@@ -57,7 +57,7 @@ pub struct ThreadSpec {
     pub depth: u32,
     /// The files that it opens first and never closes.
     pub files: Vec<FileIndex>,
-    /// Nobody waits for its units: hosts pace them and do not count them as such.
+    /// No user waits for its units: hosts pace them and do not count them as such.
     pub is_background: bool,
 }
 
@@ -67,7 +67,7 @@ impl ThreadSpec {
         ThreadSpec { name: name.into(), depth: 1, files, is_background: false }
     }
 
-    /// One that works behind those who wait.
+    /// A thread that works in the background.
     pub(crate) fn background(name: impl Into<String>, files: Vec<FileIndex>) -> ThreadSpec {
         ThreadSpec { is_background: true, ..ThreadSpec::new(name, files) }
     }
@@ -116,8 +116,8 @@ impl Plan {
         (0..self.thread_count()).map(|thread| self.design.thread(&self.common, thread))
     }
 
-    /// When its threads start and when they are asked for no further step, after the experiment's start; who then waits
-    /// in a [`Step::Take`] is let go. The times in steps count from the start of this range.
+    /// When its threads start and when they are asked for no further step, after the experiment's start. A thread
+    /// that then waits in a [`Step::Take`] is let go. The times in steps count from the start of this range.
     pub fn active(&self) -> Range<Span> {
         self.common.active.clone()
     }

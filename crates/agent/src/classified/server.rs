@@ -176,7 +176,7 @@ impl Work {
             let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
             // A round that ends early only makes the next one come early.
             let _ = poll(&mut polled, Some(&look));
-            // First: what is said of an inode now is not meant for the file that had it before.
+            // First: a class said of an inode now is not meant for the file that had it before.
             self.mounts.iter().for_each(Mount::hear_of_deletions);
             self.accept();
             self.serve();

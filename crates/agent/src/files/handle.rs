@@ -72,7 +72,7 @@ fn error() -> Errno {
 
 fn open(mount: &File, mut handle: Handle, flags: OFlags) -> Result<File, Errno> {
     let flags = (flags | OFlags::CLOEXEC).bits() as i32;
-    // SAFETY: the handle is laid out as the kernel's, whose variable part `bytes` measures, and lives for the call.
+    // SAFETY: the handle is laid out as the kernel's, `bytes` measures its variable part, and it lives for the call.
     let descriptor = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut handle).cast(), flags) };
     if descriptor < 0 {
         return Err(error());
@@ -106,7 +106,7 @@ pub fn open_on_btrfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Er
 fn handle_on_btrfs(mount: &File) -> Result<Handle, Errno> {
     let mut handle = Handle { bytes: HANDLE_BYTES_OF_BTRFS, kind: 0, content: [0; 5] };
     let (mut mount_id, flags) = (0, libc::AT_EMPTY_PATH);
-    // SAFETY: the handle is laid out as the kernel's, whose variable part `bytes` measures, and all addresses live for the call.
+    // SAFETY: the handle is laid out as the kernel's, `bytes` measures its variable part, and all addresses live for the call.
     let result = unsafe {
         libc::name_to_handle_at(mount.as_raw_fd(), c"".as_ptr(), (&raw mut handle).cast(), &raw mut mount_id, flags)
     };

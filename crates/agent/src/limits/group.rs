@@ -79,7 +79,7 @@ impl Group {
     /// The cgroup in `folder`.
     ///
     /// # Errors
-    /// In one line, what is wrong: there is none, or the kernel limits no block I/O in it.
+    /// The fault, in one line: there is no cgroup, or the kernel limits no block I/O in it.
     pub fn open(folder: &Path) -> Result<Group, String> {
         let found = fs::metadata(folder).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "there is no such cgroup".to_owned(),
@@ -111,7 +111,7 @@ impl Group {
         Ok(if self.is_version_2 { counted_2(&text, device) } else { counted_1(&text, device) })
     }
 
-    /// What it is limited to on the device.
+    /// Its limit on the device.
     ///
     /// # Errors
     /// A file cannot be read.

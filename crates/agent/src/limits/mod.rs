@@ -3,8 +3,8 @@
 //! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So what each cgroup does on
 //! the disk is looked at ten times a second, and once a second each is limited to what its weight brings it then.
 //! **Rule.** [`Steward`]; here are the files. **Complication.** Cgroups come and go, and some have limits already: the
-//! lower one holds. What is changed is noted first, and put back at the end, or by the next start after a kill -9. Another program
-//! may set limits meanwhile: what is found and was not written here last is its, so from then on the lower one holds, and that is put back.
+//! lower one holds. A note of each limit precedes its change; the end, or the next start after a kill -9, restores it. Another program
+//! may set limits meanwhile: a limit that we did not write last is that program's. Now the lower one holds, and the end restores that one.
 
 mod group;
 mod note;
@@ -292,7 +292,7 @@ fn now() -> Time {
 /// `GROUP=N`, a cgroup and its weight.
 ///
 /// # Errors
-/// In one line, what is wrong with it and what is allowed.
+/// The fault and the allowed values, in one line.
 pub fn parse_weight(text: &str) -> Result<(String, u32), String> {
     let allowed = format!("GROUP=N, N from 1 to {WEIGHT_MAX}");
     let split = text.rsplit_once('=').filter(|(group, _)| !group.contains('\n'));

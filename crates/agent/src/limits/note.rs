@@ -39,15 +39,15 @@ impl Note {
         Ok((note, said))
     }
 
-    /// Notes what a cgroup is limited to now, before that is changed.
+    /// Notes a cgroup's limit before it is changed.
     pub(super) fn add(&mut self, group: &Group) -> io::Result<Limit> {
         let limit = group.limit(&self.device)?;
         self.entries.push((group.clone(), limit));
-        // What is not noted is not changed, so there is nothing to put back.
+        // A limit that is not noted is not changed, so there is nothing to put back.
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
-    /// Another program has limited a cgroup to `limit` since it was noted: that is what will be put back.
+    /// Another program has limited a cgroup to `limit` since it was noted: the end restores `limit`.
     pub(super) fn change(&mut self, group: &Group, limit: Limit) -> io::Result<()> {
         let Some(entry) = self.entries.iter_mut().find(|(noted, _)| noted == group) else { return Ok(()) };
         entry.1 = limit;

@@ -44,7 +44,7 @@ fn a_slice_is_dirty_bytes_and_the_next_goes_on_behind_it() {
     let next = write_slice(&file, end, slice).unwrap();
     assert!(next.abs_diff(end + 2 * slice) <= 2 * RANGE_BYTES, "{next}");
     assert_eq!(dirty(0..next), 0);
-    // Round the end: what is dirty before the place is found too.
+    // Round the end: dirty pages before the place are found too.
     file.write_all_at(&[8; BLOCK as usize], 0).unwrap();
     write_slice(&file, next, FILE_BYTES).unwrap();
     assert_eq!(dirty(0..FILE_BYTES), 0);

@@ -79,11 +79,11 @@ impl Mounted {
                     let ended = Command::new("umount").args(options).arg(&*target).stderr(Stdio::null()).status();
                     ended.is_ok_and(|status| status.success())
                 };
-                // Whoever is being forked has everything open that this process had, until it executes: other tests start some.
+                // A child that another test forks has this process's files open until it executes.
                 let end = monotonic_now() + WAIT_MAX;
                 while !unmount(&[]) {
                     if std::thread::panicking() || monotonic_now() >= end {
-                        // Then it goes when those have ended who use it.
+                        // The lazy unmount completes when the processes that use it have ended.
                         unmount(&["--lazy"]);
                         assert!(std::thread::panicking(), "not unmounted");
                         break;
@@ -97,7 +97,7 @@ impl Mounted {
     }
 }
 
-/// A device without a model, so that what is slow is slow because a scheduler made it so.
+/// A device without a model, so that only a scheduler makes I/O slow.
 fn profile() -> DeviceProfile {
     DeviceProfile {
         name: "device".to_owned(),
@@ -314,7 +314,7 @@ impl Rig {
         words[words::place_of(AccountId(tenant.bit), class)]
     }
 
-    /// Starts a tenant who writes a page and flushes it, eight times.
+    /// Starts a tenant that writes a page and flushes it, eight times.
     pub fn start_flushing(&self, tenant: &Tenant, name: &str) -> Child {
         let file = self.path(name);
         let flush = format!("dd if=/dev/zero of={} bs=4k count=1 conv=notrunc,fsync status=none", file.display());
@@ -346,7 +346,7 @@ impl Rig {
         self.directory.path().join(name)
     }
 
-    /// Where classes of files are said, if somebody hears them there.
+    /// The socket for classes of files, if a server listens there.
     pub fn classes_socket(&self) -> PathBuf {
         self.config.classes.clone().expect("it has one")
     }
@@ -355,7 +355,7 @@ impl Rig {
         self.station().join(POOL, name, allocation).unwrap()
     }
 
-    /// Starts a shell command behind a tenant's gates, and says of nobody that it is the tenant's.
+    /// Starts a shell command behind a tenant's gates, and enrolls no process.
     pub fn launch(&self, tenant: &Tenant, script: &str) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("read go && {script}")]).stdin(Stdio::piped());
@@ -387,13 +387,13 @@ impl Rig {
         self.engine.status().unwrap().accounts.into_iter().skip(1).map(|account| account.path).collect()
     }
 
-    /// The path of the session of whoever joined as `name`.
+    /// The path of the session of the tenant that joined as `name`.
     pub fn session(&self, name: &str) -> String {
         let path = format!("{POOL}/{name}#");
         self.accounts().into_iter().find(|account| account.starts_with(&path)).unwrap()
     }
 
-    /// Bytes that were moved on behalf of whoever joined as `name`.
+    /// Bytes that were moved on behalf of the tenant that joined as `name`.
     pub fn bytes(&self, name: &str) -> u64 {
         let path = format!("{POOL}/{name}#");
         let accounts = self.engine.status().unwrap().accounts;

@@ -14,7 +14,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// One without entries.
+    /// A bucket without entries.
     pub const NEW: Bucket = Bucket { entries: [EMPTY; ENTRIES], passed: 0 };
 
     /// The places of the entries that are `wanted` where `mask` has ones.

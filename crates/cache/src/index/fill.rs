@@ -23,7 +23,7 @@ const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
 /// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB. Four
 /// times as many made no difference.
 const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
-/// So many units before it is needed a bucket is asked for.
+/// A bucket is prefetched so many units before it is needed.
 const AHEAD: usize = 32;
 
 /// Of two units that say that they hold a block, whether the second has it rather than the first: an order of all units, so that it
@@ -94,7 +94,7 @@ impl Filler<'_> {
         let (unit, tag) = (UnitId(entry & number), entry & !number);
         for at in home..buckets.len() {
             let bucket = &mut buckets[at];
-            // Nothing was taken out yet, so what is in use comes first.
+            // Nothing was taken out yet, so the used entries come first.
             let used = bucket.matches(u32::MAX, EMPTY).next().unwrap_or(ENTRIES);
             let alike = bucket.matches(!number, tag).next().filter(|&place| place < used);
             if let Some(place) = alike {

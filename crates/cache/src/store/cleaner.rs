@@ -23,7 +23,8 @@
 //! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may still be in
 //! the store's volatile cache, and after a crash the cache would have a version that the store never had. When a flush of the store has failed
 //! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
-//! So many wait for that at once as there is room; whatever else reads brought in is recorded when the cache is closed (`control`).
+//! As many units wait for that as there is room for; other blocks that reads brought in are recorded when the cache
+//! is closed (`control`).
 //!
 //! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed. So a client's
 //! flush has what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
@@ -39,7 +40,7 @@ use std::collections::VecDeque;
 
 /// Units that may wait for a flush of the store.
 pub(super) const CLEANED_MAX: usize = 256;
-/// Of those the ones that were copied, when a flush is asked for though more are being copied and no request waits.
+/// Copied units at which the syncer asks for a flush though more are being copied and no request waits.
 const BATCH: usize = 64;
 /// Units that are kept ready: so many parts of the cache, within these bounds (ours).
 const READY_PARTS: u32 = 64;
@@ -54,11 +55,11 @@ pub(super) fn ready_units(units: u32) -> u32 {
 /// Why a unit waits for a flush of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It was copied, because the policy gave it up: by the job of that number.
+    /// The policy gave the unit up, and the job of that number copied it.
     Victim { job: u64 },
-    /// It was copied, because everything is cleaned.
+    /// The unit was copied because everything is cleaned.
     InPlace,
-    /// A read brought it.
+    /// A read brought the block.
     Promoted,
 }
 
@@ -81,11 +82,11 @@ pub(super) struct Cleaner {
     runs: u64,
     /// The next unit to be looked at, while everything is cleaned.
     next: Option<u32>,
-    /// What the store did not take.
+    /// Blocks that the store did not take.
     pub refused: Refused,
-    /// What only the cache has and cannot be read.
+    /// Unreadable units with blocks that only the cache has.
     pub damaged: Damaged,
-    /// One was damaged or refused meanwhile, so that it will not be everything.
+    /// A unit was damaged or refused meanwhile, so not everything will be clean.
     has_damaged: bool,
     /// Units that could not be copied since everything is cleaned, though the store works.
     pub unreadable: u32,
@@ -280,7 +281,7 @@ impl CacheStore {
         });
         match unit {
             Some(unit) if slot.job().is_some() && self.cache.is_dirty(unit) => {
-                // It was written while it waited.
+                // A request wrote the block while its unit waited.
                 self.cache.cleaned(unit);
                 self.end_clean(at);
             }
@@ -391,7 +392,7 @@ impl CacheStore {
         }
     }
 
-    /// Whatever the store was told before the flush is durable, or it is not known what of it is.
+    /// All that the store was told before the flush is durable; after a failed flush it is unknown how much of it is.
     pub(super) fn store_flushed(&mut self, has_succeeded: bool) {
         let flushed = self.store.flushing.take().expect("it was flushing");
         if !has_succeeded {
@@ -445,8 +446,8 @@ impl CacheStore {
         self.clean_failed(at);
     }
 
-    /// It is unknown which of the last writes the store has, also of those that ended, or began, while it was flushed: what was copied is
-    /// dirty as before.
+    /// It is unknown which of the last writes the store has, also of those that ended, or began, during the flush:
+    /// copied units are dirty as before.
     fn store_flush_failed(&mut self) {
         self.store.flush_failed();
         self.pause();

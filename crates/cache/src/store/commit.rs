@@ -44,9 +44,9 @@ enum Phase {
 
 pub(super) struct Journal {
     open: VecDeque<Pending>,
-    /// Of a block that is written when the flush under way is done, or is being written.
+    /// Records of a journal block that is written when the flush under way is done, or is being written.
     sealed: Vec<Pending>,
-    /// Of a block that is written and durable after the flush under way.
+    /// Records of a journal block that is written and durable after the flush under way.
     written: Vec<Pending>,
     pub image: Page,
     records: Vec<Record>,
@@ -114,7 +114,7 @@ impl Journal {
         self.want(self.appended);
     }
 
-    /// So much waits that no more requests should come.
+    /// Whether so many records wait that no more requests should come.
     pub fn is_crowded(&self) -> bool {
         self.open.len() >= CROWDED
     }

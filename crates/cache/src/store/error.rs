@@ -94,7 +94,7 @@ pub enum OpenError {
         /// Blocks of the cache.
         needs: u64,
     },
-    /// It is a cache of another store.
+    /// The cache belongs to another store.
     #[error("the cache belongs to another store, or to this one when it had {store_blocks} blocks")]
     OtherStore {
         /// Blocks of the store that it is of.

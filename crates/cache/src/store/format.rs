@@ -32,14 +32,14 @@ pub trait Blocks: Send {
     /// What the device says.
     fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()>;
 
-    /// Makes durable whatever was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
     /// What the device says.
     fn flush(&mut self) -> io::Result<()>;
 }
 
-/// What a cache is of: so that it is not put before another store.
+/// The store that a cache belongs to, so that it is not put before another store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The store's name, or what the host makes of it.
@@ -148,7 +148,7 @@ pub(super) fn write_superblocks(
     Ok(())
 }
 
-/// Both superblocks, and which could not be read: such a one is a damaged one.
+/// Both superblocks, and the unreadable blocks: an unreadable superblock counts as damaged.
 pub(super) fn read_superblocks(device: &mut dyn Blocks) -> Result<([Found; 2], Unreadable), DeviceError> {
     let (mut found, mut unreadable) = ([Found::Foreign; 2], Unreadable::default());
     for (slot, found) in (0..).zip(&mut found) {
@@ -165,6 +165,6 @@ pub(super) fn newest(found: &[Found; 2]) -> Option<(u64, Superblock)> {
         Found::Superblock(superblock) => Some((slot as u64, *superblock)),
         Found::Version(_) | Found::Damaged | Found::Foreign => None,
     });
-    // Those of one generation differ where a crash came between the two writes that count a start.
+    // Superblocks of one generation differ where a crash came between the two writes that count a start.
     superblocks.max_by_key(|(_, superblock)| (superblock.generation, superblock.starts))
 }

@@ -23,11 +23,11 @@ pub const RECORDS: usize = (BLOCK_BYTES - RECORDS_AT - 4) / RECORD_BYTES;
 /// What a record says of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It holds the block, which the store lacks; the unit that held it before is free.
+    /// The unit holds the block, and the store lacks this version; the block's previous unit is free.
     Dirty,
-    /// It holds the block, as the store does.
+    /// The unit holds the block, as the store does.
     Clean,
-    /// It holds nothing.
+    /// The unit holds nothing.
     Invalid,
 }
 
@@ -46,7 +46,7 @@ pub struct Record {
     pub pool: Pool,
     /// The unit.
     pub unit: UnitId,
-    /// Of what the unit holds, 24 bits.
+    /// The checksum of the unit's content, 24 bits.
     pub checksum: u32,
 }
 

@@ -137,7 +137,7 @@ impl Loader {
     pub fn apply(&mut self, records: &[Record], pages: &mut Pages, rank: u32) {
         let units = self.cache.units.count();
         let is_sound = |record: &&Record| record.unit.0 < units && record.block < self.store_blocks;
-        // What they are going to look at, in two steps, since the second needs what the first one brings.
+        // Prefetches for the records, in two steps: the second needs the memory that the first brings.
         for record in records.iter().filter(is_sound) {
             self.cache.index.prefetch(self.cache.index.home(record.block));
             self.cache.units.prefetch(record.unit);

@@ -67,7 +67,7 @@ pub enum RequestKind {
     Write,
     /// The client does not need the whole block any more.
     Trim,
-    /// Whatever was acknowledged before is to be durable; the block is of no account.
+    /// Makes all acknowledged writes durable; the block is of no account.
     Flush,
 }
 
@@ -172,7 +172,7 @@ pub struct Counters {
 pub struct ClassCounters {
     /// Reads of a block, or a part of it.
     pub reads: u64,
-    /// Those that were in the cache.
+    /// Reads of a block that was in the cache.
     pub read_hits: u64,
     /// Writes.
     pub writes: u64,
@@ -260,7 +260,7 @@ impl CacheStore {
         self.slots.requests() - self.room()
     }
 
-    /// Of so many requests, how many can have places together. O(places).
+    /// How many of `requests` can have places together. O(places).
     pub fn room_together(&self, requests: u32) -> u32 {
         self.slots.room_together(requests)
     }
@@ -322,7 +322,8 @@ impl CacheStore {
         self.pace.refused_for_turn
     }
 
-    /// So much waits for the journal that no more requests should come; not if the journal is written no more.
+    /// Whether so much waits for the journal that no more requests should come; false if the journal is written no
+    /// more.
     fn is_crowded(&self) -> bool {
         self.journal.is_crowded() && !self.has_failed
     }
@@ -401,7 +402,7 @@ impl CacheStore {
         if slot.step == Step::Answered {
             self.slots.give_back(at);
             if self.is_closing && self.slots.is_idle() {
-                // Nothing else may happen any more that would begin the last snapshot.
+                // Perhaps no later event comes to begin the last snapshot.
                 self.drive();
             }
         }
@@ -422,7 +423,7 @@ impl CacheStore {
         self.operations.push_back(Operation { id, target, action, offset_bytes, length_bytes });
     }
 
-    /// Goes on with whatever can go on.
+    /// Starts all work that can go on.
     pub(super) fn drive(&mut self) {
         loop {
             while let Some(at) = self.runnable.pop_front() {

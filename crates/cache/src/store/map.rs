@@ -38,7 +38,7 @@ pub struct Entry {
     pub is_again: bool,
     /// How long ago it was put in order, 0 (just now) to [`AGES`] - 1.
     pub age: u8,
-    /// Of the data, 24 bits.
+    /// The checksum of the data, 24 bits.
     pub checksum: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Entry {
 pub struct PageHead {
     /// The snapshot that it belongs to.
     pub generation: u64,
-    /// Which page it is.
+    /// The number of the page.
     pub page: u32,
     /// The block of the journal that was open when it was made.
     pub sequence: u64,

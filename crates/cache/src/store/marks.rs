@@ -17,9 +17,9 @@ const DIRTY: u16 = 1 << 9;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub checksum: u32,
-    /// The journal was told of it.
+    /// The journal was told of the block.
     pub is_recorded: bool,
-    /// It was told that the store lacks it.
+    /// The journal was told that the store lacks the block.
     pub is_dirty: bool,
 }
 
@@ -65,7 +65,7 @@ impl Marks {
         Marks { lower: table(0, units as usize), dirty_units: 0 }
     }
 
-    /// All of them, so many in each part. What is dirty in a part is to be added.
+    /// All marks, `each` of them in a part. The caller adds the count of dirty units of each part.
     pub fn parts_mut(&mut self, each: usize) -> impl Iterator<Item = MarksPart<'_>> {
         let parts = self.lower.chunks_mut(each).enumerate();
         parts.map(move |(at, lower)| MarksPart { first: (at * each) as u32, lower })

@@ -24,7 +24,7 @@
 pub(super) struct Pace {
     low: u32,
     kept: u32,
-    /// One, in the parts in which `owed` counts.
+    /// The price of one unit, in the parts in which `owed` counts.
     half: u64,
     owed: u64,
     /// Units that had left so far, at the last look.

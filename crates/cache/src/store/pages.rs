@@ -1,4 +1,4 @@
-//! Which slot of each page of the map holds, and which pages have changed since.
+//! Which slot of each page of the map is valid, and which pages have changed since.
 
 use super::layout::Layout;
 use super::map::ENTRIES;
@@ -22,7 +22,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Of a cache before any of its pages is read.
+    /// The pages of a cache before any of them is read.
     pub fn new(superblock: &Superblock) -> Pages {
         let pages = vec![Page::default(); superblock.layout.map_pages() as usize];
         Pages { pages, digest: 0, changed: 0 }

@@ -8,8 +8,9 @@
 //! **Writes through the cache** go there always, and are acknowledged when the store has them. What the cache had of the block is forgotten likewise;
 //! the new version then comes into a unit as if it had been read there: clean, and recorded when the store was flushed.
 //!
-//! **A range that is trimmed** and of which the cache has nothing is one request of the store. It has one place here and all of its blocks, so whatever
-//! else is asked for one of them waits until it is over. It ends before the first block that is in the cache, or that another request has.
+//! **A range that is trimmed** and of which the cache has nothing is one request of the store. It has one place here
+//! and locks all of its blocks, so any other request for one of them waits until it is over. It ends before the
+//! first block that is in the cache, or that another request has.
 
 use super::layout::BLOCK_BYTES;
 use super::machine::{Action, CacheStore, Semantics};

@@ -13,7 +13,7 @@ use super::layout::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::io;
 
-/// How often a block is read by itself: whatever was in the way of a read at once has passed by then, or stays.
+/// How often a block is read by itself: a passing fault is over by then, any other stays.
 const TRIES: u32 = 3;
 /// Blocks that may be unreadable (ours): the few that a device grows old with, each of which may take it some seconds to give up.
 const UNREADABLE_MAX: usize = 64;
@@ -34,15 +34,15 @@ impl Unreadable {
         self.blocks.contains(&block)
     }
 
-    /// What the device said of the first of them, if there is one.
+    /// The device's error for the first unreadable block, if there is one.
     pub fn into_error(self) -> Option<DeviceError> {
         self.error.map(DeviceError::read)
     }
 
-    /// Reads from block `first` on; what cannot be read is zeroes, and noted.
+    /// Reads from block `first` on; unreadable blocks become zeroes, and are noted.
     ///
     /// # Errors
-    /// What the device says, if that is not of single blocks or of too many.
+    /// The device's error, if it does not concern single blocks, or concerns too many.
     pub fn read(&mut self, device: &mut dyn Blocks, first: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         match device.read(first, into) {
             Err(error) if is_of_a_block(&error) => {}

@@ -47,7 +47,7 @@ use std::sync::Mutex;
 pub struct Report {
     /// Units that hold a block.
     pub units: u32,
-    /// Of those the ones that the store lacks.
+    /// Of those units, the units with a version that the store lacks.
     pub dirty_units: u32,
     /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
     pub journal_blocks: u64,
@@ -63,7 +63,7 @@ pub struct Report {
     pub lost_journal_blocks: u64,
     /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
     pub given_up_units: u32,
-    /// Of those the ones that the store lacks.
+    /// Of the forgotten units, those with a version that the store lacks.
     pub given_up_dirty_units: u32,
 }
 
@@ -130,7 +130,7 @@ pub fn open(
     Ok(opened)
 }
 
-/// What the superblock of the cache on `device` says, whatever it is a cache of.
+/// What the superblock of the cache on `device` says, for any store.
 ///
 /// # Errors
 /// There is none, or none that can be read.
@@ -172,7 +172,7 @@ fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, Devic
     if !found.iter().any(is_right)
         && let Some(error) = unreadable.into_error()
     {
-        // One of them was right a moment ago: it is the device that fails, and nothing of it is to be given up.
+        // One superblock was right a moment ago: the device fails, and nothing of the cache is to be given up.
         return Err(error);
     }
     let Some(wrong) = found.iter().position(|found| !is_right(found)) else { return Ok(0) };
@@ -184,10 +184,10 @@ fn block_of(blocks: &[u8], at: usize) -> &Block {
     blocks[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].try_into().expect("a block")
 }
 
-/// What became of a page.
+/// What a start read of a page.
 struct PageRead {
     page: u32,
-    /// The slot that holds and what it says, if one does.
+    /// The valid slot and its head, if one is valid.
     best: Option<(usize, PageHead)>,
     /// One slot is damaged: as a rule by a snapshot that was not finished.
     is_suspect: bool,
@@ -197,7 +197,7 @@ struct PageRead {
 
 /// What of the map is not as after a shutdown.
 struct MapRead {
-    /// Pages of which no slot is known to hold.
+    /// Pages without a slot that is known to be valid.
     lost: Vec<u32>,
     /// Other pages, with one slot of an unfinished snapshot: the next snapshot that is finished has to write them.
     unfinished: Vec<u32>,
@@ -246,8 +246,8 @@ fn read_map(
         for (page, slot, generation) in suspects {
             loader.clear_page(page);
             lost.push(page);
-            // It is the other slot that held. What is written next takes the place of the older page, so that, should that be the
-            // last that happens, this is still known of it.
+            // The other slot was valid. The next write replaces the older page, so that, should that be the
+            // last event, the next start still knows this of the page.
             pages.set_valid(page, generation, 1 - slot);
         }
     }
@@ -337,6 +337,6 @@ fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Repo
         report.lost_journal_blocks -= proven.blocks;
     }
     (report.given_up_units, report.given_up_dirty_units) = loader.forget_below(RANK_OF_PROVEN);
-    // What was behind the damage must never be taken for what comes next.
+    // Journal blocks behind the damage must never be taken for the blocks that come next.
     Place { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
 }

@@ -6,7 +6,7 @@
 //! been away for a moment only.
 //!
 //! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it counts already; the bits
-//! take memory when the first unit is damaged. Whatever changes the mark of a unit takes its bit away.
+//! take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
 
 use super::machine::CacheStore;
 use crate::units::UnitId;
@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 1024;
 pub(super) struct Refused {
     in_a_row: u32,
     again: VecDeque<u64>,
-    /// Of the units that were copied, the one after which the next is tried again.
+    /// The number of copied units from which on the next refused unit is tried again.
     again_at: u64,
     blocks: u64,
     named: Vec<u64>,
@@ -108,7 +108,7 @@ impl Refused {
         self.named.clear();
     }
 
-    /// One was copied.
+    /// A unit was copied.
     pub fn copied(&mut self) {
         self.in_a_row = 0;
     }
@@ -167,8 +167,8 @@ impl CacheStore {
         NotCopied::new(blocks, named)
     }
 
-    /// Of that what is new since the owner asked last, for its log. Nothing while everything is being copied. Of what reads meet, each time
-    /// when there is an eighth more: so a device that rots fills no log.
+    /// The damaged units that are new since the owner asked last, for its log. `None` while everything is being
+    /// copied. For units that reads meet, each time when there is an eighth more: so a device that rots fills no log.
     pub fn take_newly_damaged(&mut self) -> Option<NotCopied> {
         let (all, is_cleaning) = (self.counters.damaged_dirty, self.is_cleaning_all());
         let damaged = &mut self.cleaner.damaged;

@@ -2,8 +2,8 @@
 //!
 //! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no newer one. If
 //! there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest block: each of its blocks
-//! proves the one before it. Its records need nothing that was before: each names its block and its unit, and whatever became of
-//! them later is recorded later.
+//! proves the one before it. Its records need no earlier record: each names its block and its unit, and what became
+//! of them later is recorded later.
 
 use super::bytes::Block;
 use super::error::DeviceError;
@@ -56,7 +56,7 @@ impl Ring {
         let heads = (0..count).filter_map(|at| journal::head(ring.block(at), &ring.uuid));
         // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
         ring.newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
-        // What cannot be read behind the newest one may be a newer one.
+        // An unreadable block behind the newest one may be newer.
         let is_unreadable = |sequence| unreadable.contains(layout.journal_block(sequence));
         let next = (ring.newest + 1).max(start.sequence);
         let behind = (next..start.sequence + ring.count()).take_while(|&sequence| is_unreadable(sequence));

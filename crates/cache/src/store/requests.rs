@@ -116,7 +116,7 @@ impl CacheStore {
     pub(super) fn write_elsewhere(&mut self, at: usize) {
         match self.cache.take_empty() {
             Some(unit) => self.unit_operation(at, Step::WriteUnit, Action::Write, unit),
-            // Others had the last ones, and they were bad.
+            // Other requests had the last units, and those were bad.
             None if !self.has_failed && self.is_out_of_units() => self.write_past(at),
             None => self.wait_for_unit(at),
         }
@@ -224,7 +224,7 @@ impl CacheStore {
         }
     }
 
-    /// Whether what was read from a unit is what was written to it.
+    /// Whether the content read from a unit equals the content written to it.
     pub(super) fn is_intact(&self, at: usize, has_succeeded: bool) -> bool {
         let slot = &self.slots.slots[at];
         let data = if slot.step == Step::Merge { &self.slots.old[at].0 } else { &self.slots.data[at].0 };

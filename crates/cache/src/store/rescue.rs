@@ -1,8 +1,8 @@
 //! Copying to its store what only a cache has, while its device is read and not written.
 //!
 //! **The rule.** Nothing on the device of the cache changes: what the journal and the map say is read, and each dirty unit is copied to
-//! its block. Whatever stops that half-way, it can be done again: what was copied once is copied once more, and is the same, as long as
-//! the store is not used without its cache meanwhile.
+//! its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same content, as long
+//! as the store is not used without its cache meanwhile.
 
 use super::bytes::{Block, data_checksum};
 use super::format::Blocks;

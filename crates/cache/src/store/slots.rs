@@ -82,7 +82,7 @@ pub(super) struct Slot {
     pub store_writes: u64,
     /// A flush of the store failed while the store was writing it, so its success says nothing.
     pub is_doubtful: bool,
-    /// Of a unit that is copied: the run that it belongs to, in slots and blocks one behind the other.
+    /// The run that a copied unit belongs to, in slots and blocks one behind the other.
     pub run: u64,
     /// Units that were tried for what is written, and are bad.
     pub tries: u8,
@@ -120,11 +120,11 @@ pub(super) struct Page(pub Block);
 /// A fixed number of requests.
 pub(super) struct Slots {
     pub slots: Vec<Slot>,
-    /// What each reads or writes.
+    /// The data that each request reads or writes.
     pub data: Box<[Page]>,
-    /// What a write that is not of a whole block is merged with.
+    /// The old content that a write of a part of a block is merged with.
     pub old: Box<[Page]>,
-    /// The block that each holds.
+    /// The block that each request locks.
     locked: Vec<u64>,
     /// Slots that hold several blocks.
     ranges: Vec<usize>,
@@ -251,7 +251,7 @@ impl Slots {
         Some(at)
     }
 
-    /// As many requests as there can be at once.
+    /// The most requests that there can be at once.
     pub fn requests(&self) -> u32 {
         self.requests
     }

@@ -154,7 +154,7 @@ impl CacheStore {
                 self.journal.start = self.superblock.journal_sequence;
                 self.counters.snapshots += 1;
                 self.snapshot.phase = Phase::Idle;
-                // Of a shutdown, the next one may be due: for what the journal was told meanwhile.
+                // In a shutdown, the next snapshot may be due: for the records that the journal got meanwhile.
                 self.drive_snapshot();
             }
             _ => {}

@@ -1,9 +1,9 @@
 //! What the store was told, and what of it is durable: by counting.
 
-/// The store's writes and flushes. The first write is whatever was written before the start.
+/// The store's writes and flushes. The first write stands for all writes before the start.
 pub(super) struct StoreSide {
     pub(super) writes: u64,
-    /// What the flush under way makes durable.
+    /// The last write that the flush under way makes durable.
     pub(super) flushing: Option<u64>,
     pub(super) flushed: u64,
     pub(super) wanted: u64,
@@ -43,7 +43,7 @@ impl StoreSide {
         self.flushed == self.writes && !self.has_lost
     }
 
-    /// Those of them that are durable.
+    /// The number of durable writes.
     pub fn flushed(&self) -> u64 {
         self.flushed
     }

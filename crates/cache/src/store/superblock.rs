@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"PLIMCACH";
 pub const VERSION: u32 = 1;
 /// What can be read of a generation or a sequence.
 const NUMBER_MAX: u64 = 1 << 63;
-/// No count goes on from here: whatever number a cache in use reaches can still be read.
+/// No count goes on from here: any number that a cache in use reaches can still be read.
 const NUMBER_SPENT: u64 = 1 << 62;
 const STATE_EMPTY: u32 = 0;
 const STATE_READY: u32 = 1;
@@ -44,7 +44,7 @@ pub struct Superblock {
     pub journal_sequence: u64,
     /// The checksum of the block before it.
     pub journal_previous: u32,
-    /// Of the generations of all pages of the map: see [`page_digest`].
+    /// The digest of the generations of all pages of the map: see [`page_digest`].
     pub map_digest: u64,
     /// Whether there is a cache; if not, it was given up, or making it was not finished.
     pub is_ready: bool,
@@ -53,11 +53,11 @@ pub struct Superblock {
 /// What a block is that should be a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// One.
+    /// A superblock of a known version.
     Superblock(Superblock),
-    /// One of a version that this program does not know.
+    /// A superblock of a version that this program does not know.
     Version(u32),
-    /// It begins like one but is none.
+    /// The block begins like a superblock but is none.
     Damaged,
     /// Something else.
     Foreign,

@@ -27,7 +27,7 @@ enum Turn {
     Now,
     /// A unit later.
     Later,
-    /// None: nothing is about to leave.
+    /// No write: no unit is about to leave.
     Never,
 }
 

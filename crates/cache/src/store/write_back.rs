@@ -1,11 +1,13 @@
-//! When what is dirty is written back before its unit is needed: by its share, by its age, or while no requests come.
+//! When a dirty unit is written back before it is needed: for the share of dirty units, for its age, or while no
+//! requests come.
 //!
-//! **The rule.** A *sweep* goes over the units in their order and copies each that is dirty. Over three quarters of `dirty_units_max` one begins
-//! and ends at a half; a write that would make more dirty than the whole waits for its turn. Of `age_max` one begins each half: what becomes
-//! dirty right behind it is met by the next. While idle one begins, and stops when a request comes.
+//! **The rule.** A *sweep* goes over the units in their order and copies each that is dirty. Over three quarters of
+//! `dirty_units_max` a sweep begins, and it ends at a half; a write that would make more dirty than the whole waits
+//! for its turn. Each half of `age_max` a sweep begins: the next sweep meets units that become dirty right behind it.
+//! While idle a sweep begins, and stops when a request comes.
 //!
-//! **The complication.** Of so many units a look at all takes long, and a host may have other things to do. So a sweep looks at some, and says
-//! when it wants to go on.
+//! **The complication.** A look at so many units takes long, and a host may have other things to do. So a sweep looks
+//! at some, and says when it wants to go on.
 
 use plimsoll_core::{Span, Time};
 
@@ -27,9 +29,9 @@ pub struct WriteBack {
 /// Reason a sweep goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// So many are dirty.
+    /// Too many units are dirty.
     Share,
-    /// Some may be old.
+    /// Some dirty units may be old.
     Age,
     /// No requests come.
     Idle,

@@ -133,7 +133,7 @@ impl List {
         match self.oldest {
             NOBODY => self.newest = NOBODY,
             oldest => {
-                // It is there, since it is written to; the unit after it is asked for.
+                // This record is in the processor's cache, since it is written to; the one after it is prefetched.
                 let record = &mut units.records[oldest as usize];
                 record.older.set_unit(NOBODY);
                 let next = record.newer.unit();

@@ -39,7 +39,7 @@ impl Held {
 }
 
 impl Units {
-    /// All of them, so many in each part.
+    /// All units, `each` of them in a part.
     pub(crate) fn parts_mut(&mut self, each: usize) -> impl Iterator<Item = Part<'_>> {
         let parts = self.records.chunks_mut(each).enumerate();
         parts.map(move |(at, records)| Part { first: (at * each) as u32, records })

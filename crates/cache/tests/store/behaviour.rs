@@ -50,8 +50,8 @@ fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
-/// Also in the midst of a snapshot behind whose beginning the journal has gone on: then another one is due, and nothing else happens that
-/// could begin it.
+/// Also during a snapshot, when the journal has gone on since its beginning. Another snapshot is due then, and no
+/// other event could begin it.
 #[test]
 fn a_shutdown_comes_to_its_end_whenever_it_begins() {
     for seed in 70..76 {
@@ -69,8 +69,8 @@ fn a_shutdown_comes_to_its_end_whenever_it_begins() {
     }
 }
 
-/// A program that died leaves what it wrote in the device's volatile cache, where the next one reads it: whoever was served that must
-/// not lose it to a power failure.
+/// A program that dies leaves its writes in the device's volatile cache, where the next program reads them. A client
+/// that was served such a block must not lose it to a power failure.
 #[test]
 fn what_is_found_after_a_kill_outlives_a_power_failure() {
     let mut compared = 0;

@@ -93,7 +93,7 @@ fn check(rig: &Rig, (cache, store): (Device, Device), random: &mut Random, point
     if is_deep {
         crash_again(&next, random, points)?;
     }
-    // What is read was promised to nobody, if it was the program that died; it is after a flush.
+    // If the program died, a read promises no durability; a flush does.
     next.request(RequestKind::Flush, 0, u8::MAX);
     let found = next.read_all();
     for (block, content) in found.iter().enumerate() {

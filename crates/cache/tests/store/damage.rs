@@ -53,11 +53,12 @@ fn spoil_each(is_closed: bool, seed: u64) -> Found {
     let (setup, mut random, mut found) = (setup(), Random(seed), Found::default());
     let rig = used(&setup, seed, is_closed);
     let (metadata, newest) = (setup.first_unit(), newest_of_journal(&rig.cache, &setup));
-    // It may always be one that was never finished: then what it says is lost, and may be of these blocks.
+    // The newest journal block may always be one that was never finished: then its records are lost, and may be of
+    // these blocks.
     let is_newest = |block| !is_closed && block == setup.layout().journal_block(newest);
     let named: Vec<u64> = records_of(&rig.cache, &setup, newest).iter().map(|record| record.block).collect();
     assert!(is_closed || !named.is_empty());
-    // Of the units, those that hold something, and some others.
+    // Units that hold something, and some others.
     for block in (0..setup.layout().blocks()).filter(|block| *block < metadata + 80) {
         let mut cache = rig.cache.after_kill();
         spoil(&mut cache, block, &mut random);
@@ -241,17 +242,18 @@ fn a_journal_of_another_history_is_noticed() {
         cache.put(2 + next % ring, theirs.cache.get(2 + next % ring).clone());
         let error = setup.open(&mut cache).err().expect("a block of another history is taken for the next");
         assert!(matches!(&error, OpenError::Damaged { report } if report.lost_journal_blocks == 1), "{error}");
-        // Which of the two is true nobody knows: nothing of either is kept.
+        // It is unknown which of the two is true: nothing of either is kept.
         let accepted = setup.accepting().find(&mut cache).unwrap().report;
         assert_eq!((accepted.units, accepted.lost_journal_blocks), (0, 1), "{accepted:?}");
         assert!(accepted.given_up_units > 0);
     }
 }
 
-/// A page of the map that the device never wrote though it said so: the older one in its place is whole. Outcome: that is noticed,
-/// and since nobody can tell which page it is, the cache is refused, with losses accepted, too, and not touched.
+/// A page of the map that the device never wrote though it said so: the older page in its place is whole. Outcome: the
+/// start notices it. Since it cannot tell which page is old, it refuses the cache, with losses accepted, too, and does
+/// not touch it.
 ///
-/// Planted break: a map whose pages are whole is believed.
+/// Planted break: a map of whole pages is believed.
 #[test]
 fn an_older_copy_of_a_page_is_noticed_and_nothing_of_that_map_believed() {
     let (setup, mut noticed) = (setup(), 0);

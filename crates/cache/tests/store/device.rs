@@ -24,7 +24,7 @@ pub struct Volatile {
     pub data: Content,
     /// The host was told that it is done.
     pub is_done: bool,
-    /// It will never be durable, whatever is flushed.
+    /// No flush ever makes the write durable.
     pub is_lost: bool,
 }
 

@@ -238,12 +238,13 @@ fn a_store_that_fails_now_and_then_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// A flush of the store that fails loses a part of what the store was told, also of what it is being told meanwhile; no later flush
-/// says so. Outcome: what was copied is copied again, and who wrote past the cache hears it of a flush, once. Whatever a crash leaves
-/// then is between what was promised and what was written.
+/// A flush of the store that fails loses a part of what the store was told, also of what it is being told meanwhile;
+/// no later flush says so. Outcome: copied blocks are copied again, and a client that wrote past the cache gets one
+/// failed flush. What a crash leaves then is between what was promised and what was written.
 ///
-/// Planted breaks that were seen red: of what was copied, only what the flush was to make durable stays dirty; what the store was writing
-/// meanwhile counts as written; a flush is a promise though nobody was told of a doubt; what a read brings in later is recorded.
+/// Planted breaks that were seen red: of what was copied, only what the flush was to make durable stays dirty; what
+/// the store was writing meanwhile counts as written; a flush is a promise though no client was told of a doubt; what
+/// a read brings in later is recorded.
 #[test]
 fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
     let mut doubts = [0; 2];
@@ -274,8 +275,9 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
     assert!(doubts[0] == 0 && doubts[1] >= LOSING_RUNS / 4, "{doubts:?}");
 }
 
-/// The first flush of the store fails. Outcome: that is a doubt, with either semantics, though nothing has gone past this cache: what was
-/// written before the start, perhaps without a cache, may be lost, and whoever wrote it has to hear of it. There is no other one.
+/// The first flush of the store fails. Outcome: that is a doubt, with either semantics, though nothing has gone past
+/// this cache. Writes from before the start, perhaps without a cache, may be lost, and their writer has to hear of it.
+/// There is no other doubt.
 ///
 /// Planted break that was seen red: what was written before the start was not acknowledged.
 #[test]
@@ -303,7 +305,7 @@ fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
 /// Planted break that was seen red: a write that fails does not count as one that has to be flushed.
 #[test]
 fn what_a_write_that_failed_left_on_the_store_is_not_taken_for_durable() {
-    // Of a class whose writes go past the cache, and whose reads do not.
+    // Of a class that writes past the cache and reads through it.
     const BLOCK: u64 = 2;
     let (setup, mut was_done) = (Setup::small("selective", Semantics::WriteCache), 0);
     for seed in 0..8 {
@@ -332,7 +334,7 @@ fn what_a_write_that_failed_left_on_the_store_is_not_taken_for_durable() {
     assert!((1..8).contains(&was_done), "{was_done}");
 }
 
-/// The load goes on for a while, and ends. Nobody is left without an answer then, nor is who comes later.
+/// The load goes on for a while, and ends. Then every request has its answer, a later one too.
 fn assert_nobody_waits(rig: &mut Rig, when: &str) {
     (0..300).for_each(|_| rig.step());
     rig.settle();
@@ -353,11 +355,11 @@ fn assert_nobody_waits(rig: &mut Rig, when: &str) {
 }
 
 /// The cache's device fails under load: once at each of its writes and flushes, and after each step for good. Outcome:
-/// nobody is left without an answer, before or after, whatever he waited for; reads find what was acknowledged last, or
-/// newer; and what was durable is there after the next start.
+/// every request is answered, before or after, whatever it waited for. Reads find what was acknowledged last, or
+/// newer. What was durable is there after the next start.
 ///
-/// Planted breaks that were seen red: who needs a unit, or the journal before the store, waits for it though the device
-/// has failed; a trim is acknowledged that the device was not told.
+/// Planted breaks that were seen red: a request that needs a unit, or the journal before the store, waits for it
+/// though the device has failed; a trim is acknowledged that the device was not told.
 #[test]
 fn a_device_that_fails_under_load_leaves_nobody_without_an_answer() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {

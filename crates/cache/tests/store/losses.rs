@@ -1,5 +1,5 @@
-//! What is left of a cache whose own records are damaged, if that is accepted: of each block the newest version or what the store
-//! has, and never an older one that was in the cache.
+//! What is left of a cache with damaged records, if that is accepted: of each block the newest version or what the
+//! store has, and never an older version that was in the cache.
 
 use crate::crash::{Points, crash_plainly};
 use crate::damage::{newest_of_journal, records_of, setup, spoil, used};
@@ -60,7 +60,7 @@ impl Trial<'_> {
     /// Reads everything. Answers how many blocks are lost.
     fn assert_nothing_is_old(&mut self) -> u32 {
         let Trial { rig, name, report, next } = self;
-        // What is read was promised to nobody, if it was the program that died; it is after a flush.
+        // If the program died, a read promises no durability; a flush does.
         next.request(RequestKind::Flush, 0, u8::MAX);
         let mut lost = 0;
         for (block, content) in next.read_all().iter().enumerate() {
@@ -162,7 +162,7 @@ fn pages_of(rig: &Rig) -> BTreeMap<u64, u32> {
     (0..rig.setup.store_blocks).filter_map(unit).collect()
 }
 
-/// The pages whose slot in one of these blocks is the one that holds, after a shutdown.
+/// The pages that have their valid slot in one of these blocks, after a shutdown.
 fn holding(cache: &Device, setup: &Setup, blocks: &[u64]) -> Vec<u32> {
     let (layout, uuid) = (setup.layout(), probe(&mut cache.clone()).unwrap().uuid);
     let generation = |slot, page| map::head(cache.get(layout.map_block(slot, page)), &uuid).unwrap().generation;
@@ -184,7 +184,7 @@ fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
             assert!(holding.is_empty(), "{spoiled:?}");
             continue;
         };
-        // As soon as one is lost, nobody knows of another whether the slot that is left holds.
+        // As soon as one slot is lost, it is unknown whether the remaining slot of another page is valid.
         let page_of = |block: &u64| ((block - layout.map_start(0)) % u64::from(layout.map_pages())) as u32;
         let lost: BTreeSet<u32> = spoiled.iter().map(page_of).collect();
         assert!(!holding.is_empty(), "{spoiled:?}");

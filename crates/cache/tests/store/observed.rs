@@ -1,4 +1,4 @@
-//! What a policy hears of the requests to a cache at work: each of them once, whatever becomes of it.
+//! What a policy hears of the requests to a cache at work: each of them once, whatever its outcome.
 
 use crate::rig::{Random, Rig, Setup, policy};
 use plimsoll_cache::aged_lists::AgedLists;

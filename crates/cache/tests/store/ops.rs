@@ -29,7 +29,7 @@ fn write(rig: &mut Rig, blocks: impl Iterator<Item = u64>) {
     rig.settle();
 }
 
-/// Of all kinds but 2, whose writes go past the cache.
+/// Of all kinds but 2, which writes past the cache.
 fn taken_in(count: u64) -> impl Iterator<Item = u64> {
     (0..).filter(|block| block % 4 != 2).take(count as usize)
 }
@@ -150,9 +150,10 @@ fn what_the_journal_may_not_know_of_is_copied_when_the_cache_was_given_up() {
     }
 }
 
-/// Writes more than may be dirty. Outcome: at no moment is more, all of it is written, and nothing goes past the cache.
+/// Writes more than may be dirty. Outcome: at no moment is more dirty, all of it is written, and nothing goes past the
+/// cache.
 ///
-/// Planted break that was seen red: nobody waits for the bound.
+/// Planted break that was seen red: no write waits for the bound.
 #[test]
 fn no_more_is_dirty_than_may_be() {
     for most in [1, 7, 60] {
@@ -175,8 +176,8 @@ fn no_more_is_dirty_than_may_be() {
     }
 }
 
-/// Time passes while nobody asks for anything, or while somebody does. Outcome: what was dirty is clean after its age, at the latest; and
-/// after a while without a request, but not before.
+/// Time passes without requests, or with some. Outcome: a dirty block is clean after its age, at the latest; and after
+/// a while without a request, but not before.
 ///
 /// Planted breaks that were seen red: a sweep begins each age; a request does not count.
 #[test]
@@ -263,10 +264,11 @@ fn settle(machine: &mut CacheStore, asked: &mut Vec<Operation>) -> Vec<u64> {
     }
 }
 
-/// Outcome: a range of which the cache has nothing is one request of the store, ends where a block is cached or in use, and whoever wants
-/// one of its blocks meanwhile waits for its end.
+/// Outcome: a range of which the cache has nothing is one request of the store, and ends where a block is cached or in
+/// use. A request for one of its blocks meanwhile waits for its end.
 ///
-/// Planted breaks that were seen red: a range's blocks are not locked; those behind its first are not unlocked for those who wait.
+/// Planted breaks that were seen red: a range's blocks are not locked; those behind its first are not unlocked for the
+/// requests that wait.
 #[test]
 fn a_range_of_which_nothing_is_cached_is_trimmed_at_once_and_held_meanwhile() {
     let setup = Setup { store_blocks: 100_000, ..setup() };
@@ -327,7 +329,7 @@ fn a_crash_between_writes_through_the_cache_and_others_loses_nothing() {
     assert!(points.all() > 5_000, "{points:?}");
 }
 
-/// A device that can be read only, and whoever writes to it is told.
+/// A device that can only be read: each write to it fails.
 struct WornOut(Device);
 
 impl Blocks for WornOut {

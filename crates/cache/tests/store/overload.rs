@@ -1,5 +1,5 @@
-//! More than the store can take, and more than the journal has room for, in a time of their own: what somebody waits
-//! for is counted in what the devices do meanwhile. The rules, the bounds and the outcomes: `docs/cache.md`, overload.
+//! More than the store can take, and more than the journal has room for, in a time of their own: a wait is counted in
+//! what the devices do meanwhile. The rules, the bounds and the outcomes: `docs/cache.md`, overload.
 
 use crate::device;
 use crate::rig::{Random, Rig, Setup};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const SLOW: u64 = 100;
 const FAST: u64 = 1;
 const DEPTH: Depth = Depth { requests: 16, cleaning: 4 };
-/// The longest time for which somebody is the first of those who wait for a unit: as many copies as there can be at
+/// The longest time for which a request is the first of those that wait for a unit: as many copies as there can be at
 /// once and two flushes, and what the cache's device does meanwhile.
 const WAIT_MAX: u64 = (DEPTH.cleaning as u64 + 2) * SLOW + 50 * FAST;
 
@@ -40,10 +40,11 @@ fn write(rig: &mut Rig, line: &mut Line, clients: usize, count: usize) {
     }
 }
 
-/// Outcome: writes go at the speed of the device as long as there is room, then ever slower, then at that of the store;
-/// nobody is ever the first in line for longer than the bound, and none goes past the cache.
+/// Outcome: writes go at the speed of the device as long as there is room, then ever slower, then at that of the
+/// store. No write is ever the first in line for longer than the bound, and none goes past the cache.
 ///
-/// Planted breaks that were seen red: a unit costs nothing; no units are kept; who has no unit goes past the cache.
+/// Planted breaks that were seen red: a unit costs nothing; no units are kept; a write without a unit goes past the
+/// cache.
 #[test]
 fn more_writes_than_the_store_takes_slow_down_and_never_stand_still() {
     for semantics in [Semantics::WriteCache, Semantics::Strict] {
@@ -82,7 +83,7 @@ fn a_cache_of_a_few_units_takes_new_blocks_in_for_ever() {
     assert_eq!(rig.under_way(), 0);
 }
 
-/// Outcome: who reads what is in the cache, or writes it again, does not wait behind those who write new blocks.
+/// Outcome: a read or a rewrite of a cached block does not wait behind writes of new blocks.
 ///
 /// Planted break that was seen red: writes that wait have a place.
 #[test]
@@ -96,7 +97,7 @@ fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
             line.come(&mut rig, block);
         }
         let start = random.below(rig.setup.store_blocks);
-        // One that is not being copied just now: that would be waited for.
+        // A block that is not being copied just now: a write would wait for the copy.
         let cache = rig.machine.cache();
         let cached = |block: &u64| cache.find(*block).is_some_and(|unit| !cache.is_being_cleaned(unit));
         let hit = (start..rig.setup.store_blocks).chain(0..start).find(cached).unwrap();
@@ -118,7 +119,7 @@ fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
 /// Outcome: the store fails while writes wait for it. None waits any longer: they are told, and when the store works
 /// again they go on.
 ///
-/// Planted break that was seen red: who waits does not look whether the syncer has stopped.
+/// Planted break that was seen red: a write that waits does not look whether the syncer has stopped.
 #[test]
 fn who_waits_for_a_store_that_fails_is_told() {
     let (mut rig, mut line) = (rig(setup(Semantics::WriteCache), 7), Line::new());
@@ -143,14 +144,14 @@ fn who_waits_for_a_store_that_fails_is_told() {
     assert_eq!(rig.under_way(), 0);
 }
 
-/// What the cache's device holds of a block in the cache becomes something else.
+/// Spoils the content that the cache's device holds of a cached block.
 fn rot(rig: &mut Rig, block: u64) {
     let unit = rig.machine.cache().find(block).expect("it is in the cache");
     let at = rig.setup.layout().unit_block(unit);
     rig.cache.put(at, device::zeroes());
 }
 
-/// Blocks that only the cache has, and that nobody is at.
+/// Blocks that only the cache has, and that the syncer does not copy at the moment.
 fn dirty_blocks(rig: &Rig) -> Vec<u64> {
     let cache = rig.machine.cache();
     let is_dirty =
@@ -188,10 +189,11 @@ fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
     rotten
 }
 
-/// Outcome: units that the syncer cannot read are lost, and nobody who waits for a unit hears of it; who reads them does.
+/// Outcome: units that the syncer cannot read are lost. A request that waits for a unit does not hear of it; a read of
+/// the lost block does.
 ///
-/// Planted breaks that were seen red: the syncer stops, as if the store had failed, and whoever waits is told; such a unit returns
-/// into the order, where it is the next of its list again.
+/// Planted breaks that were seen red: the syncer stops, as if the store had failed, and each waiting request is told;
+/// such a unit returns into the order, where it is the next of its list again.
 #[test]
 fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
     for (policy, semantics) in [("lru", Semantics::Strict), ("selective", Semantics::WriteCache)] {
@@ -200,7 +202,7 @@ fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
         assert_eq!(rig.failures, [], "{policy}");
         let counters = *rig.machine.counters();
         assert!((5..=rotten).contains(&counters.damaged_dirty), "{policy}: each is found once: {rotten}, {counters:?}");
-        // Under `selective` there is a class whose writes do not come in.
+        // Under `selective` there is a class that writes past the cache.
         assert!(policy != "lru" || counters.writes_around == 0, "{counters:?}");
         let contents = rig.read_all();
         let lost = contents.iter().filter(|content| content.is_err()).count();
@@ -214,8 +216,8 @@ fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
     }
 }
 
-/// Outcome: if more units rot than is chance, it is the device: who waits for one is told, nobody waits for ever, and what is not
-/// rotten goes on.
+/// Outcome: if more units rot than is chance, it is the device. Requests that wait for a unit are told, none waits for
+/// ever, and what is not rotten goes on.
 #[test]
 fn a_device_that_rots_leaves_nobody_without_an_answer() {
     for policy in ["lru", "selective", "credit"] {
@@ -360,7 +362,7 @@ fn a_journal_that_fills_up_slows_writes_down_and_never_stops_them() {
     let (units, journal_blocks, store_blocks) = (12 * 405, 20, 5400);
     let mut rig = rig(Setup { units, journal_blocks, store_blocks, ..setup(Semantics::WriteCache) }, 10);
     rig.timing.slow = FAST;
-    // What is written again goes to units all over the cache, so every page has changed when a snapshot begins.
+    // Rewrites go to units all over the cache, so every page has changed when a snapshot begins.
     write(&mut rig, &mut Line::new(), 16, 7000);
     rig.timing.map = 50 * FAST;
     rig.machine.set_semantics(Semantics::Strict);
@@ -381,7 +383,8 @@ fn a_journal_that_fills_up_slows_writes_down_and_never_stops_them() {
     assert!(longest <= (50 + 30) * FAST, "{longest}");
 }
 
-/// A rig whose journal has no room, because a snapshot takes for ever, and the block whose write was told to come again.
+/// A rig with no room in its journal, because a snapshot takes for ever, and the block of the write that was told to
+/// come again.
 fn crowded() -> (Rig, u64) {
     let setup = Setup { units: 10 * 405, journal_blocks: 16, store_blocks: 5000, ..setup(Semantics::WriteCache) };
     let mut rig = rig(setup, 11);
@@ -396,7 +399,7 @@ fn crowded() -> (Rig, u64) {
     (rig, crowded_at.expect("the journal is full at last"))
 }
 
-/// Outcome: who reads does not wait for the journal, hit or miss; who writes does.
+/// Outcome: a read does not wait for the journal, hit or miss; a write does.
 ///
 /// Planted break that was seen red: reads are refused as long as the journal is crowded.
 #[test]
@@ -433,9 +436,9 @@ fn who_waits_for_a_journal_that_fails_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever comes in which order, on whatever devices: nobody is told to come again who has nothing to wait for
-    /// (the rig looks), the first in line is let in within the bound, no write of a whole block goes past the cache,
-    /// and everybody is answered.
+    /// Whatever comes in which order, on whatever devices: no request is told to come again that has nothing to wait
+    /// for (the rig looks), the first in line is let in within the bound, no write of a whole block goes past the
+    /// cache, and every request is answered.
     #[test]
     fn whatever_comes_the_first_in_line_is_let_in_within_the_bound(
         units in 40u32..600, journal_blocks in 16u32..80, requests in 1u32..24, cleaning in 1u32..12,

@@ -4,10 +4,10 @@ use crate::rig::{Rig, Setup, policy};
 use crate::search::Rate;
 use plimsoll_cache::store::{Action, RequestKind, Semantics, Target};
 
-/// Outcome: a block that is written while the store is flushed for what it was before stays dirty, though its old unit
-/// leaves the order before the new one is written; and nobody else gets the new one.
+/// Outcome: a block that is written while the store is flushed for its older version stays dirty, though its old unit
+/// leaves the order before the new one is written; and no other block gets the new unit.
 ///
-/// Planted break: what was copied is marked clean, whoever writes it.
+/// Planted break: what was copied is marked clean, whichever request writes it.
 #[test]
 fn what_is_written_while_an_older_version_becomes_clean_is_not_forgotten() {
     let mut rig = Rig::fresh(Setup::small("lru", Semantics::WriteCache), 1);
@@ -18,7 +18,7 @@ fn what_is_written_while_an_older_version_becomes_clean_is_not_forgotten() {
     assert!(rig.request(RequestKind::Write, 0, u8::MAX));
     let write = rig.number_of(Target::Cache, Action::Write).expect("it goes to another unit");
     rig.end_number(flush);
-    // Others come until somebody has left the order: that is first the one that was used longest ago.
+    // Other blocks come until a block has left the order: the first to leave is the one used longest ago.
     let mut others = 1..rig.setup.store_blocks;
     while rig.machine.cache().free_units() == rig.machine.cache().unused_units() {
         let block = others.next().expect("there are fewer units than blocks");
@@ -71,9 +71,9 @@ fn trimmed_while_it_is_to_be_copied() -> (Rig, std::ops::Range<u64>, u32) {
 /// the second job, and may fail then: the slot that waited for the first one is given back.
 ///
 /// This test had it that both jobs copy the unit, one after the other, and that the second one may fail when the first is durable. That two
-/// jobs copy a unit is the fault: the one that ends first frees what the other one still copies.
+/// jobs copy a unit is the fault: the first to end frees the unit that the second still copies.
 ///
-/// Planted break that was seen red: a slot that waited copies whatever is in its block when its turn comes.
+/// Planted break that was seen red: a slot that waited copies what its block holds when its turn comes.
 #[test]
 fn a_block_that_is_trimmed_while_it_is_to_be_copied_is_copied_once() {
     let (mut rig, mut others, write) = trimmed_while_it_is_to_be_copied();

@@ -103,7 +103,7 @@ fn until(setup: &Setup, seed: u64, mut is_so: impl FnMut(&Device) -> bool) -> Ri
     panic!("it is never so")
 }
 
-/// A cache of whose journal so many blocks are in use.
+/// A cache with so many blocks of its journal in use.
 fn with_journal(setup: &Setup, seed: u64, blocks: u64) -> Rig {
     until(setup, seed, |cache| {
         let start = probe(&mut cache.clone()).unwrap().journal_sequence;
@@ -119,7 +119,8 @@ fn unfinished(setup: &Setup, cache: &Device) -> Vec<u32> {
     heads.filter(|head| head.generation > superblock.generation).map(|head| head.page).collect()
 }
 
-/// A cache so much of whose journal is in use that a start writes the map as a whole: seven blocks are kept for the end of a snapshot.
+/// A cache with so much of its journal in use that a start writes the map as a whole: seven blocks are kept for the
+/// end of a snapshot.
 fn with_full_journal(setup: &Setup, seed: u64) -> Rig {
     with_journal(setup, seed, u64::from(setup.journal_blocks) - 7 + 1)
 }
@@ -221,10 +222,12 @@ fn a_start_that_fails_at_any_write_finds_the_same_the_next_time() {
 /// Something that is done with a device; says whether it could be.
 type Done<'a> = &'a dyn Fn(&mut Recorded) -> bool;
 
-/// A snapshot is killed when its first superblock is written and not flushed. The next start repairs the other one, or somebody makes the cache
-/// anew or gives it up, and the power fails meanwhile. Outcome: one of both is whole, though all is torn that may be.
+/// A snapshot is killed when its first superblock is written and not flushed. The next start repairs the other one, or
+/// an operator makes the cache anew or gives it up, and the power fails meanwhile. Outcome: one of both is whole,
+/// though all is torn that may be.
 ///
-/// Planted breaks that were seen red: the device is not flushed before a superblock is repaired; nor before one is given up.
+/// Planted breaks that were seen red: the device is not flushed before a superblock is repaired; nor before one is
+/// given up.
 #[test]
 fn a_superblock_that_may_be_torn_is_durable_before_the_other_one_is_written() {
     let setup = setup();

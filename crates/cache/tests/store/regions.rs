@@ -1,4 +1,5 @@
-//! Regions of either device that cannot be written: nobody hears of it but who wants just that, and everybody else goes on.
+//! Regions of either device that cannot be written: only a request for such a region hears of it, and every other
+//! request goes on.
 
 use crate::rig::{Random, Rig, Setup};
 use crate::search::{Bad, Faults};
@@ -61,11 +62,12 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
     assert_eq!(rig.failures, []);
 }
 
-/// New blocks come in and others leave for them, beside a bad region of the store whose blocks are dirty. Outcome: nobody hears of it, all that
-/// was written is read, and the region's blocks are copied when the store takes them again, though nobody asks.
+/// New blocks come in and others leave for them, beside a bad region of the store with dirty blocks. Outcome: no
+/// request hears of it, all that was written is read, and the region's blocks are copied when the store takes them
+/// again, though no request comes.
 ///
-/// Planted breaks that were seen red: the syncer stops at a block that is refused, and who waits for a unit is told that the store failed; what is
-/// aside is not tried again.
+/// Planted breaks that were seen red: the syncer stops at a block that is refused, and a request that waits for a unit
+/// is told that the store failed; what is aside is not tried again.
 #[test]
 fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
     for (policy, semantics) in
@@ -106,8 +108,8 @@ fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
     }
 }
 
-/// Some units of the cache's device cannot be written. Outcome: nobody hears of it, whether he writes a new block or one that is in the cache, and
-/// after a power failure everything is there that was flushed.
+/// Some units of the cache's device cannot be written. Outcome: no write hears of it, of a new block or of a cached
+/// one, and after a power failure everything is there that was flushed.
 ///
 /// Planted breaks that were seen red: a unit that cannot be written is given away again; the write fails.
 #[test]
@@ -132,10 +134,12 @@ fn a_unit_that_cannot_be_written_is_gone_past() {
     }
 }
 
-/// No unit can be written any more, and the journal can. Outcome: writes go past the cache, also of blocks of which it has the only version or
-/// a part is written, and nobody hears of it; in a crash at any moment nothing is lost that was promised.
+/// No unit can be written any more, and the journal can. Outcome: writes go past the cache, also those of a part of a
+/// block and those of blocks of which the cache has the only version. No write hears of it. In a crash at any moment
+/// nothing is lost that was promised.
 ///
-/// Planted breaks that were seen red: what is dirty is forgotten before the store has something newer; only a part of a block is written there.
+/// Planted breaks that were seen red: what is dirty is forgotten before the store has something newer; only a part of
+/// a block is written there.
 #[test]
 fn where_no_unit_can_be_written_everything_goes_past_the_cache() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
@@ -164,10 +168,10 @@ fn where_no_unit_can_be_written_everything_goes_past_the_cache() {
     }
 }
 
-/// The store takes nothing any more, and so it is not a region. Outcome: who waits for a unit goes past the cache, where he is told; what is in the
-/// cache goes on.
+/// The store takes nothing any more, and so it is not a region. Outcome: a write that waits for a unit goes past the
+/// cache, where it is told; what is in the cache goes on.
 ///
-/// Planted break that was seen red: who waits for a unit waits on.
+/// Planted break that was seen red: a write that waits for a unit waits on.
 #[test]
 fn a_store_that_takes_nothing_is_told_to_those_who_write_past_the_cache() {
     let mut rig = rig("lru", Semantics::WriteCache);

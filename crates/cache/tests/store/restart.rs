@@ -10,9 +10,9 @@ use plimsoll_cache::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::sync::Arc;
 
-/// A block goes from a unit whose page a snapshot has written to one whose page it has not: both pages say that they have it.
-/// Outcome: the older one is never believed, also when the block has left the newer one and everything was written again
-/// that has changed.
+/// During a snapshot a block moves from a unit with a written page to a unit with a page not yet written: both pages
+/// say that they have it. Outcome: the older page is never believed, also when the block has left the newer unit and
+/// every changed page was written again.
 ///
 /// Planted break: the page of the unit that lost does not count as changed.
 #[test]
@@ -46,8 +46,8 @@ fn what_the_older_of_two_pages_says_of_a_block_never_comes_back() {
     assert!(next.read(BLOCK).unwrap()[..] == [0; BLOCK_BYTES], "what was trimmed is there again");
 }
 
-/// Killed at the end of one snapshot after the other, a cache has used all blocks of its journal, those too that are kept for the end of
-/// the next one. Outcome: a start makes room, and who writes then is answered.
+/// Killed at the end of one snapshot after the other, a cache has used all blocks of its journal, those too that are
+/// kept for the end of the next one. Outcome: a start makes room, and the next write is answered.
 ///
 /// Planted break: a start leaves the journal as it is.
 #[test]

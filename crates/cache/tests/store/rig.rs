@@ -159,7 +159,7 @@ pub struct Rig {
     told: u64,
     /// Requests of a workload that trims and writes parts of blocks too.
     pub is_rough: bool,
-    /// For whoever goes by [`Rig::end_next`].
+    /// For tests that go by [`Rig::end_next`].
     pub timing: Timing,
     pub answered: Vec<Answered>,
 }
@@ -196,7 +196,7 @@ impl Rig {
         Rig::new(setup, cache, store, versions, seed)
     }
 
-    /// One step of whatever can happen next.
+    /// One step: any of the events that can happen next.
     pub fn step(&mut self) {
         match self.random.below(5) {
             0 | 1 if self.asked.len() < self.setup.depth.requests as usize => self.ask(),
@@ -336,7 +336,7 @@ impl Rig {
         while self.machine.next_answer(|token, failure, data| {
             let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
             let done = asked.remove(at);
-            // Whoever flushes hears once of each doubt, whether the flush succeeds or not.
+            // A client that flushes hears once of each doubt, whether the flush succeeds or not.
             let is_told = done.kind == RequestKind::Flush && std::mem::replace(told, doubts) < doubts;
             if is_told {
                 versions.doubt();

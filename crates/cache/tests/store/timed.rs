@@ -1,5 +1,5 @@
-//! A time of its own for a rig: how long each device takes for what it does, and who waits for what how long. The
-//! cache's device does everything at once, the store one thing after the other.
+//! A time of its own for a rig: how long each device takes for what it does, and how long each request waits for what.
+//! The cache's device does everything at once, the store one thing after the other.
 
 use crate::rig::Rig;
 use plimsoll_cache::store::{Action, Layout, Operation, RequestKind, Target};
@@ -62,7 +62,7 @@ impl Rig {
         true
     }
 
-    /// What is stuck ends after all.
+    /// Stuck operations end after all.
     pub fn free_the_stuck(&mut self) {
         let now = self.timing.now;
         self.doing.iter_mut().filter(|doing| doing.until == STUCK).for_each(|doing| doing.until = now);
@@ -87,7 +87,7 @@ impl Line {
         self.waiting.len()
     }
 
-    /// Somebody who wants to write `block` comes.
+    /// A write of `block` comes.
     pub fn come(&mut self, rig: &mut Rig, block: u64) {
         if self.waiting.is_empty() {
             self.first_since = rig.timing.now;
@@ -108,7 +108,7 @@ impl Line {
         }
     }
 
-    /// The longest time for which anybody was the first, of those let in from `from` on.
+    /// The longest time for which a write was the first, of those let in from `from` on.
     pub fn longest(&self, from: usize) -> u64 {
         self.let_in[from..].iter().map(|(_, waited)| *waited).max().unwrap_or(0)
     }

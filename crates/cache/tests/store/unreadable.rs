@@ -95,7 +95,7 @@ fn what_can_be_read_at_the_second_try_is_no_loss() {
 }
 
 /// A device that cannot be read at all, or hardly, has failed: nothing is given up because of that, though losses are accepted, nor is it
-/// said that there is no cache. It can be made anew, if that is what is wanted.
+/// said that there is no cache. An operator can make the cache anew.
 ///
 /// Planted breaks that were seen red: any number of blocks may be unreadable; what cannot be read is no superblock.
 #[test]

@@ -107,7 +107,8 @@ impl Versions {
         Ok(())
     }
 
-    /// The program died and not the machine: what was found is what the block is, and what was written since is lost. It is not promised.
+    /// The program died and not the machine: the block is the found version, later writes are lost, and the version
+    /// is not promised.
     pub fn survived(&mut self, block: u64, content: &[u8]) {
         for sector in Versions::range(block, u8::MAX) {
             let at = sector % SECTORS * SECTOR;

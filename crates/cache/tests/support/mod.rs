@@ -53,7 +53,7 @@ pub struct Slow {
     pub entries: Vec<Entry>,
     to_clean: VecDeque<u64>,
     cleaning: u32,
-    /// Units whose block was trimmed while it was copied.
+    /// Units with a block that was trimmed while it was copied.
     trimmed: u32,
     taken: u64,
     turn: u64,
@@ -154,8 +154,8 @@ impl Slow {
         }
     }
 
-    /// Of those with the same age and credit who leaves is a matter of the order of lists: by priority, then used again last,
-    /// then by group.
+    /// Of blocks with the same age and credit, the order of lists decides which leaves: by priority, then used again
+    /// last, then by group.
     fn list(&self, entry: &Entry) -> (usize, u8, bool) {
         let bounded: Vec<Class> =
             self.config.scheme.entries().filter(|entry| entry.occupancy_max < 1.0).map(|entry| entry.number).collect();

@@ -10,10 +10,10 @@
 //! file system runs elsewhere: in a guest, behind NBD or iSCSI. What is made while the file system is used (directories,
 //! indirect blocks, files) is at no fixed place and stays unclassified.
 //!
-//! **The complication.** Whoever uses the volume may have written anything there. Each number is checked before it is
-//! used, what is read is bounded by [`BYTES_READ_MAX`], and ranges by [`RANGES_MAX`]; what is no file system that is understood
-//! is an error of one line, and no classes. A layout that lies says wrong classes of its own volume's blocks, as its user may
-//! do in other ways.
+//! **The complication.** A user of the volume may have written anything there. Each number is checked before it is
+//! used, the bytes read are bounded by [`BYTES_READ_MAX`], and ranges by [`RANGES_MAX`]. A file system that is not
+//! understood is an error of one line, and no classes. A layout that lies says wrong classes of its own volume's
+//! blocks, as its user may do in other ways.
 
 pub mod ext4;
 pub mod xfs;

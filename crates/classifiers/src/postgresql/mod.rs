@@ -206,7 +206,7 @@ impl Classifier {
         }
     }
 
-    /// What a file is; `None` if nobody knows.
+    /// What a file is; `None` if that is unknown.
     fn class_of(&self, path: &str) -> Option<DatabaseClass> {
         match layout::kind(path) {
             Kind::Of(class) => Some(class),
@@ -252,7 +252,7 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Now, on a clock that nobody sets.
+/// Now, on a clock that is never set.
 fn now() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time::from_nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())

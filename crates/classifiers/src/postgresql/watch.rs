@@ -41,7 +41,7 @@ impl Watch {
         let seconds = pause.as_nanos() / NANOSECONDS;
         let until = Timespec { tv_sec: seconds as i64, tv_nsec: (pause.as_nanos() % NANOSECONDS) as i64 };
         let mut polled = [PollFd::new(&self.queue, PollFlags::IN)];
-        // Whoever is woken early has only less to do.
+        // A wait that ends early only finds less to do.
         let _ = poll(&mut polled, Some(&until));
         let mut buffer = vec![MaybeUninit::uninit(); EVENT_BYTES];
         let (mut reader, mut names) = (Reader::new(&self.queue, &mut buffer), BTreeSet::new());

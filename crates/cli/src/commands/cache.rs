@@ -53,7 +53,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Resize(arguments) => {
             let (volume, size_bytes) = (arguments.volume.clone(), arguments.size.0);
-            // Nothing is flushed for a size that is refused.
+            // A refused size must not cost a flush.
             if let Some(allowed) = sizes_instead_of(size_bytes) {
                 return Err(Failure::BadInput(format!("size: got {}, allowed {allowed}", arguments.size)));
             }

@@ -39,7 +39,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    // Before anything that takes time: a SIGHUP would end a daemon until it listens.
+    // Before all slow steps: until the daemon listens for SIGHUP, the signal would end it.
     if command_of(std::env::args_os().skip(1)).is_some_and(|command| command == "up" || command == "agent") {
         signals::hold_hang_ups();
     }
@@ -122,7 +122,7 @@ fn start_log(level: &str) -> Outcome {
     Ok(())
 }
 
-/// Connects to the running daemon: the one that was named, or this user's own.
+/// Connects to the running daemon: the named daemon, or this user's own.
 fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
     match &daemon.socket {
         Some(socket) => Client::connect(socket),
@@ -130,7 +130,7 @@ fn connect(daemon: &DaemonArguments) -> Result<Client, Failure> {
     }
 }
 
-/// Refuses a chosen name as the daemon would, whatever its length.
+/// Refuses a chosen name of any length as the daemon would.
 fn check_name(name: &str) -> Outcome {
     name_refusal(name).map_or(Ok(()), |refusal| Err(Failure::BadInput(refusal)))
 }
@@ -151,7 +151,8 @@ fn allocation_cells(allocation: &Allocation) -> [String; 4] {
     ]
 }
 
-/// Prints on stdout, without anything that a terminal obeys in what others chose; a reader that went away, as `| head` does, is no failure.
+/// Prints on stdout, with characters escaped that a terminal obeys. A reader that went away, as `| head` does, is no
+/// failure.
 fn print(text: impl std::fmt::Display) -> Outcome {
     show(text).map(drop)
 }

@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &RecordArguments) -> Outcome {
             Err(failure) => break Err(failure),
         }
     };
-    // Whatever happened, what came is in the file.
+    // After any failure too, the file has all records that came.
     writer.finish().map_err(wrong)?;
     let device = &start.device;
     match end {

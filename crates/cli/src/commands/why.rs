@@ -104,7 +104,8 @@ fn per_second(bytes: u64, elapsed: Span) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// What threads of the kernel handed to the disk: a tool that looks at submitters cannot tell which process caused it.
+/// Bytes that kernel threads submitted to the disk: a tool that looks at submitters cannot tell which process caused
+/// them.
 fn by_kernel_threads(rows: &[Row]) -> u64 {
     let through = rows.iter().flat_map(|row| &row.through);
     through.filter(|(by, _)| by.is_kernel_thread).map(|(_, bytes)| bytes).sum()
@@ -151,7 +152,7 @@ fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Str
     text
 }
 
-/// Which disk it is, in one line whatever its mount point is called.
+/// The name of the disk, in one line for any mount point.
 fn heading(disk: &MountedDisk) -> String {
     let MountedDisk { device, mount_point, file_system } = disk;
     shown(&format!("{} on {} ({file_system})", device.display(), mount_point.display())).into_owned()

@@ -22,7 +22,7 @@ pub(super) fn nbd(section: Section<'_>, directory: &Path, problems: &mut Vec<Pro
     addresses(section, LIST, read, problems)
 }
 
-/// Which of them other machines may reach is checked when the targets are known.
+/// A later check, when the targets are known, says which sockets other machines may reach.
 pub(super) fn iscsi(section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
     const LIST: &str = "a list such as [\"tcp:127.0.0.1:3260\", \"tcp:[::1]:3260\"]";
     const ALLOWED: &str =

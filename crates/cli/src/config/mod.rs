@@ -51,7 +51,7 @@ pub fn name_refusal(name: &str) -> Option<String> {
     name_problem(name).map(|allowed| format!("got the name {}, allowed {allowed}", quoted(name)))
 }
 
-/// What a configuration need not say, because it follows from the user that runs it.
+/// Settings that a configuration may leave out: they follow from the user that runs the program.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// Where sockets and records are kept.
@@ -83,7 +83,7 @@ impl Defaults {
         Defaults { state_directory, notes_directory }
     }
 
-    /// Those of a state directory that is not chosen for this user.
+    /// The defaults for a state directory that is not chosen for this user.
     pub fn in_directory(state_directory: PathBuf) -> Defaults {
         Defaults { state_directory, notes_directory: None }
     }
@@ -147,7 +147,7 @@ pub fn parse(
     }
 }
 
-/// Parses hostile text, for the fuzzer: whatever it is, the answer is a configuration or at least one problem.
+/// Parses hostile text, for the fuzzer: the answer to any text is a configuration or at least one problem.
 pub fn parse_for_fuzzing(text: &str) {
     let defaults = Defaults::in_directory("/run/plimsoll".into());
     if let Err(error) = parse(text, Path::new("fuzz.toml"), Path::new("/etc"), &defaults) {

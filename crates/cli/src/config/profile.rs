@@ -15,16 +15,16 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct MeasuredProfile {
     /// Small random I/O at its worst, runs a second.
     pub worst_case_runs_per_second: f64,
-    /// What it reads in sequence, bytes a second.
+    /// The rate of sequential reads, bytes a second.
     pub sequential_bytes_per_second: f64,
-    /// What it writes in sequence, bytes a second; what it reads, where that was not measured.
+    /// The rate of sequential writes, bytes a second; that of reads, where writes were not measured.
     pub sequential_write_bytes_per_second: f64,
     /// Requests that were outstanding.
     pub outstanding_max: u32,
 }
 
 impl MeasuredProfile {
-    /// What was measured goes before what a profile says.
+    /// Measured values go before those of a profile.
     pub fn put(&self, profile: &mut DeviceProfile) {
         profile.worst_case_runs_per_second = self.worst_case_runs_per_second;
         profile.sequential_bytes_per_second = self.sequential_bytes_per_second;
@@ -32,7 +32,7 @@ impl MeasuredProfile {
         profile.outstanding_max = self.outstanding_max;
     }
 
-    /// As a file has it; `heading` says how it came about.
+    /// The text of a profile file; `heading` says how it came about.
     pub fn to_toml(&self, heading: &str) -> String {
         let comment: String = heading.lines().map(|line| format!("# {line}\n")).collect();
         format!(

@@ -203,8 +203,8 @@ fn measured(text: &str, directory: &Path) -> Result<MeasuredProfile, String> {
     })
 }
 
-/// A section stays a device, a pool, a cache or a volume whatever is wrong with its keys: others refer to it, and its other keys
-/// are looked at. What was not understood its place knows.
+/// A section with wrong keys stays a device, a pool, a cache or a volume: others refer to it, and its other keys
+/// are checked. Its place knows the keys that were not understood.
 fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Device {
     let models: Vec<&'static str> = plimsoll_devices::models().iter().map(|model| model.name).collect();
     let schedulers: Vec<&'static str> = plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect();
@@ -380,7 +380,7 @@ fn mount_section(
     }
 }
 
-/// What a reference to nothing is told: the names there are, and the one that was probably meant.
+/// The message for a reference to a missing name: the names there are, and the probable one.
 pub(super) fn allowed_names(word: &str, names: &BTreeSet<String>) -> String {
     const NAMES_MAX: usize = 8;
     let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();

@@ -128,7 +128,7 @@ fn unreachable(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// A request's line. The daemon reads no longer one to its end: it would hang up in the middle of it.
+/// A request's line. The daemon would hang up in the middle of a longer line than it allows.
 fn encoded(request: &Request) -> Result<Vec<u8>, Failure> {
     let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
     if line.len() as u64 > REQUEST_BYTES_MAX {

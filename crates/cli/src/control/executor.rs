@@ -66,7 +66,7 @@ pub struct QueueStatus {
 }
 
 impl ExecutorStatus {
-    /// Of an executor with these rules.
+    /// The status of an executor with these rules.
     pub fn new(policy: &str, figures: &Figures) -> ExecutorStatus {
         let queues = Queue::ALL.iter().zip(&figures.queues);
         ExecutorStatus {

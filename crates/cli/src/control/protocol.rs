@@ -228,7 +228,8 @@ pub enum Response {
     Caches(Vec<CacheEntry>),
     /// A flush has begun.
     CacheFlushing {
-        /// It is done when [`CacheStatus::clean_passes`](plimsoll_brick::engine::CacheStatus::clean_passes) is as much, or nothing is dirty.
+        /// The flush is done when [`CacheStatus::clean_passes`](plimsoll_brick::engine::CacheStatus::clean_passes) is
+        /// as much, or nothing is dirty.
         passes: u64,
     },
     /// Tenants that have joined, by volume or device.
@@ -239,13 +240,13 @@ pub enum Response {
     Session(SessionEntry),
     /// A recording begins.
     Recording(RecordingStart),
-    /// A part of it; one without records says that the daemon is still there.
+    /// A part of the recording; a part without records says that the daemon is still there.
     Records(Records),
-    /// It is over.
+    /// The recording is over.
     Recorded(RecordingEnd),
-    /// It was done; says what.
+    /// The request was done; says what.
     Done(String),
-    /// It was not done.
+    /// The request was not done.
     Error(ErrorReport),
 }
 

@@ -25,7 +25,7 @@ pub struct RecordingAnswer {
 }
 
 impl RecordingAnswer {
-    /// Of the device called `device`.
+    /// The answer for a recording of the device called `device`.
     pub fn new(device: String, recording: Recording) -> RecordingAnswer {
         RecordingAnswer { device, recording }
     }

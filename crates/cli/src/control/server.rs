@@ -4,9 +4,9 @@
 //! the daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a
 //! request is answered with an error and the end of the connection.
 //!
-//! What an answer ties to a connection lives as long as it does. The kernel closes the connection of a process that ends,
-//! however it ends, so nothing has to be asked or counted to know that it is gone. Such a client may say nothing as long as it
-//! likes, and takes no place from clients that ask.
+//! A session or process that an answer ties to a connection lives as long as the connection. The kernel closes the
+//! connection of a process that ends, however it ends, so nothing has to be asked or counted to know that it is gone.
+//! Such a client may say nothing as long as it likes, and takes no place from clients that ask.
 
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
@@ -77,7 +77,7 @@ pub type Ending = Box<dyn FnMut() -> bool + Send>;
 pub enum Answer {
     /// One line.
     Line(Response),
-    /// One line, and what is to be done when the connection is over, unless because the server stops.
+    /// One line, and the action for the end of the connection, unless the server stops.
     Tied(Response, Ending),
     /// Lines until the client has enough.
     Recording(RecordingAnswer),
@@ -341,7 +341,7 @@ fn converse(
                     conversation.get_mut().send(&response)?;
                 }
                 Answer::Recording(recording) => {
-                    // Whatever a client sends after such a request ends the recording.
+                    // Any byte that a client sends after such a request ends the recording.
                     let is_over = !conversation.buffer().is_empty();
                     return recording.send(conversation.get_mut(), is_over);
                 }

@@ -103,7 +103,7 @@ pub struct Report {
     pub not_run: Option<String>,
     /// Seconds that don't count, because this machine was too busy to emulate the drive.
     pub late_seconds: u64,
-    /// So many that a stage has not enough of the others: nothing was shown.
+    /// Whether so many seconds don't count that a stage has too few others: nothing was shown.
     pub is_late: bool,
 }
 

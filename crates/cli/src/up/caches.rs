@@ -253,7 +253,7 @@ impl Caches {
         // Before anything is given up.
         plimsoll_brick::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
         engine.detach_cache(volume)?;
-        // From here on nothing is lost whatever fails: the store has everything, and goes on without a cache.
+        // From here on no failure loses data: the store has everything, and goes on without a cache.
         let made = self.found(engine, section, cache, settings, true);
         made.and_then(|found| Ok(engine.attach_cache(volume, found)?)).map_err(|why| {
             let name = &cache.name;
@@ -317,7 +317,7 @@ impl Caches {
     }
 }
 
-/// What a cache works by now, with a change: whatever is not changed stays as it is.
+/// The current settings of a cache with `change` applied; other settings stay.
 fn changed(mut settings: CacheSettings, change: &CacheChange) -> Result<CacheSettings, Refusal> {
     if let Some(policy) = &change.policy {
         settings.policy = policies().iter().find(|known| known.name == policy).ok_or_else(|| {
@@ -400,10 +400,10 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
     )))
 }
 
-/// Makes the cache called `name` for the volume that has it, while no daemon does.
+/// Makes the cache called `name` for its volume, while no daemon serves the volume.
 pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
     let (cache, volume) = cache_and_volume(configuration, name)?;
-    // It is not made for what is not there, nor for a volume that a daemon serves.
+    // No cache is made for a missing volume, nor for a volume that a daemon serves.
     let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
     let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
@@ -411,7 +411,7 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
 }
 
-/// Takes the administrator's word that the cache called `name` is the one that its volume has, while no daemon runs.
+/// Takes the administrator's word that the cache called `name` belongs to its volume, while no daemon runs.
 pub(crate) fn adopt(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
     let opened = plan::open(configuration, section).map_err(Failure::Failed)?;

@@ -5,8 +5,8 @@
 //!   stop:   control, NBD, iSCSI hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
 //! ```
 //!
-//! What can fail without leaving a trace comes first. A failure further on undoes what was done, by the same way as a
-//! stop: a half-started daemon is a daemon with less in it.
+//! Steps that can fail without leaving a trace come first. A failure further on undoes the earlier steps, in the same
+//! way as a stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::{Administration, ServedDevice, ServedDisk};
 use super::executor::ServiceThreads;
@@ -47,7 +47,7 @@ pub(super) struct Daemon {
     attachments: Vec<Attachment>,
     /// Let go of before what they stand above is detached: no process that uses a mount that has to go may be held.
     tenants: Tenants,
-    /// Gone before the mounts with the files it knows.
+    /// Dropped before the mounts with the files it knows.
     classes: Option<ClassServer>,
     layouts: Option<Layouts>,
     devices: Vec<ServedDevice>,
@@ -93,7 +93,7 @@ impl Daemon {
     /// end.
     ///
     /// # Errors
-    /// Whatever failed first; what had been done is undone.
+    /// The first failure; all earlier steps are undone.
     pub(super) fn start(configuration: Configuration, stop: Sender<()>) -> Result<Daemon, Failure> {
         let state_directory = &configuration.daemon.state_directory;
         make_state(state_directory).map_err(failed)?;

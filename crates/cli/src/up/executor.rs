@@ -13,10 +13,10 @@ const PIECES_MAX: usize = 16_384;
 /// Which thread draws which queue does not matter: any seed does.
 const SEED: u64 = 1;
 
-/// They, for engines and for callers that ask how they are.
+/// The service threads, for engines and for callers that ask for their state.
 pub(super) type ServiceThreads = Arc<Executor<ServiceRequest>>;
 
-/// Starts them, if any volume is compressed or encrypted.
+/// Starts the service threads, if any volume is compressed or encrypted.
 pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThreads>, Failure> {
     let Some(section) = configuration.service_threads() else { return Ok(None) };
     let (threads, rules) = (section.thread_count(), section.rules());

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Place {
     pub(super) engine: EngineHandle,
     pub(super) volume: String,
-    /// Of each connection.
+    /// The session of each connection.
     pub(super) session: SessionConfig,
     /// The path of the account that it opens in.
     pub(super) account: String,

@@ -28,7 +28,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(2);
 /// Looks after one was written: what the first reads may be older than a write that is still under way.
 const LOOKS_AFTER_WRITE: u32 = 2;
-/// Reads begin and end at multiples of this, whatever the volume's blocks.
+/// Reads begin and end at multiples of this, for any size of the volume's blocks.
 const ALIGNMENT_BYTES: u64 = 4096;
 
 /// The classes of a volume's fixed places, as its engine asks for them.
@@ -58,7 +58,8 @@ struct Watched {
     looks: u32,
 }
 
-/// What ends the thread, also in the middle of a layout: with a limit, or on a slow device, to read one may take minutes.
+/// Ends the thread, also in the middle of a layout: with a limit, or on a slow device, reading a layout may take
+/// minutes.
 #[derive(Default)]
 struct Ending {
     is_near: AtomicBool,
@@ -86,7 +87,7 @@ impl Ending {
         Ok(())
     }
 
-    /// Nothing is read now. What is noted would keep the connection open.
+    /// Nothing is read now. A noted socket would keep the connection open.
     fn forget(&self) {
         *self.connection() = None;
     }
@@ -95,7 +96,7 @@ impl Ending {
         let connection = self.connection();
         self.is_near.store(true, Ordering::Release);
         if let Some(socket) = &*connection {
-            // One that the engine has closed reads nothing more.
+            // A connection that the engine has closed reads nothing more.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -147,7 +148,7 @@ impl Drop for Layouts {
 
 impl Watched {
     fn new(engine: EngineHandle, info: &VolumeInfo) -> Watched {
-        // As if it had been written just now.
+        // As if the superblock had been written just now.
         let is_superblock_written = Arc::new(AtomicBool::new(true));
         Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written, looks: 0 }
     }
@@ -176,7 +177,7 @@ impl Watched {
                 }
                 self.layout = layout.map(Arc::new);
             }
-            // It may be half written; what comes next is seen.
+            // The file system may be half written; the thread sees the writes that follow.
             Err(why) => {
                 tracing::info!("volume {}: no classes by place: {why}", self.name);
                 self.layout = None;

@@ -153,7 +153,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     }
 }
 
-/// What waits for a failed engine may wait for ever: the process ends after [`END_AT_LATEST`], whatever still does.
+/// A wait for a failed engine may never end: the process ends after [`END_AT_LATEST`], even if threads still wait.
 fn end_in_any_case() {
     let watch = || {
         std::thread::park_timeout(END_AT_LATEST);

@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use tracing::warn;
 
-/// As many files may be open as this user may have: each connection is one, and a shell's own limit is 1024.
+/// Raises the limit of open files to this user's maximum: each connection is a file, and a shell's own limit is 1024.
 pub(super) fn raise_open_files_max() {
     let allowed = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };

@@ -28,7 +28,7 @@ pub(super) fn check(
 /// later; the account itself has none.
 ///
 /// # Errors
-/// As of [`check`]; a priority or a deadline is changed.
+/// The same as [`check`]; a priority or a deadline is changed.
 pub(super) fn check_pool(
     configuration: &Configuration,
     device: &str,
@@ -76,7 +76,7 @@ impl JoinRules {
         JoinRules { configuration: Arc::new(configuration.clone()), scheduler, target }
     }
 
-    /// What a session in the pool at `pool` is promised that asks for `change`.
+    /// The promise to a session in the pool at `pool` that asks for `change`.
     ///
     /// # Errors
     /// The first promise that is not kept, in a line.

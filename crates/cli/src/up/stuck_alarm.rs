@@ -23,7 +23,7 @@ pub(super) struct StuckAlarm {
 }
 
 impl StuckAlarm {
-    /// Starts its thread: a service thread cannot look, since the one that is stuck may be the only one.
+    /// Starts its thread: a service thread cannot look, since the only service thread may be the stuck one.
     pub(super) fn start(threads: &ServiceThreads) -> Result<StuckAlarm, Failure> {
         let (stop, stopped) = channel();
         let threads = Arc::downgrade(threads);

@@ -39,7 +39,7 @@ pub(super) struct StationedVolume {
     account: String,
     /// What processes that join may be promised.
     rules: JoinRules,
-    /// Gone first: then no thread uses the directory any more.
+    /// Dropped first: then no thread uses the directory any more.
     station: Station,
     mount_point: Option<PathBuf>,
     _run_directory: RunDirectory,
@@ -81,7 +81,7 @@ impl StationedVolume {
         };
         let station = match Station::open(engine, config) {
             Err(error @ AgentError::Gates(GateError::Held { .. })) => {
-                // It is another agent's, which needs it.
+                // The directory is another agent's, which needs it.
                 std::mem::forget(run_directory);
                 return Err(error);
             }
@@ -138,7 +138,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// One more; before any other thread has the stations.
+    /// Adds a volume; before any other thread has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
     }
@@ -146,7 +146,7 @@ impl Tenants {
     /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there are none.
     ///
     /// # Errors
-    /// As of [`ClassServer::start`].
+    /// The errors of [`ClassServer::start`].
     pub(super) fn hear_classes(&self, state: &Path) -> Result<Option<ClassServer>, AgentError> {
         let mounts = self.stations.iter().filter_map(|volume| {
             let classes = volume.station.classes()?.clone();
@@ -247,7 +247,7 @@ pub(super) fn mount_with_station(
     Ok(station)
 }
 
-/// The number of a block device, such as `7:3`: the same by whatever path it is named.
+/// The number of a block device, such as `7:3`: the same for every path to it.
 fn number_of(device: &Path) -> Result<String, AgentError> {
     let system = |errno: Errno| AgentError::System { action: "look at the block device", source: errno.into() };
     let found = stat(device).map_err(system)?.st_rdev;

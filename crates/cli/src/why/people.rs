@@ -65,7 +65,7 @@ impl People {
         for info in infos {
             let number = info.account.0;
             let person = Person::of(&info, tenants);
-            // What is known of a process that has gone stays, until the number is another process's.
+            // The names of an ended process stay until another process has its number.
             let is_gone = info.process.is_some() && person.cgroup.is_none();
             if !is_gone || self.known.get(&number).is_none_or(|(before, _)| before.process != info.process) {
                 self.known.insert(number, (info, person));

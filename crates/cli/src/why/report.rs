@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// As tables have it.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Data => "data",

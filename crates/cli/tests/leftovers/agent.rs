@@ -32,7 +32,7 @@ impl<'site> Disk<'site> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
-        // After a failure somebody may still use it; then it goes when they have ended.
+        // After a failure a process may still use it; then it goes when that process has ended.
         let is_well = self.shell(if std::thread::panicking() { "umount --lazy disk" } else { "umount disk" });
         assert!(is_well || std::thread::panicking(), "unmounted");
     }

@@ -163,7 +163,7 @@ fn of_a_live_scenario() {
         return println!("not run: another live scenario runs on this machine");
     }
     let site = Site::new("");
-    // The user who runs PostgreSQL has to come in.
+    // PostgreSQL's user has to come in.
     std::fs::set_permissions(site.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let before = Traces::of_machine(&site);
     let setups = [
@@ -199,7 +199,7 @@ fn of_a_live_scenario() {
                 println!("not run: {name} cannot be here");
             } else if end == End::Killed {
                 assert!(Traces::of_machine(&site) != before, "a kill leaves something");
-                // Whatever the next one does, it begins with what this one left.
+                // The next scenario begins with the traces that the killed one left.
                 scenario(&site, "failing.toml").status().unwrap();
             }
             Traces::settle(&site, &before);

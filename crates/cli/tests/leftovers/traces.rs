@@ -77,7 +77,7 @@ pub fn knobs() -> Vec<String> {
     knobs.iter().map(|name| format!("{name} {}", fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())).collect()
 }
 
-/// Whether somebody else runs a live scenario: two would turn the same sysctls.
+/// Whether another test run has a live scenario: two would turn the same sysctls.
 pub fn another_is_live() -> bool {
     Path::new(MEMORY).join(LIVE).exists() || std::env::temp_dir().join(LIVE).join(NOTES[0]).exists()
 }

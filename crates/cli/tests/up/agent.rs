@@ -40,7 +40,7 @@ impl<'site> Disk<'site> {
         self.site.path(self.folder).join(name)
     }
 
-    /// Writes and syncs small files, as whoever is no tenant does.
+    /// Writes and syncs small files, as a process that is no tenant does.
     fn use_it(&self) {
         for n in 0..8 {
             let mut file = File::create(self.path(&format!("other{n}"))).unwrap();
@@ -52,7 +52,7 @@ impl<'site> Disk<'site> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
-        // After a failure somebody may still use it; then it goes when they have ended.
+        // After a failure a process may still use it; then it goes when that process has ended.
         let lazy = if std::thread::panicking() { "--lazy " } else { "" };
         do_it(self.site, &format!("umount {lazy}{}", self.folder));
     }
@@ -93,7 +93,7 @@ fn held_writer(site: &Site, disk: &Disk<'_>) -> std::process::Child {
     held_writer_of(site, disk, 64, "64kB/s")
 }
 
-/// The same, who wants so many MiB and may have so much a second.
+/// The same, of a tenant that writes so many MiB with a limit of so much a second.
 pub fn held_writer_of(site: &Site, disk: &Disk<'_>, mib: u64, limit: &str) -> std::process::Child {
     ask(site, &["pool", "add", "backup", "--limit", limit]);
     let of = format!("of={}", disk.path("b").display());
@@ -137,7 +137,7 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
     });
 }
 
-/// Everybody may make files where the words are.
+/// Every user may make files where the words are.
 #[test]
 fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
     let Some(site) = site() else { return };
@@ -187,7 +187,7 @@ fn a_disk_may_be_mounted_when_the_agent_serves() {
     });
 }
 
-/// What BPF takes; who has the rest of root's privileges may do all else.
+/// The privileges that BPF takes; an agent with the rest of root's privileges may do all else.
 #[test]
 fn where_bpf_is_not_permitted_tenants_are_charged_for_what_they_submit_and_the_agent_says_so() {
     unless_a_lease_runs_out(|| {
@@ -237,7 +237,7 @@ fn a_recording_of_an_observed_disk_has_what_was_seen() {
     wait_until("the beginning", || site.path("trace").exists());
     let before = written();
     disk.use_it();
-    // Who did it has an answer before the daemon has fetched what was seen.
+    // A writer has its answer before the daemon has fetched what was seen.
     wait_until("what was seen", || written() >= before + 8);
     rustix::process::kill_process(rustix::process::Pid::from_child(&record), Signal::INT).unwrap();
     assert!(record.wait().unwrap().success());

@@ -28,7 +28,7 @@ nbd = {{}}
     )
 }
 
-/// A site whose slow file is there and whose cache is made.
+/// A site with its slow file there and its cache made.
 pub(crate) fn site(more: &str) -> Site {
     let site = Site::of_normal_user(&configuration(more));
     let truncated = std::process::Command::new("truncate").args(["-s", "16M"]).arg(site.path("slow.img")).status();
@@ -196,7 +196,7 @@ fn a_resize_that_fails_half_way_says_that_the_volume_has_no_cache_now() {
     daemon.stop();
 }
 
-/// Planted break that was seen red: blocks are nobody's in the cache.
+/// Planted break that was seen red: blocks belong to no session in the cache.
 #[test]
 fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {
     let site = site("policy = \"lru\"\npools = { web = \"90%\", \"db/scan\" = \"10%\" }");

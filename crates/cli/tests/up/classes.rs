@@ -72,7 +72,7 @@ fn what_is_said_of_a_file_is_the_class_of_its_blocks_in_the_cache() {
     let Some(site) = site(256, 64) else { return };
     let daemon = site.up();
     said(&site, &daemon);
-    // Whoever is launched finds the socket.
+    // A launched command finds the socket.
     let output = run(&site, &[], &["sh", "-c", "echo $PLIMSOLL_CLASSES"]).output().unwrap();
     assert_eq!(text(&output.stdout).trim(), site.path("state/classes.sock").to_str().unwrap());
     daemon.stop();

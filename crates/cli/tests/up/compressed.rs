@@ -52,7 +52,7 @@ fn what_is_written_is_read_takes_less_and_a_page_of_zeroes_nothing() {
         assert_eq!(volumes[0]["content"], "memory, compressed");
         client.write(4096, &vec![0; data.len()], true).unwrap();
         assert_eq!(stored(), 0);
-        // Who is answered may be so before the thread that did it has put it aside.
+        // A client may have its answer before the thread that served the request has put it aside.
         wait_until("the end of all requests", || site.json(&["status"])["executor"]["under_way"] == 0);
         let executor = &site.json(&["status"])["executor"];
         let done: u64 =

@@ -16,9 +16,9 @@ use std::process::{Child, Stdio};
 const WRITERS: usize = 50;
 /// What each of them writes, in blocks of 64 KiB. Between two looks of the agent, a millisecond, one can write some megabytes.
 const BLOCKS_EACH: u64 = 80;
-/// What is promised: all go on so soon after the agent was killed.
+/// The promise: all writers go on so soon after the agent was killed.
 const FAIL_OPEN: Span = Span::from_secs(1);
-/// How often that is tried: where the machine takes the processors away nobody goes on in time.
+/// How often that is tried: where the machine takes the processors away, no writer goes on in time.
 const TRIES: u32 = 5;
 /// Of each of two tenants. Together they are more than an agent hears in a turn.
 const FLOODERS: usize = 40;
@@ -74,7 +74,7 @@ fn fifty_held(site: &Site, disk: &Disk<'_>) -> (Crowd, Vec<String>) {
     (crowd, processes)
 }
 
-/// How long after its agent was killed the last of fifty goes on, whose calls do not fail.
+/// The time from the kill of the agent until the last of fifty writers goes on. Their calls do not fail.
 fn kill_over_fifty(site: &Site) -> Span {
     let disk = Disk::new(site, "ext4");
     let daemon = start(site);
@@ -116,7 +116,8 @@ fn an_agent_that_is_killed_lets_fifty_writers_go_within_a_second() {
     panic!("{:.0} ms at best of {TRIES} times", best.get().as_millis_f64());
 }
 
-/// What floods are calls that are told one by one: each makes a file. Red where nobody is heard.
+/// The flood consists of calls that the agent is told one by one: each makes a file. Red where the agent hears no
+/// tenant.
 #[test]
 fn tenants_that_flood_the_agent_keep_nobody_from_it() {
     unless_a_lease_runs_out(|| {

@@ -1,6 +1,6 @@
 //! Block devices that are in use, that hold something, or that change their names. As root, with loop devices.
 //!
-//! Red with the program before it looked at who has a device and what that holds: all but the test of names that change.
+//! Red with a program that does not look at a device's holder and content: all but the test of names that change.
 
 use crate::cache::{connect, done};
 use crate::support::{Daemon, Site, text, why_no_mounts};
@@ -123,7 +123,7 @@ fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
     drop(mounted);
     let daemon = plain.up();
     connect(&plain).read(0, &mut [0; BLOCK_BYTES]).unwrap();
-    // Nobody mounts what a daemon writes.
+    // A device that a daemon writes cannot be mounted.
     let refused = Command::new("mount").args([&fast.0, &target]).output().unwrap();
     assert!(!refused.status.success());
     daemon.stop();
@@ -131,7 +131,7 @@ fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
     assert!(is_made, "{said}");
 }
 
-/// Outcome: a file on which a loop device lies is nobody else's.
+/// Outcome: no other volume takes a file on which a loop device lies.
 #[test]
 fn a_file_below_a_loop_device_is_not_taken() {
     if cannot() {
@@ -225,7 +225,7 @@ fn a_loop_device_on_a_file_that_is_mounted_by_another_one_is_not_served() {
     assert!(log.contains(&why), "{log}");
 }
 
-/// Outcome: a volume whose file has a cache is not served without it by way of a loop device, and the other way round.
+/// Outcome: a volume on a file with a cache is not served without it by way of a loop device, and the other way round.
 ///
 /// Planted break, seen red: notes of others with the same bytes do not count.
 #[test]

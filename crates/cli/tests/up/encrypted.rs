@@ -65,7 +65,7 @@ fn connect(site: &Site) -> Client {
     Client::connect(&address(site), &ClientOptions { export_name: "db".into(), ..ClientOptions::default() }).unwrap()
 }
 
-/// What the file holds for somebody with the key and another implementation.
+/// What the file holds for another implementation with the key.
 fn decrypted(path: &Path) -> Vec<u8> {
     let (mut bytes, key) = (std::fs::read(path).unwrap(), key_bytes());
     let cipher = Xts128::new(Aes256::new_from_slice(&key[..32]).unwrap(), Aes256::new_from_slice(&key[32..]).unwrap());
@@ -146,7 +146,7 @@ fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     connect(&site).read(4096, &mut read).unwrap();
     assert_eq!(read, [7; 4096]);
     daemon.stop();
-    // Whoever brings a file from elsewhere is told that nobody knows its key.
+    // With a file from elsewhere, the daemon says that its key is unknown.
     std::fs::remove_dir_all(site.path("notes")).unwrap();
     let daemon = site.up();
     let log = daemon.stop();

@@ -51,7 +51,7 @@ fn a_health_check_that_connects_and_closes_is_not_in_the_log() {
         for _ in 0..50 {
             drop(address.connect().unwrap());
         }
-        // Whoever says that it has nothing to say hears the daemon's end.
+        // A client that shuts down its sending side hears the daemon's end.
         let last = address.connect().unwrap();
         rustix::net::shutdown(&last, rustix::net::Shutdown::Write).unwrap();
         wait_for_the_end(last);

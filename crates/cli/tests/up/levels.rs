@@ -1,5 +1,5 @@
-//! Schedulers that work at the calls, above real gates: `afq` and Split-Deadline on a disk that is observed, with tenants whose
-//! priorities and deadlines `plimsoll run` was told. Root and BPF only.
+//! Schedulers that work at the calls, above real gates: `afq` and Split-Deadline on a disk that is observed, with
+//! tenants that have priorities and deadlines from `plimsoll run`. Root and BPF only.
 //!
 //! Planted breaks that turned a test red: `plimsoll run` that leaves out a priority, or a deadline.
 
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 const PROFILE: &str = "worst_case = \"200 runs/s\"\nsequential = \"100MB/s\"\noutstanding_max = 4\n";
 /// Where a process finds what to append to.
 const FILES: &str = "PLIMSOLL_TEST_APPEND_TO";
-/// Threads of a tenant, so that somebody of it always is in a call.
+/// Threads of a tenant, so that one of them always is in a call.
 const THREADS: u64 = 4;
 const BLOCK: usize = 4096;
 /// How `plimsoll run` ends where no command has started.
@@ -143,7 +143,8 @@ fn written_in_slices(site: &Site, why: &mut Why, name: &str) -> u64 {
     why.through(process, "writeback")
 }
 
-/// Only who was promised less than its file takes is a reason to write it before its fsync goes on, even if he does nothing.
+/// Only a tenant with a shorter promise than a file takes is a reason to write the file before its fsync goes on, even
+/// if that tenant does nothing.
 #[test]
 fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
     for (scheduler, is_known) in

@@ -1,4 +1,5 @@
-//! How a daemon begins and ends beside others: signals that were ignored, other users who were there first, machines that cannot.
+//! How a daemon begins and ends beside others: signals that were ignored, other users that were there first, machines
+//! that cannot.
 
 use crate::agent::{Disk, site as agent_site, start};
 use crate::support::{Site, text, why_no_mounts};
@@ -19,7 +20,7 @@ size = "1MiB"
 memory = true
 nbd = {}
 "#;
-/// Two users who are nobody's.
+/// Two user ids without an account.
 const STRANGER: u32 = 65533;
 const USER: u32 = 65532;
 
@@ -40,7 +41,7 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     let site = Site::new(MEMORY);
     let daemon = site.start_command(sh(&site, "trap '' HUP; exec \"$1\" up plimsoll.toml"));
     daemon.signal(Signal::HUP);
-    // Whoever is told to end does so before it would answer.
+    // A daemon that took the SIGHUP would end before it could answer.
     assert!(site.ask(&["status"]).status.success());
     daemon.stop();
 }
@@ -144,8 +145,9 @@ fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes
     assert!(status.success(), "{log}");
 }
 
-/// As of `plimsoll up 2>log` on a disk that is full, or with a pipe that nobody reads any more. Broken on purpose and seen red, as it was: the log says on stderr that
-/// it cannot write to stderr, and whoever logged ends with that; a refusal is printed whatever comes of it.
+/// As of `plimsoll up 2>log` on a disk that is full, or with a pipe that has no reader any more. Broken on purpose and
+/// seen red, as it was: the log says on stderr that it cannot write to stderr, and the thread that logged ends with
+/// that; a refusal is printed whatever comes of it.
 #[test]
 fn a_daemon_whose_log_cannot_be_written_goes_on() {
     let site = Site::new(MEMORY);
@@ -157,7 +159,7 @@ fn a_daemon_whose_log_cannot_be_written_goes_on() {
     assert_eq!(refused.code(), Some(2));
 }
 
-/// Broken on purpose and seen red: whoever has made the directory may have it.
+/// Broken on purpose and seen red: any user that has made the directory may have it.
 #[test]
 fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() {
     let site = Site::new(MEMORY);
@@ -191,14 +193,15 @@ fn a_state_directory_can_be_entered_whatever_the_mask() {
     daemon.stop();
 }
 
-/// Whoever answers says what commands are started with. Broken on purpose and seen red: anybody is asked.
+/// The daemon that answers says what commands are started with. Broken on purpose and seen red: a daemon of any user
+/// is asked.
 #[test]
 fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
     if !rustix::process::geteuid().is_root() {
         return println!("not run: other users need root");
     }
     let site = Site::of_normal_user(MEMORY);
-    // Where user 65532 would have its daemon, the stranger has his.
+    // The stranger runs a daemon at the place of user 65532's daemon.
     std::fs::set_permissions(site.folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let place = format!("plimsoll-{USER}");
     let configuration = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
@@ -209,7 +212,7 @@ fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
         command.uid(STRANGER).gid(STRANGER);
         command
     });
-    // He wants to be asked.
+    // The stranger lets other users ask the daemon.
     std::fs::set_permissions(site.path(&place).join("control.sock"), PermissionsExt::from_mode(0o777)).unwrap();
     let ask = |arguments: &[&str]| {
         let mut command = site.command(arguments);
@@ -311,8 +314,8 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
     daemon.stop();
 }
 
-/// Directories in memory are named after state directories, and two may have one name. Broken on purpose and seen red: whoever comes
-/// second takes it away.
+/// Directories in memory are named after state directories, and two may have one name. Broken on purpose and seen red:
+/// the second agent takes it away.
 #[test]
 fn an_agents_gates_are_left_to_it_by_who_comes_second() {
     let Some(site) = agent_site() else { return };

@@ -174,13 +174,14 @@ fn classes_follow(server: &Server<'_>) {
     assert!(watching.0.try_wait().unwrap().is_none(), "it goes on");
 }
 
-/// A table whose index takes five minutes.
+/// A table with an index that takes five minutes.
 const FEW: &str = "
     CREATE TABLE few AS SELECT n FROM generate_series(1, 200) n;
     CREATE FUNCTION slow(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql
         AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN n; END $$";
 
-/// Broken on purpose and seen red: the catalogue is asked only for what everybody sees, which has an index when it is finished.
+/// Broken on purpose and seen red: the catalogue is asked only for committed rows, and an index is there when it is
+/// finished.
 fn while_an_index_is_made(server: &Server<'_>) {
     server.ask(FEW);
     let folder = server.file("few").parent().unwrap().to_owned();

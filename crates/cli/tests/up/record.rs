@@ -150,7 +150,7 @@ fn wrong_arguments_are_named_and_touch_no_file() {
     assert_eq!(std::fs::read_to_string(site.path("trace")).unwrap(), "precious");
     let output = site.ask(&["record", "--out", "nowhere/trace"]);
     assert!(text(&output.stderr).starts_with("--out nowhere/trace: No such file"), "{}", text(&output.stderr));
-    // The one that failed does not keep the device, once the daemon has seen that it has gone.
+    // A failed recording does not keep the device, once the daemon has seen that its client has gone.
     let mut output = None;
     wait_until("the end of the recording", || {
         let asked = site.ask(&["record", "--out", "other", "--seconds", "1"]);

@@ -112,7 +112,7 @@ fn what_cannot_have_a_session_is_told() {
 
 /// Names stand in tables. Longer ones than a request may be are refused as such, and not as a request that is too long.
 ///
-/// Broken on purpose and seen red: whatever a tenant is called is taken; only the daemon looks at names.
+/// Broken on purpose and seen red: any name of a tenant is taken; only the daemon looks at names.
 #[test]
 fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -131,7 +131,7 @@ fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
         // As other wrappers end: 2 may be the command's own.
         assert_eq!((text(&output.stderr).trim().to_owned(), output.status.code()), (expected.0, Some(125)));
     }
-    // Who speaks to the daemon himself is told, too.
+    // A client that speaks to the daemon itself is told, too.
     let stream = UnixStream::connect(site.path("state/control.sock")).unwrap();
     for request in [
         r#"{"command":"join","name":"two\nlines","process":1}"#,
@@ -214,7 +214,8 @@ fn a_session_that_is_tied_ends_with_the_connection_that_opened_it() {
     assert_eq!(closed["done"], "session web/db/tied#2 closed");
 
     let (mut tied, mut read) = (connect(&site, "db/tied#1").unwrap(), [0; 4096]);
-    // An agreement is not yet a seat: whoever has read has its number, and the next has the next.
+    // A connection gets its number with its first read, not with its handshake; the next connection to read gets the
+    // next number.
     tied.read(0, &mut read).unwrap();
     let mut other = connect(&site, "").unwrap();
     assert_eq!(asked(&site, &["session", "open", "db", "late", "--reserve", "100 runs/s"]).1, Some(1), "does not fit");
@@ -277,15 +278,16 @@ fn a_session_for_a_command_ends_with_the_last_of_its_processes_also_by_kill_9() 
     let mut missing =
         site.command(&["session", "open", "db", "a", "--socket", "state/control.sock", "--", "no-such-command"]);
     let missing = missing.output().unwrap();
-    // As of env: 127, or 126 where a folder of PATH is closed to this user, who cannot know whether it is there.
+    // As of env: 127, or 126 where a folder of PATH is closed to this user, so that it cannot know whether the command
+    // is there.
     assert!(matches!(missing.status.code(), Some(126 | 127)), "{missing:?}");
     assert!(text(&missing.stderr).contains("cannot run no-such-command"), "{}", text(&missing.stderr));
     wait_until("the end of the third", || sessions(&site).is_empty());
     daemon.stop();
 }
 
-/// Another export has its name already, or it would be too long. Broken on purpose and seen red, as it was: whoever asks is cut off, and its pool and
-/// reserve stay.
+/// Another export has its name already, or it would be too long. Broken on purpose and seen red, as it was: the client
+/// is cut off, and its pool and reserve stay.
 #[test]
 fn a_session_whose_name_is_no_export_is_refused_and_nothing_of_it_stays() {
     let long = "x".repeat(4090);

@@ -43,7 +43,7 @@ fn controller() -> Result<(PathBuf, usize), &'static str> {
     }
 }
 
-/// A loop device on a file, and a cgroup of our own for the containers. Gone with everybody in it when dropped.
+/// A loop device on a file, and a cgroup of our own for the containers. Gone with all processes in it when dropped.
 struct Rig {
     site: Site,
     device: String,
@@ -89,7 +89,7 @@ impl Rig {
         fs::create_dir(self.group(name)).unwrap();
     }
 
-    /// Somebody in the group reads the disk, again and again.
+    /// A process in the group reads the disk, again and again.
     fn start_reading(&self, name: &str) {
         let script = format!(
             "echo $$ > {}/cgroup.procs; while :; do dd if={} of=/dev/null bs=64k iflag=direct status=none; done",
@@ -147,7 +147,7 @@ impl Drop for Rig {
         let folder = self.controller.join(&self.parent);
         let groups: Vec<PathBuf> = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();
         for group in groups.into_iter().filter(|path| path.is_dir()).chain([folder]) {
-            // Who was killed may be in it for a moment yet.
+            // A killed reader may be in the group for a moment yet.
             let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             let is_removed = (0..500).any(|_| {
                 let _ = rustix::thread::nanosleep(&pause);

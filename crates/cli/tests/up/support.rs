@@ -21,7 +21,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A folder in which `plimsoll` runs as whoever runs the tests.
+    /// A folder in which `plimsoll` runs as the user that runs the tests.
     pub fn new(configuration: &str) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let text =
@@ -137,7 +137,7 @@ impl Site {
     }
 }
 
-/// Signals that whoever runs the tests ignores, as what a shell starts in the background does, are not ignored by the command.
+/// The command does not ignore signals that the tests' process ignores, as what a shell starts in the background does.
 fn as_from_a_terminal(command: &mut Command) {
     let listen = || {
         for signal in [libc::SIGINT, libc::SIGHUP] {

@@ -1,6 +1,7 @@
 //! `plimsoll run`: commands as tenants of a mounted volume. Root and BPF only.
 //!
-//! Planted break that turned a test red: a command in a process group of its own, which who leads a session cannot even have.
+//! Planted break that turned a test red: a command in a process group of its own, which a session leader cannot even
+//! have.
 
 use crate::lease::{LeaseWatch, unless_a_lease_runs_out};
 use crate::support::{Site, ends_by_itself, text, why_no_mounts};
@@ -48,7 +49,7 @@ pub fn accounts(site: &Site) -> Vec<String> {
     accounts.iter().map(|account| account["path"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Watches the lease of the daemon's gates, for what is said of who is held there.
+/// Watches the lease of the daemon's gates, for what is said of the processes that are held there.
 pub fn watch_lease(site: &Site) -> LeaseWatch {
     let words = site.memory_directories().into_iter().map(|folder| folder.join(words::FILE_NAME));
     LeaseWatch::of(&words.into_iter().find(|path| path.exists()).expect("the daemon has gates"))
@@ -74,7 +75,7 @@ fn a_command_beyond_its_limit_waits_and_its_session_ends_with_it() {
         let mut writer = writer.spawn().unwrap();
         wait_until("the command's session", || accounts(&site).iter().any(|path| path == "web/db/dd#2"));
         wait_until("what it wrote", || std::fs::metadata(site.path("mnt/b")).is_ok_and(|file| file.len() > 0));
-        // Nobody waits with it.
+        // No other process waits with it.
         for n in 0..8 {
             let mut file = File::create(site.path(&format!("mnt/a{n}"))).unwrap();
             file.write_all(&[7; 4096]).unwrap();
@@ -106,7 +107,7 @@ fn a_command_is_itself_to_whoever_started_it() {
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     assert_eq!(sleeping.wait().unwrap().signal(), Some(15));
     let missing = run(&site, &[], &["no-such-command"]).output().unwrap();
-    // As of other wrappers; it was 1, which is also what a command may end with.
+    // As of other wrappers. Not 1, since a command may end with 1 itself.
     assert_eq!(missing.status.code(), Some(127));
     assert!(text(&missing.stderr).contains("cannot run no-such-command"), "{}", text(&missing.stderr));
     let refused = run(&site, &["--volume", "other"], &["true"]).output().unwrap();
@@ -142,7 +143,8 @@ fn a_command_has_the_terminal_of_whoever_started_it() {
     let command = run(&site, &["--name", "shell"], &["sh", "in-terminal"]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    // Who started the tests in the background may have had Ctrl-C ignored, and a shell traps nothing that was ignored before.
+    // The shell that started the tests in the background may have had Ctrl-C ignored, and a shell traps nothing that
+    // was ignored before.
     let mut terminal = Command::new("env");
     terminal.args([
         "--default-signal=INT",

@@ -1,4 +1,4 @@
-//! Commands that go on until somebody has seen enough.
+//! Commands that go on until the user stops them.
 
 use crate::support::{Site, ends_by_itself, text};
 use std::io::{BufRead, BufReader};

@@ -1,8 +1,7 @@
-//! `plimsoll why`: who caused the I/O of a disk, whoever submitted it. Root and BPF only.
+//! `plimsoll why`: the process that caused the I/O of a disk, whichever process submitted it. Root and BPF only.
 //!
-//! Planted breaks that turned a test red: submitters shown as who; processes that share an account; bytes since the
-//! beginning in each interval; a path that is another file's;
-//! tenants that nobody asks for.
+//! Planted breaks that turned a test red: submitters shown as causes; processes that share an account; bytes since the
+//! beginning in each interval; a path that is another file's; tenants that were not asked for.
 
 use crate::agent::{Disk, do_it, site, start};
 use crate::support::{Site, text};
@@ -141,7 +140,7 @@ fn a_tenant_is_named_by_its_session() {
     let _disk = Disk::new(&site, "ext4");
     let daemon = start(&site);
     let mut why = Why::start(&site);
-    // It lives on after it has written: of who has ended before a look, only the process is known.
+    // It lives on after it has written: of a process that has ended before a look, only the process is known.
     let script = "echo text > disk/file && sync disk/file && read end";
     let mut command = run(&site, &["--name", "backup"], &["sh", "-c", script]);
     let mut tenant = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

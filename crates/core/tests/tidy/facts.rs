@@ -149,7 +149,7 @@ impl Reader<'_> {
         self.module.imports.push(Import { name, path: full, is_reexport });
     }
 
-    /// Mentions every path in tokens that nobody parses: of macros and attributes.
+    /// Mentions every path in unparsed tokens: of macros and attributes.
     fn scan(&mut self, tokens: TokenStream) {
         let (mut path, mut dots, mut colons) = (Segments::new(), 0, 0);
         for token in tokens {

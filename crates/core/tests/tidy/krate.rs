@@ -120,7 +120,7 @@ impl Crate {
         self.read_items(module, &parsed.items, folder, &below, texts);
     }
 
-    /// Reads items of `module`, whose file lies in `folder` and whose children's files lie in `below`.
+    /// Reads items of `module`: its file lies in `folder`, and its children's files lie in `below`.
     fn read_items(&mut self, module: usize, items: &[syn::Item], folder: &str, below: &str, texts: &[Text]) {
         for item in items {
             if facts::is_test_only(facts::attributes(item)) {

@@ -1,4 +1,4 @@
-//! Splits Rust (and C, whose comments and strings look alike) into code, comments and string literals.
+//! Splits Rust (and C, which has the same comments and strings) into code, comments and string literals.
 
 /// What a piece of a source file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl<'a> Lexer<'a> {
         self.at += length;
     }
 
-    /// A string literal whose content starts `opening` bytes further on and ends before `closing`.
+    /// A string literal with content that starts `opening` bytes further on and ends before `closing`.
     fn string(&mut self, opening: usize, closing: &str, has_escapes: bool) {
         let start = self.at + opening;
         self.end_code(start);

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The platters turn with absolute time: the angle at time t is (t + phase) modulo one revolution. So the rotational
-//! delay is what it is on a real drive: small for whoever keeps up with the stream, almost a whole revolution for who
-//! comes a moment too late.
+//! delay is what it is on a real drive: small for a request that keeps up with the stream, almost a whole revolution
+//! for one that comes a moment too late.
 //!
 //! Three things bypass the arm: a read whose data is in the buffer, a write that the volatile cache takes, and trims
 //! and zeroing, which are only noted. Rules where they meet the arm:

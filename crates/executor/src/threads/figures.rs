@@ -17,7 +17,7 @@ pub struct ThreadFigures {
     pub done: u64,
     /// Runs that ended because something was lacking.
     pub suspended: u64,
-    /// Runs that began because what was lacking is there; of a request that somebody else suspended, the first too.
+    /// Runs that began because what the request lacked is there; also the first run of one suspended elsewhere.
     pub resumed: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
@@ -55,10 +55,10 @@ pub struct Figures {
     pub queues: [QueueFigures; QUEUES],
     /// Requests that are not done: they wait, run, or are suspended.
     pub alive: usize,
-    /// Threads that sleep because nobody waits.
+    /// Threads that sleep because no request waits.
     pub asleep: usize,
-    /// How often one of them was woken because somebody came: at most once for each who comes to a queue, and once for each of the
-    /// woken that leaves somebody waiting.
+    /// How often a request woke one of them: at most once for each request that comes to a queue, and once for each
+    /// woken thread that leaves a request waiting.
     pub woken: u64,
     /// When it was looked, on CLOCK_MONOTONIC.
     pub at: Time,

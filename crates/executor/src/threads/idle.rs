@@ -1,11 +1,12 @@
 //! Threads that have nothing to do: they sleep, and are woken one at a time.
 //!
-//! **Rule.** Whoever queues a request wakes one sleeper, unless one is awake already and looking; who finds work and leaves some
-//! behind wakes the next. So a burst wakes as many threads as it needs, one after the other, and a single request wakes one.
+//! **Rule.** A thread that queues a request wakes one sleeper, unless a thread is awake already and looks for work. A
+//! thread that finds work and leaves some behind wakes the next. So a burst wakes as many threads as it needs, one
+//! after the other, and a single request wakes one.
 //!
-//! **Why nobody sleeps through a request.** Who queues one first counts it, then looks whether somebody searches or sleeps. Who goes to
-//! sleep first says so, then looks once more whether something is counted. All four are sequentially consistent, so one of
-//! the two sees the other.
+//! **Why no thread sleeps through a request.** A thread that queues a request first counts it, then looks whether
+//! another searches or sleeps. A thread that goes to sleep first says so, then looks once more whether a request is
+//! counted. All four steps are sequentially consistent, so one of the two threads sees the other.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +14,7 @@ use std::thread::Thread;
 
 #[derive(Default)]
 pub(super) struct Idle {
-    /// The lock is taken by those who fall asleep or wake somebody, never while all are busy.
+    /// A thread takes the lock when it falls asleep or wakes another, never while all are busy.
     sleepers: Mutex<Vec<Thread>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
@@ -41,7 +42,7 @@ impl Idle {
         (self.sleeping.load(SeqCst), self.woken.load(Relaxed))
     }
 
-    /// Everybody looks whether it is over.
+    /// Has every sleeper look whether it is over.
     pub(super) fn wake_all(&self) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = sleepers.len();
@@ -74,7 +75,7 @@ impl Idle {
         sleepers.iter().any(|thread| thread.id() == me.id())
     }
 
-    /// Wakes by itself; says whether nobody else had done so.
+    /// Wakes by itself; says whether no other thread had woken it.
     fn get_up(&self, me: &Thread) -> bool {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = sleepers.iter().position(|thread| thread.id() == me.id()) else { return false };
@@ -84,7 +85,7 @@ impl Idle {
         true
     }
 
-    /// Who was woken has found something, or goes to sleep again.
+    /// The woken thread has found something, or goes to sleep again.
     pub(super) fn searched(&self) {
         self.searching.fetch_sub(1, SeqCst);
     }

@@ -72,9 +72,9 @@ impl<T> Lines<T> {
         self.take_urgent().or_else(|| self.take_in_order())
     }
 
-    /// Out of the high queue where nobody has a deadline: the row of those who have one ends, also if nobody is there at all.
+    /// Out of the high queue when no request has a deadline, or none is there: the row of those with one ends.
     fn take_in_order(&self) -> Option<Waiting<T>> {
-        // Mostly nobody ever has one: then threads only read it.
+        // Mostly no request ever has one: then threads only read it.
         if self.urgent_in_a_row.load(Relaxed) != 0 {
             self.urgent_in_a_row.store(0, Relaxed);
         }
@@ -88,10 +88,10 @@ impl<T> Lines<T> {
         Some(taken)
     }
 
-    /// How many wait in each. A request is counted after it can be taken and until it is, so a depth may be one too low for a
-    /// moment, and none of those who wait is overlooked for ever.
+    /// How many wait in each. A request is counted after it can be taken and until it is. So a depth may be one too low
+    /// for a moment, and no waiting request is overlooked for ever.
     pub(super) fn depths(&self) -> [u32; QUEUES] {
-        // A taker may be faster than who counts: then it is below zero for a moment, which is none.
+        // A taker may be faster than the count: then it is below zero for a moment, which is none.
         std::array::from_fn(|at| {
             let depth = self.depths[at].load(SeqCst);
             if depth > u32::MAX / 2 { 0 } else { depth }

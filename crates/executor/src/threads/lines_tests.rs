@@ -7,11 +7,11 @@ use plimsoll_core::Time;
 use proptest::prelude::*;
 
 proptest! {
-    /// Against the queues of one thread, which are tried against a list. Broken on purpose and seen red: where nobody has a deadline the
-    /// row of those who have one does not end.
+    /// Against the queues of one thread, which are tried against a list. Broken on purpose and seen red: where no
+    /// request has a deadline, the row of those with one does not end.
     #[test]
     fn one_thread_takes_what_queues_of_its_own_would_give_it(
-        // Where to, with a deadline or without, or taken from there; now and then nobody has one for a while.
+        // Where to, with a deadline or without, or taken from there; now and then no request has one for a while.
         steps in prop::collection::vec((0..QUEUES, prop::option::weighted(0.8, 0_u64..5), 0..5), 0..600),
     ) {
         let (lines, mut queues) = (Lines::new(steps.len().max(1)), Queues::default());

@@ -5,13 +5,14 @@
 //! slice is spent. **Rule.** Each thread draws and serves on its own; they share the queues, which have no lock for requests without
 //! a deadline, and counters of how deep these are. **Complication.** Sleeping and waking: [`idle`].
 //!
-//! **Who hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and have preempted on its own
-//! processor the very thread that it would wait for: then it would spin until the kernel throttles it. So memory of requests that have
-//! ended lies where both sides only try to come to it ([`spare`]). The lock of those who sleep is waited for, but asleep: then whoever holds it
-//! goes on.
+//! **A thread that hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and
+//! have preempted on its own processor the very thread that it would wait for. Then it would spin until the kernel
+//! throttles it. So the memory of requests that have ended is behind locks that both sides only try ([`spare`]). The
+//! lock of the sleepers is waited for, but asleep: so the thread that holds it goes on.
 //!
-//! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. One that neither ends nor passes a checkpoint keeps its
-//! thread, and [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
+//! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. A request that
+//! neither ends nor passes a checkpoint keeps its thread, and
+//! [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
 
 mod clock;
 mod figures;
@@ -106,8 +107,8 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
         self.idle.wake_one();
     }
 
-    /// The same for the thread that has run it and now looks for what is next: where nobody else waits it needs no help, and whoever comes
-    /// later wakes somebody himself.
+    /// The same for the thread that has run the request and now looks for the next. If no other request waits, the
+    /// thread needs no help; a request that comes later wakes a thread itself.
     fn queue_again(&self, task: Arc<Task<F>>, arrival: Arrival) {
         self.put(task, arrival);
         if self.lines.depths().iter().sum::<u32>() > 1 {
@@ -182,8 +183,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
         self.spawn_as(kind, Arrival::New, deadline, request)
     }
 
-    /// The same of a request that comes as `came` says: one whose first part was run by somebody else, who suspended it there, is
-    /// [`Arrival::Resumed`] when what it lacked is there.
+    /// The same of a request that comes as `came` says. If another thread ran its first part and suspended it there,
+    /// it is [`Arrival::Resumed`] when what it lacked is there.
     ///
     /// # Errors
     /// As of [`spawn`](Self::spawn).
@@ -199,7 +200,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
             Some(mut task) => task.renew(request, about).map(|()| task),
             None => Err(request),
         };
-        // None has ended yet, others are at those that have, or somebody still has a waker of this one.
+        // None has ended yet, other threads hold those that have, or a waker of this one is still held.
         let task = renewed.unwrap_or_else(|request| Task::new(request, about, shared));
         shared.queue(task, came);
         Ok(())
@@ -213,7 +214,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
     /// What it has done. Of each request that is not alive all is counted. O(threads).
     pub fn figures(&self) -> Figures {
         let Shared { lines, books, alive, idle, .. } = &*self.shared;
-        // First: who ends writes his books before. Acquire: then they are seen.
+        // First: the thread that ends a request writes its books before. Acquire: then they are seen.
         let alive = alive.load(Acquire);
         let mut queues = [QueueFigures::default(); QUEUES];
         for (queue, depth) in Queue::ALL.into_iter().zip(lines.depths()) {
@@ -248,8 +249,9 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// Somebody is at the memory of requests that have ended, and stays there, once while a request is handed in and once while one ends. Broken on
-    /// purpose and seen red: whoever hands one in waits for the lock; whoever has run one does.
+    /// A thread holds the memory of requests that have ended, once while a request is handed in and once while one
+    /// ends. Broken on purpose and seen red: the thread that hands one in waits for the lock; a thread that
+    /// has run one does.
     #[test]
     fn whoever_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
         let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };

@@ -66,7 +66,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         }
     }
 
-    /// Somebody else may search from now on, for what is still there.
+    /// Another thread may search from now on, for what is still there.
     fn found(&mut self) {
         if std::mem::replace(&mut self.is_searching, false) {
             self.shared.idle.searched();

@@ -55,8 +55,8 @@ impl Future for Checkpoint {
             return Poll::Ready(());
         }
         self.has_stopped = true;
-        // Whoever runs the request sees this, and queues it again: it needs no waking, and is queued once though it is woken. But a
-        // future made of several polls again only those of them that were.
+        // The thread that runs the request sees this, and queues it again: it needs no waking, and is queued once
+        // though it is woken. But a future made of several futures polls again only those that were woken.
         IS_PREEMPTED.set(true);
         context.waker().wake_by_ref();
         Poll::Pending

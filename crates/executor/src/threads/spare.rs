@@ -1,15 +1,16 @@
 //! What has been used and will be used again, by many threads that wait for none of each other.
 //!
-//! **Intuition.** Shelves: whoever has something to spare lays it on the first shelf at which nobody stands, and whoever needs something
-//! takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock that is tried and never waited for. **The
-//! complication.** With one shelf, who comes while another one stands there leaves with nothing, and has to allocate. With more that takes as many
-//! others at once, and an empty shelf costs a look. What is taken while somebody stands at the shelf where things are has to be made, and comes back,
-//! too: what is more than a shelf has room for is dropped, so no more is kept than was ever there at once.
+//! **Intuition.** Shelves: a thread with a thing to spare lays it on the first shelf that no other thread holds. A
+//! thread that needs one takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock
+//! that is tried and never waited for. **The complication.** With one shelf, a thread that comes while another holds it
+//! leaves with nothing, and has to allocate. With more shelves, that happens only beside as many other threads, and an
+//! empty shelf costs a look. If another thread holds the only shelf with things, a new thing has to be made, and comes
+//! back, too. A shelf drops what it has no room for, so no more is kept than was ever there at once.
 
 use crossbeam_utils::CachePadded;
 use std::sync::{Mutex, MutexGuard};
 
-/// Only who comes while as many others stand at shelves finds none free.
+/// Only a thread that comes while as many others hold shelves finds none free.
 const SHELVES: usize = 4;
 
 /// See the [module's text](self).
@@ -23,7 +24,7 @@ impl<T> Spare<T> {
         Spare { shelves: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::with_capacity(things_max)))) }
     }
 
-    /// Keeps it; it is dropped if others are at all shelves. O(1); waits for nobody.
+    /// Keeps it; it is dropped if other threads hold all shelves. O(1); never waits.
     pub(super) fn put(&self, thing: T) {
         let has_room = |shelf: &MutexGuard<'_, Vec<T>>| shelf.len() < shelf.capacity();
         let free = self.shelves.iter().filter_map(|shelf| shelf.try_lock().ok());
@@ -32,7 +33,7 @@ impl<T> Spare<T> {
         }
     }
 
-    /// One of those that are kept, if there is one where nobody else is. O(1); waits for nobody.
+    /// A kept thing, if there is one on a shelf that no other thread holds. O(1); never waits.
     pub(super) fn take(&self) -> Option<T> {
         self.shelves.iter().find_map(|shelf| shelf.try_lock().ok()?.pop())
     }
@@ -48,7 +49,7 @@ impl<T> Spare<T> {
 mod tests {
     use super::*;
 
-    /// Broken on purpose and seen red: only the first shelf is looked at, by whoever puts, and by whoever takes.
+    /// Broken on purpose and seen red: only the first shelf is looked at, by a put, and by a take.
     #[test]
     fn whoever_finds_somebody_at_a_shelf_goes_to_the_next_one() {
         let spare = Spare::with_capacity(2);
@@ -71,7 +72,8 @@ mod tests {
         assert_eq!(spare.take(), None, "it was dropped");
     }
 
-    /// Somebody stands at the shelf where things are, again and again, so that others are made, and come back. Planted break: a shelf takes whatever comes.
+    /// A thread holds the shelf with things, again and again, so that others are made, and come back. Planted break: a
+    /// shelf takes whatever comes.
     #[test]
     fn no_more_is_kept_than_there_is_room_for() {
         const THINGS: usize = 3;

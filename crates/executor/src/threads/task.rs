@@ -7,9 +7,9 @@
 //!     +-- suspended
 //! ```
 //!
-//! A request is in one queue at most, and run by one thread at most: whoever changes its state from suspended to queued, and
-//! nobody else, puts it there. Its memory is used again by the next request, so that a server that has seen its busiest hour
-//! allocates next to nothing.
+//! A request is in one queue at most, and run by one thread at most: only the thread that changes its state from
+//! suspended to queued puts it there. Its memory is used again by the next request, so that a server that has seen its
+//! busiest hour allocates next to nothing.
 
 use super::Shared;
 use crate::{Arrival, Kind};
@@ -38,7 +38,7 @@ pub(super) struct About {
 
 pub(super) struct Task<F> {
     state: AtomicU8,
-    /// Taken by the one thread that runs it, and by whoever ends it: never waited for.
+    /// Taken by the one thread that runs it, and by the thread that ends it: never waited for.
     future: Mutex<Option<F>>,
     pub(super) about: About,
     shared: Weak<Shared<F>>,
@@ -55,7 +55,7 @@ pub(super) enum Ended {
     Again(Arrival),
 }
 
-/// Does a step of a request, which may panic: `None`, and whoever calls this goes on.
+/// Does a step of a request, which may panic: `None`, and the caller goes on.
 fn contained<T>(step: impl FnOnce() -> T) -> Option<T> {
     let payload = match catch_unwind(AssertUnwindSafe(step)) {
         Ok(done) => return Some(done),
@@ -74,7 +74,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         Arc::new(Task { state, future: Mutex::new(Some(future)), about, shared })
     }
 
-    /// Makes it the next request, if nobody else has it any more.
+    /// Makes it the next request, if no other thread has it any more.
     pub(super) fn renew(self: &mut Arc<Task<F>>, future: F, about: About) -> Result<(), F> {
         let Some(task) = Arc::get_mut(self) else { return Err(future) };
         *task.state.get_mut() = QUEUED;
@@ -89,7 +89,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         self: &Arc<Task<F>>,
         step: impl FnOnce(&mut dyn FnMut() -> Poll<()>) -> (Poll<()>, bool),
     ) -> Ended {
-        // Acquire: whatever was done before somebody woke it while it waited is seen by this run.
+        // Acquire: this run sees whatever was done before the request was woken while it waited.
         self.state.swap(RUNNING, AcqRel);
         let waker = Waker::from(self.clone());
         let mut context = Context::from_waker(&waker);
@@ -100,7 +100,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
             // SAFETY: the future lies in an `Arc` that is never taken apart while there is a future in it: `renew`, the only
             // other one to reach it, needs that it has ended. It is dropped where it is.
             let future = unsafe { Pin::new_unchecked(future) };
-            // What it leaves behind when it panics is its own: nobody polls it again.
+            // What it leaves behind when it panics is its own: no thread polls it again.
             contained(|| future.poll(&mut context)).unwrap_or_else(|| {
                 has_panicked = true;
                 Poll::Ready(())
@@ -134,7 +134,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
     }
 }
 
-/// A request that nobody can wake any more is over: it waited for something, and whoever was to say that this is there is gone.
+/// A request without a waker is over: it waited for something, and whatever was to wake it is gone.
 impl<F> Drop for Task<F> {
     fn drop(&mut self) {
         let future = self.future.get_mut().unwrap_or_else(PoisonError::into_inner);

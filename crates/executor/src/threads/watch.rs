@@ -1,8 +1,9 @@
 //! Says when a service thread does not come back from a request, and when it does.
 //!
-//! **Rule.** A run that goes on for longer than any step takes is told of, and again each time that it has gone on for twice as long. When
-//! its thread goes on, that is told once. Somebody has to look, once a second or so: service threads cannot, since the one that is stuck
-//! may be the only one. **Complication.** A thread that was without a processor for long looks the same, so patience is long.
+//! **Rule.** A run that goes on for longer than any step takes is told of, and again each time that it has gone on for
+//! twice as long. When its thread goes on, that is told once. A thread of the executor's owner has to look, once a
+//! second or so: service threads cannot, since the stuck thread may be the only one. **Complication.** A thread that
+//! was without a processor for long looks the same, so patience is long.
 
 use super::Figures;
 use plimsoll_core::{Span, Time};

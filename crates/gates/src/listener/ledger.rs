@@ -1,6 +1,6 @@
 //! What a listener's agent has received and not yet answered, in memory that its keeper has mapped too.
 //!
-//! A call whose notification was received waits for the answer to its number, and a dead agent's successor could not
+//! A call with a received notification waits for the answer to its number, and a dead agent's successor could not
 //! know the number. So the kernel writes each notification straight into the ledger: there is no moment at which one
 //! is received and not in it.
 

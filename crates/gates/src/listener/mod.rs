@@ -232,7 +232,7 @@ impl Listener {
         Looks { gone, count: looked.len(), last: looked.last().copied() }
     }
 
-    /// After the answer and not before: what is not in the ledger, no keeper answers. Answering twice does no harm.
+    /// After the answer and not before: a keeper answers only calls in the ledger. Answering twice does no harm.
     fn forget(&mut self, id: CallId) {
         self.held.remove(&id).into_iter().for_each(|slot| self.ledger.free(slot));
     }

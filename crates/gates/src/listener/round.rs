@@ -33,9 +33,9 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
-    /// There were no looks left for a listener whose calls may wait, which is not announced once more.
+    /// The turn had no looks left for a listener; its calls may wait, and are not announced once more.
     pub has_more: bool,
-    /// When to hear a listener that is left to its keeper until then. What waits is not announced once more.
+    /// When to hear a listener that is left to its keeper until then. Its waiting calls are not announced once more.
     pub again_at: Option<Time>,
     /// Processes that are about to install filters of their own, and wait until they are resumed: see [`Received::Restricts`].
     pub restricting: Vec<(ListenerId, CallId)>,
@@ -63,7 +63,7 @@ pub struct Listeners {
     next_id: u64,
     /// The listener that was heard last.
     last: ListenerId,
-    /// The held call that was looked at last, to find those that wait no more.
+    /// The held call that the last look ended at. The looks find calls that wait no more.
     seen: Option<(ListenerId, CallId)>,
     /// Calls that go on by themselves, by when.
     due: BTreeSet<(Time, ListenerId, CallId)>,
@@ -114,7 +114,7 @@ impl Listeners {
         self.members.values().filter(|member| member.listener.account() == account).count()
     }
 
-    /// What is one account's is another's from now on.
+    /// Moves one account's listeners to another account from now on.
     pub fn hand_over(&mut self, from: AccountId, to: AccountId) {
         let members = self.members.values_mut().map(|member| &mut member.listener);
         members.filter(|listener| listener.account() == from).for_each(|listener| listener.assign(to));
@@ -196,7 +196,7 @@ impl Listeners {
         Ok(turn)
     }
 
-    /// Receives from those that are ready, and asks about what came.
+    /// Receives from the listeners that are ready, and asks about each call.
     ///
     /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
     /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
@@ -250,7 +250,7 @@ impl Listeners {
         turn.ended.extend(self.members.remove(&id).map(|member| (id, member.registration)));
     }
 
-    /// Takes the listeners that keepers of an earlier agent offer. What cannot be taken holds up no listener that is
+    /// Takes the listeners that keepers of an earlier agent offer. A failed offer holds up no listener that is
     /// there: its keeper answers, and comes again.
     fn take_back(&mut self, now: Time) -> Vec<(ListenerId, Registration)> {
         let mut returned = Vec::new();
@@ -291,7 +291,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Those that have something to say, beginning after the one that was heard last.
+    /// The listeners with something to receive, beginning after the one that was heard last.
     fn ready(&self) -> Result<Vec<ListenerId>, GateError> {
         let mut polled = self.polled();
         wait_for(&mut polled, Span::ZERO)?;

@@ -1,4 +1,4 @@
-//! What is said of a listener that is handed over.
+//! The description of a listener that is handed over.
 
 use crate::passing::DESCRIPTORS_MAX;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Whether an agent's lease has lasted while a test looked.
 //!
-//! Who is beyond its limit is held as long as the agent says that it lives. Where the agent gets no processor for half a second
-//! nobody is held any more, and that is right. So what a test says of those who are held may fail then, and is tried again
+//! A tenant beyond its limit is held as long as the agent says that it lives. Where the agent gets no processor for half a second
+//! no tenant is held any more, and that is right. So a test's assertions about held tenants may fail then, and the test runs again
 //! then, and only then.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 
 /// How often a test is tried, if the lease runs out each time.
 const TRIES: u32 = 5;
-/// A renewal that comes too late is seen however late somebody looks, so this is only for the end of an agent.
+/// A late renewal is seen however late the watcher looks, so this is only for the end of an agent.
 const LOOK: Span = Span::from_millis(20);
 
 thread_local! {
@@ -56,7 +56,7 @@ impl LeaseWatch {
             loop {
                 let is_last = is_over_seen.load(Ordering::Relaxed);
                 let next = until(&file);
-                // Whoever renews it in time moves it on by no more than it lasts.
+                // A renewal in time moves the lease on by no more than it lasts.
                 has_lasted &= next.since(last) <= LEASE && monotonic_now() < next;
                 if is_last {
                     return has_lasted;

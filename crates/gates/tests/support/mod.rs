@@ -1,4 +1,4 @@
-//! What the tests of the gates share: tenants that count their calls, an agent, and a look at who waits where.
+//! What the tests of the gates share: tenants that count their calls, an agent, and a look at the call each thread waits in.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use plimsoll_core::{AccountId, Span, Time};
@@ -30,7 +30,7 @@ pub fn pause(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
 }
 
-/// Waits until it is so; `what` names it for who reads the failure.
+/// Waits until it is so; `what` names the condition in the failure's message.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = monotonic_now() + PATIENCE;
     while !is_so() {
@@ -68,7 +68,7 @@ pub fn try_compile(compiler: &str, source: &str, name: &str, flags: &[&str]) -> 
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let draft = program.with_extension(std::process::id().to_string());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    // What is linked stands behind what it is linked to.
+    // A library's flag stands behind the source that needs it.
     let outcome = Command::new(compiler).args(["-O1", "-Wall"]).arg(&source).args(flags).arg("-o").arg(&draft).output();
     let outcome = outcome.map_err(|error| error.to_string())?;
     if !outcome.status.success() {
@@ -118,7 +118,7 @@ impl Rig {
         self.preload_of(account, 1)
     }
 
-    /// Of whoever has the account in this generation.
+    /// The shim of the tenant that has the account in this generation.
     pub fn preload_of(&self, account: u32, generation: u32) -> Launch {
         let account = AccountId(account);
         Launch::new().with_shim_at(self.programs.shim(), &self.words_path(), account, generation).unwrap()
@@ -129,7 +129,7 @@ impl Rig {
         Launch::new().with_filter(filter, &socket, &account.to_string(), "tenant")
     }
 
-    /// Somebody who has read the words and does `what` at one of them (`stranger.c`).
+    /// A process that has read the words and does `what` at one of them (`stranger.c`).
     pub fn stranger(&self, account: u32, class: GateClass, what: &[&str]) -> Stranger {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let program = PROGRAM.get_or_init(|| compile_source("stranger.c", "stranger", &["-pthread"]));
@@ -203,7 +203,7 @@ impl Plan {
 /// A running tenant and whatever it started; killed when dropped.
 pub struct Tenant {
     pub child: Child,
-    /// The process group whose threads do the work.
+    /// The process group with the threads that do the work.
     pub group: u32,
     counters: File,
     threads: usize,
@@ -232,7 +232,7 @@ impl Tenant {
     }
 
     /// Waits until `waiting` threads of the tenant and of what it started are in the system call `number`, and that
-    /// remains so while nothing returns to anybody.
+    /// remains so while no call returns.
     pub fn waits_in(&self, number: i64, waiting: usize) {
         self.waits_in_one_of(&[number], waiting);
     }
@@ -283,7 +283,7 @@ impl Drop for Tenant {
     }
 }
 
-/// Who is at a word of somebody else's; killed when dropped.
+/// A process at another account's word; killed when dropped.
 pub struct Stranger(Child);
 
 impl Stranger {
@@ -301,7 +301,7 @@ impl Drop for Stranger {
     }
 }
 
-/// The system calls that the threads of a process group are in; -1 for who runs.
+/// The system calls that the threads of a process group are in; -1 for a thread that runs.
 pub fn calls_of_group(group: u32) -> Vec<i64> {
     let mut calls = Vec::new();
     for process in numbers("/proc") {

@@ -45,7 +45,7 @@ fn image(guest: &GuestSetup) -> String {
     format!("/{}.img", guest.name)
 }
 
-/// Images have all their blocks, as an experimenter makes them who does not want to measure allocation.
+/// Images have all their blocks, so that allocation is not measured.
 fn make_images(simulation: &mut Simulation, setup: &Setup, accounts: &Accounts) {
     let images: Vec<(String, u64)> = setup.guests.iter().map(|guest| (image(guest), guest.disk_bytes)).collect();
     simulation.machine().spawn("images", accounts.flusher, |process| async move {
@@ -68,7 +68,7 @@ fn start_one<'a>(
 ) -> Guest<'a> {
     let account = host_accounts.ids[&guest.account];
     let disk = VirtualDisk::new(simulation.machine(), &image(guest), account, guest.cache).expect("it was just made");
-    // To its own kernel each process is somebody; nobody is promised anything there.
+    // The guest's kernel tells its processes apart; none is promised anything there.
     let sessions = inside(setup, guest).map(|process| AccountSetup {
         name: process.account.clone(),
         parent: None,

@@ -3,7 +3,8 @@
 //! **The rule.** A request's latency runs from when it was due. It does not matter why it was sent later: because the server had as many
 //! as it is to have at once, because it took no more bytes, or because this process did not get its processor. Requests that are due in
 //! the *window* count, and all of them: at its end no new ones come, and those that are left are waited for. **The complication.** Far
-//! above the peak that would take for ever. Who is not answered ten seconds after the window counts with what he has waited until then.
+//! above the peak that would take for ever. A request without an answer ten seconds after the window counts with its
+//! wait until then.
 
 use super::LoadError;
 use super::mix::Request;
@@ -19,7 +20,7 @@ const PROGRESS_INTERVAL: Span = Span::from_millis(100);
 /// Digits that latencies are kept with.
 const DIGITS: u8 = 3;
 
-/// Who is asked. It has *slots*, numbered from 0, of which each takes one request at a time.
+/// The target. It has *slots*, numbered from 0, of which each takes one request at a time.
 pub(super) trait Connection {
     /// Bytes that it has.
     fn size_bytes(&self) -> u64;
@@ -287,8 +288,8 @@ mod tests {
         course.run(server, requests, &mut |_| {})
     }
 
-    /// The server stops for one second of ten: a tenth of the requests come in that second, and wait half of it on average. Who
-    /// waits for answers before he sends sees one slow request.
+    /// The server stops for one second of ten: a tenth of the requests come in that second, and wait half of it on
+    /// average. A client that waits for answers before it sends sees one slow request.
     #[test]
     fn a_server_that_stops_shows_however_few_requests_are_under_way() {
         for slots in [1, 4, 1000] {

@@ -1,8 +1,9 @@
 //! Load with open arrivals: requests come when they come, whatever has become of those before.
 //!
-//! **Intuition.** Who waits for an answer before the next request asks less of a server that is slow, and never sees the queue that
-//! its users would see (*coordinated omission*). **Rule.** Requests are due at the times of a Poisson process of a given rate. What
-//! cannot be sent when it is due, because the server takes no more, is sent later, and its latency counts from when it was due.
+//! **Intuition.** A client that waits for an answer before the next request asks less of a slow server, and never sees
+//! the queue that the server's users would see (*coordinated omission*). **Rule.** Requests are due at the times of a
+//! Poisson process of a given rate. What cannot be sent when it is due, because the server takes no more, is sent
+//! later, and its latency counts from when it was due.
 //! **Complication.** Above what the server can do, latencies grow as long as one measures. So a *sweep* looks for the *peak*, the
 //! rate at which the mean still stays below a bound (30 ms, as in SPC-1 and in the request executor's paper), and measures at parts
 //! of it.
@@ -10,7 +11,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | `mix` | what is asked for: a name, or the head of a workload |
-//! | `target` | of whom: an NBD server, a file, a disk |
+//! | `target` | to what: an NBD server, a file, a disk |
 //! | `generator` | one rate, for some time |
 //! | `sweep` | which rates |
 //! | `report` | what comes of it: rows, and a picture |
@@ -38,7 +39,7 @@ use thiserror::Error;
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Whom.
+    /// The target.
     pub target: TargetName,
     /// With what.
     pub mix: Mix,
@@ -72,7 +73,7 @@ pub enum LoadError {
     /// A server could not be reached, or refused; nothing was sent.
     #[error("{target}: {error}")]
     Connect {
-        /// Whom.
+        /// The target.
         target: String,
         /// What happened.
         error: ClientError,
@@ -80,7 +81,7 @@ pub enum LoadError {
     /// A request failed.
     #[error("{target}: {error}")]
     Server {
-        /// Whose.
+        /// The target.
         target: String,
         /// What happened.
         error: ClientError,
@@ -91,7 +92,7 @@ pub enum LoadError {
     /// Nothing was answered for this long, with requests under way.
     #[error("{target}: no answer for {silence}, with {under_way} requests under way")]
     Silence {
-        /// From whom.
+        /// The target.
         target: String,
         /// For how long.
         silence: Span,
@@ -139,7 +140,7 @@ pub fn measure(options: &LoadOptions, progress: Progress<'_>) -> Result<LoadRepo
         let connected = options.target.connect(&options.mix, options.outstanding_max, options.is_destructive);
         let mut connection = connected.map_err(again)?;
         size_bytes = connection.size_bytes();
-        // Who asks for a rate several times asks for several samples, not for the same one again.
+        // A rate that is asked for several times is sampled several times, not the same way again.
         let seed = options.seed.wrapping_add(rows.len() as u64);
         let requests = options.mix.requests(size_bytes, per_second, seed).map_err(again)?;
         let course = Course { warm_up: options.warm_up, window: options.window, slots: options.outstanding_max };

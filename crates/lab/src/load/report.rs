@@ -11,7 +11,7 @@ const MILLIS_PER_SECOND: f64 = 1e3;
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
-    /// Whom, as on the command line.
+    /// The target, as on the command line.
     pub target: String,
     /// Bytes that it has.
     pub size_bytes: u64,

@@ -1,4 +1,4 @@
-//! Whom a load asks: an NBD server, or a file or disk past the page cache.
+//! The target of a load: an NBD server, or a file or disk past the page cache.
 
 use super::LoadError;
 use super::generator::Connection;
@@ -21,7 +21,7 @@ const SECTOR_BYTES: usize = 512;
 /// Different words of eight bytes in every other word of it.
 const WORDS: usize = 64;
 
-/// Whom.
+/// A target, as it is named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetName {
     /// An export of an NBD server.

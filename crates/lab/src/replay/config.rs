@@ -1,4 +1,4 @@
-//! Who is promised what in a replay: pools, and the trace's volumes in them.
+//! What is promised in a replay: pools, and the trace's volumes in them.
 //!
 //! ```toml
 //! [pool.database]

@@ -56,7 +56,7 @@ pub struct ReplayOptions {
     pub scheduler: String,
     /// When requests go.
     pub pace: Pace,
-    /// Who is promised what.
+    /// What pools and volumes are promised.
     pub config: ReplayConfig,
 }
 

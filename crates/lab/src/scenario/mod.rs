@@ -193,7 +193,7 @@ fn apply<'t>(table: &mut DeTable<'t>, setting: &'t Setting) -> Result<(), Scenar
             path = if path.is_empty() { part.to_owned() } else { format!("{path}.{part}") };
         }
     }
-    // What is no TOML is a text: nobody quotes twice on a command line.
+    // A value that is no TOML is a text: on a command line it needs no second quotes.
     let parsed = DeValue::parse(value).unwrap_or_else(|_| Spanned::new(0..0, DeValue::String(value.as_str().into())));
     variants::put(table, key, parsed);
     Ok(())

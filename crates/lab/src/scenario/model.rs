@@ -72,17 +72,17 @@ pub struct Setup {
     pub guests: Vec<GuestSetup>,
     /// The datanodes, if there are several machines of this kind.
     pub cluster: Option<ClusterSetup>,
-    /// Who is promised what, parents first.
+    /// The accounts and what they are promised, parents first.
     pub accounts: Vec<AccountSetup>,
-    /// Who makes system calls.
+    /// The processes, which make system calls.
     pub processes: Vec<ProcessSetup>,
     /// What goes over their files after they have ended, one after the other.
     pub utilities: Vec<UtilitySetup>,
     /// A real server and its queries; live host only.
     pub database: Option<DatabaseSetup>,
-    /// Who sends block requests.
+    /// The tenants, which send block requests.
     pub tenants: Vec<TenantSetup>,
-    /// Who writes files to the cluster.
+    /// The writers of files to the cluster.
     pub writers: Vec<WriterSetup>,
     /// A storage server with its clients, instead of all of them; then the machine is what it is made of.
     pub filer: Option<FilerSetup>,
@@ -109,7 +109,7 @@ pub struct MachineSetup {
     pub journal_bytes: Option<u64>,
     /// Bytes of a file on this machine's own disk that tenants use instead of the model; live host only.
     pub own_disk_bytes: Option<u64>,
-    /// Who takes turns with the scheduler; live host only, beside tenants.
+    /// A second scheduler, which takes turns with the first; live host only, beside tenants.
     pub alternate: Option<Alternate>,
     /// The kernel's own scheduler on the block device, above the device's; live host only.
     pub kernel_scheduler: Option<&'static str>,
@@ -267,7 +267,7 @@ pub enum Tool {
     Find,
     /// Makes an archive of whole directories, on the same file system.
     Tar,
-    /// Checks the file system, which nobody uses meanwhile.
+    /// Checks the file system, which is not in use meanwhile.
     Check,
 }
 

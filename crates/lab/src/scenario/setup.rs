@@ -235,7 +235,7 @@ fn set<T, V>(place: &mut T, value: Option<V>, convert: impl FnOnce(V) -> T) {
     }
 }
 
-/// An account before it is known who is in it.
+/// An account before its members are known.
 struct Named {
     name: String,
     parent: Option<String>,
@@ -249,7 +249,7 @@ fn account(name: String, mut section: Section<'_>, problems: &mut Vec<Problem>) 
     Named { name, parent, allocation, place: section.finish(problems) }
 }
 
-/// Orders the accounts, parents first, and checks who is in whom. Who names no account has one of its own.
+/// Orders the accounts, parents first, and checks their parents and members. A user that names no account has its own.
 fn accounts(named: Vec<Named>, users: &[(Place, String)], problems: &mut Vec<Problem>) -> Vec<AccountSetup> {
     let names: BTreeSet<&str> = named.iter().map(|account| account.name.as_str()).collect();
     let parents: BTreeSet<&str> = named.iter().filter_map(|account| account.parent.as_deref()).collect();

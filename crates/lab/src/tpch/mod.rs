@@ -26,13 +26,13 @@ pub enum Table {
     Region,
     /// Twenty-five.
     Nation,
-    /// Who sells parts.
+    /// A seller of parts.
     Supplier,
-    /// Who orders.
+    /// A buyer of parts.
     Customer,
     /// What is sold.
     Part,
-    /// Who sells which part, for how much: four suppliers for each part.
+    /// Which supplier sells which part, for how much: four suppliers for each part.
     PartSupplier,
     /// An order.
     Orders,

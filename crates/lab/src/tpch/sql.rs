@@ -92,7 +92,7 @@ pub fn query(number: u64) -> &'static str {
     }
 }
 
-/// Query 2: who in Europe sells brass parts of size 15 at the lowest cost there.
+/// Query 2: the suppliers in Europe that sell brass parts of size 15 at the lowest cost there.
 const CHEAPEST_SUPPLIER: &str = "
     SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
     FROM part
@@ -119,7 +119,7 @@ const SMALL_QUANTITIES: &str = "
     WHERE p_brand = 'Brand#23' AND p_container = 'MED BOX'
       AND line.l_quantity < (SELECT avg(same.l_quantity) / 5 FROM lineitem same WHERE same.l_partkey = p_partkey)";
 
-/// Query 18: orders of more than 300 pieces, and who ordered them.
+/// Query 18: orders of more than 300 pieces, and their customers.
 const LARGE_ORDERS: &str = "
     SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity) AS pieces
     FROM customer

@@ -55,7 +55,7 @@ pub fn knobs() -> BTreeMap<String, String> {
     dirty.map(|name| (name.clone(), std::fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())).collect()
 }
 
-/// The sysctls as they are to be again, not as somebody's run that was killed left them.
+/// The sysctls as they are to be again, not as a killed run left them.
 pub fn knobs_before() -> BTreeMap<String, String> {
     host(Arc::default()).recover().unwrap();
     knobs()

@@ -26,7 +26,7 @@ pub fn nvme() -> DeviceProfile {
     }
 }
 
-/// A disk, whose costs take most to work out.
+/// A disk: its costs take most to work out.
 pub fn disk() -> DeviceProfile {
     DeviceProfile {
         name: "disk".into(),

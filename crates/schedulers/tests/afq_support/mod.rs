@@ -27,7 +27,7 @@ pub enum Load {
     Overwrite,
 }
 
-/// Who does what, in how many threads.
+/// A tenant's priority and load, and its number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenant {
     pub priority: Priority,

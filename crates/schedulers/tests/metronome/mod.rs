@@ -1,4 +1,4 @@
-//! A device whose speed is known exactly, and what its tenants had of it.
+//! A device of exactly known speed, and the service that its tenants got.
 
 use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};

@@ -25,7 +25,7 @@ const EXPECTED_LOOKS: u32 = 2;
 /// Which processes are registered as which account.
 #[derive(Clone, Default)]
 pub(super) struct Registered {
-    /// Processes, those that inherited it among them.
+    /// Processes, including heirs of a registration.
     pub(super) processes: BTreeMap<u32, u32>,
     pub(super) threads: BTreeMap<u32, u32>,
     pub(super) groups: Vec<(Group, u32)>,
@@ -165,7 +165,7 @@ impl Census {
                 None => ended.push(process),
             }
         }
-        // Children first: what was expected of a child is expected of its parent then.
+        // Children first: a child's expected growth becomes its parent's.
         for process in ended.into_iter().rev() {
             let Some(member) = self.members.remove(&process) else { continue };
             registered.processes.remove(&process);
@@ -187,7 +187,7 @@ impl Census {
 }
 
 impl Member {
-    /// What of a growth is its own, and not the count of a child that has ended.
+    /// The process's own part of a growth, without the count of a child that has ended.
     fn without_expected(&mut self, grown: Moved) -> Moved {
         let own = grown.since(self.expected);
         self.expected = self.expected.since(grown);

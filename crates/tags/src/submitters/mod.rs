@@ -1,11 +1,11 @@
-//! Tags where BPF is not permitted: an I/O belongs to the account whose process submits it or makes the page dirty.
+//! Tags where BPF is not permitted: an I/O belongs to the account of the process that submits it or makes the page dirty.
 //!
 //! The kernel counts for each process what it has read from disks and how much it has made dirty (`/proc/PID/io`,
 //! `CONFIG_TASK_IO_ACCOUNTING`). A thread of its own ([`watch`]) looks at the processes of the accounts every 20 ms and tells what they
 //! have moved as requests that went to the disk and are done. [`census`] finds out which account each belongs to.
 //!
 //! **A caller waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as
-//! long as it likes: by an exec that closes a file whose server does not answer. So what hangs is that thread; no
+//! long as it likes: by an exec that closes a file of a server that does not answer. Only that thread hangs; no
 //! account is charged as long as it does.
 //!
 //! **What is lost** against the programs: on which disk and where it lies (all of it counts as on this one, and as sequential), the

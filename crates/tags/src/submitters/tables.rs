@@ -1,9 +1,9 @@
 //! What is registered: the engine's thread registers, the census finds heirs and ended processes, and other threads
 //! survey.
 //!
-//! The census keeps a copy for itself. It is told what was changed since it last asked, and says what it has found: the lock
-//! is held for as long as the differences take, or a survey's copy, and never while a process is looked at. What was changed
-//! during a look goes before what the look found.
+//! The census keeps a copy for itself. It receives the changes since it last asked, and returns its findings: the lock
+//! is held for as long as the differences take, or a survey's copy, and never while a process is looked at. A change
+//! during a look goes before the look's findings.
 
 use super::census::Registered;
 use crate::shared::{Group, Plain, Registration};

@@ -208,7 +208,7 @@ impl Watch {
         events.push_back(Event::Completed { time_ns, id, sector, bytes, status: 0 });
     }
 
-    /// Tells of each thread that is in none of the calls whose return is an event. A running thread may be in one. A
+    /// Tells of each thread that is in none of the calls that return with an event. A running thread may be in one. A
     /// thread that was let into a call meanwhile has not returned from it, and the caller that let it in may have
     /// looked at the clock a little before: so what is told is as old as the look before this one.
     fn tell_who_returned(&self, events: &mut VecDeque<Event>) {

@@ -40,7 +40,7 @@ impl Cgroup {
 }
 
 impl Drop for Cgroup {
-    /// Whoever is still in it goes to the one above.
+    /// A process that is still in the cgroup moves to its parent.
     fn drop(&mut self) {
         let processes = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         for process in processes.split_whitespace() {

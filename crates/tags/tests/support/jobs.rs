@@ -153,7 +153,7 @@ fn perform(job: &[&str]) {
     }
 }
 
-/// Jobs that are about who does them.
+/// Jobs that depend on the process, thread or user that does them.
 fn perform_as_another(job: &[&str]) {
     match *job {
         ["fork", ref rest @ ..] => fork(rest, false),
@@ -201,7 +201,7 @@ fn exec(job: &[&str]) {
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: both descriptors were just made, and nobody else has them.
+    // SAFETY: both descriptors were just made, and no other code has them.
     let [read, write] = pipe.map(|descriptor| unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) });
     File::from(write).write_all(b"go\n").unwrap();
     let arguments = ["--exact", "a_writer", "--nocapture", "--test-threads=1"];

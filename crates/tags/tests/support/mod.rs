@@ -22,7 +22,7 @@ pub fn mask(accounts: &[AccountId]) -> u64 {
     accounts.iter().map(|account| 1u64 << account.0).sum()
 }
 
-/// Who really wrote each page.
+/// The accounts that really wrote each page.
 #[derive(Default)]
 pub struct Truth(BTreeMap<PathBuf, BTreeMap<u64, u64>>);
 
@@ -106,7 +106,7 @@ pub fn data_bytes(tags: &mut Tags) -> u64 {
     of_accounts.sum::<u64>() + accounts.unknown().unwrap().data_bytes
 }
 
-/// Does `body`, whose outcome depends on pages staying dirty, until the kernel wrote nothing back meanwhile: other work on
+/// Repeats `body`, which needs pages to stay dirty, until the kernel wrote nothing back meanwhile: other work on
 /// the machine makes it do so at any time. `false`, which is said, if it always did.
 pub fn undisturbed<T>(subject: &mut T, rig: impl Fn(&mut T) -> &mut Rig, mut body: impl FnMut(&mut T)) -> bool {
     const TRIES: u32 = 30;

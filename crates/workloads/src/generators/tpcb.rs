@@ -2,9 +2,9 @@
 //! commit, and checkpoints.
 //!
 //! **Clients** read the page of a random account, change it in the database's own memory, and wait until their commit
-//! is durable. **The WAL writer** writes the records of all who wait in whole pages, calls fdatasync, and lets them
-//! go: group commit. **The checkpointer**, each interval, writes the pages that were changed since, in the order of
-//! the file, spread over half the interval, and then calls fsync; this last is what hurts the clients.
+//! is durable. **The WAL writer** writes the records of all waiting clients in whole pages, calls fdatasync, and lets
+//! them go: group commit. **The checkpointer**, each interval, writes the pages that were changed since, in the order
+//! of the file, spread over half the interval, and then calls fsync; this last is what hurts the clients.
 //!
 //! **Complication.** The first change of a page after a checkpoint puts the whole page into the log. Which pages were
 //! changed is not shared between threads: accounts are drawn evenly, so the *number* of updates says with which

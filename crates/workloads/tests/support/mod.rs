@@ -15,7 +15,7 @@ pub fn plan(text: &str, seed: u64) -> Plan {
     text.parse::<Workload>().unwrap_or_else(|error| panic!("{text}: {error}")).plan(seed)
 }
 
-/// The first steps of one thread; whoever takes gets what it waits for, or nothing.
+/// The first steps of one thread; a take gets what it waits for, or nothing.
 pub fn steps(plan: &Plan, thread: u32, count: usize) -> Vec<Step> {
     let mut running = plan.thread(thread);
     let mut steps = Vec::new();
@@ -87,7 +87,7 @@ impl Host {
             for number in 0..self.threads.len() {
                 self.turn(number);
             }
-            // When everybody waits, time passes.
+            // When all threads wait, time passes.
             self.now += Span::from_micros(100);
         }
         self.threads.iter().any(|thread| !thread.is_done)

@@ -78,7 +78,8 @@ fn check(versions: &Versions, contents: &[Vec<u8>]) -> Result<(), String> {
     (0..).zip(contents).try_for_each(|(block, content)| versions.check(block, content))
 }
 
-/// A start whose power fails at one of its writes or flushes, as often as there are `keeps`; answers the device after all of them.
+/// A start with a power failure at one of its writes or flushes, as often as there are `keeps`; answers the device
+/// after all of them.
 pub fn nested(
     setup: &Setup,
     mut cache: Device,

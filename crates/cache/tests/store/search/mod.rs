@@ -34,10 +34,11 @@ const HANGS_AFTER: Duration = Duration::from_secs(120);
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Seeds that found something once are played first.
 ///
-/// The first: a job that had ended copied a block again (C1 of November 2026). The second: a power failure in a start after a kill tore both
-/// superblocks (D3). The third: a write whose unit was bad waited for another one, and the only place to copy waited for that write.
-/// The fourth: a write waited for a unit of its own when the last units that could have come were bad. The fifth: a store lost what it had been
-/// told before a kill, and the flush of the next daemon was held to promise that.
+/// The first: a job that had ended copied a block again (C1 of November 2026). The second: a power failure in a start
+/// after a kill tore both superblocks (D3). The third: a write with a bad unit waited for another one, and the only
+/// place to copy waited for that write. The fourth: a write waited for a unit of its own when the last units that
+/// could have come were bad. The fifth: a store lost what it had been told before a kill, and the flush of the next
+/// daemon was held to promise that.
 const FOUND_ONCE: &[u64] = &[
     17_759_649_602_287_658_121,
     8_830_998_875_740_193_630,
@@ -141,7 +142,7 @@ fn search(first: u64, budget: Budget) -> Tally {
     for worker in &workers {
         let (worker, next, budget, total, says) =
             (worker.clone(), next.clone(), budget.clone(), total.clone(), says.clone());
-        // One that hangs is left alone, and ends with the process.
+        // A case that hangs is left alone, and ends with the process.
         std::thread::spawn(move || says.send(work(&worker, &next, first, &budget, began, &total)));
     }
     let (mut left, mut reported, mut seen) = (workers.len(), began, vec![(0, 0, began); workers.len()]);
@@ -188,7 +189,7 @@ fn report(case: Case, found: Found) -> ! {
     );
 }
 
-/// One case, if that is what is wanted.
+/// One case, if `SEARCH_SEED` names one.
 ///
 /// The backtrace of a finding says nothing.
 fn one_case() -> bool {

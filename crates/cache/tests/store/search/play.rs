@@ -8,7 +8,7 @@ use crate::rig::{Random, Rig, Setup, policy};
 use plimsoll_cache::Pool;
 use plimsoll_cache::store::{Action, RequestKind, Semantics, Target};
 
-/// Operations after which whatever is under way has come to rest.
+/// Operations after which all work under way has come to rest.
 const OPERATIONS_MAX: u64 = 200_000;
 
 /// Where a case failed, and how.

@@ -9,7 +9,7 @@ use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, Rate};
 use std::collections::BTreeMap;
 
 pub(super) fn check(devices: &[Device], pools: &[Pool], volumes: &[Volume], problems: &mut Vec<Problem>) {
-    // What a device can do that was not understood decides nothing.
+    // A device's capacity decides nothing if its keys were not understood.
     let is_understood =
         |device: &&Device| ["emulate", "profile", "worst_case"].into_iter().all(|key| device.place.is_understood(key));
     for device in devices.iter().filter(is_understood) {

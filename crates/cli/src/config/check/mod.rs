@@ -1,4 +1,4 @@
-//! What only shows when sections are compared with each other.
+//! Mistakes that only show when sections are compared with each other.
 
 mod admission;
 mod observed;

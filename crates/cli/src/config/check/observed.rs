@@ -1,4 +1,4 @@
-//! What goes with a disk that is not ours: no volumes, and one device for each.
+//! Rules for an observed disk: no volumes, and one device for each.
 
 use crate::config::model::Device;
 use crate::config::sections::Sections;

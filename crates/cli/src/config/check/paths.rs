@@ -44,7 +44,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     for (at, socket) in sockets.iter().enumerate() {
         let is_same = |other: &&Named| other.path == socket.path && other.key != socket.key;
         for other in sockets[..at].iter().chain(&others).filter(is_same) {
-            // What the file says is what can be changed.
+            // Names the key that is in the file: only that one can be changed.
             let (wrong, other) = if socket.line > 0 { (socket, other) } else { (other, socket) };
             let got = format!("the path of {}, {}", other.key, quoted(&other.path.to_string_lossy()));
             problems.push(wrong.problem(got, "another path"));

@@ -10,7 +10,7 @@ use plimsoll_core::ByteCount;
 
 /// O(volumes²) at the worst, for at most 1024.
 pub(super) fn place(devices: &[Device], volumes: &mut [Volume], problems: &mut Vec<Problem>) {
-    // Of a size or a start that was not understood nothing follows.
+    // A size or a start that was not understood proves nothing.
     let is_understood = |volume: &Volume| volume.place.is_understood("size") && volume.place.is_understood("start");
     for device in devices {
         let mut taken: Vec<Stretch> = Vec::new();

@@ -1,4 +1,4 @@
-//! What is in what: pools on devices and in pools, volumes in pools.
+//! References between sections: pools on devices and in pools, volumes in pools.
 
 use crate::config::model::{Device, Pool, Volume};
 use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
@@ -22,7 +22,7 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
         });
         waiting = rest;
         if ready.is_empty() {
-            // They are in one another, which was reported.
+            // These pools contain one another, which was reported.
             ready = std::mem::take(&mut waiting).into_iter().map(|pool| PoolSection { holder: None, ..pool }).collect();
         }
         for PoolSection { name, holder, allocation, place } in ready {

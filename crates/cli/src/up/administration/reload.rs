@@ -21,7 +21,7 @@ const PLACES: [&str; 2] = ["device", "parent"];
 /// A pool or volume with changed rates or weight.
 struct Step {
     path: String,
-    /// Of a pool that is new, directly on it.
+    /// The device of a new pool that is directly on it.
     device: Option<String>,
     is_new: bool,
     change: Change,
@@ -80,13 +80,13 @@ impl Administration {
     }
 }
 
-/// What a file that was read again has changed.
+/// The changes in a file that was read again.
 struct Difference {
     /// Keys that changed, as the log has them.
     changed: Vec<String>,
     /// Keys that wait for a restart.
     waiting: Vec<String>,
-    /// What holds now: the next file is compared with that.
+    /// The configuration in force: the next file is compared with it.
     loaded: Configuration,
 }
 
@@ -115,7 +115,7 @@ fn difference(
     let (changed_names, mut waiting_names) = (named(&changed), named(&waiting));
     let is_named = |section: &str| waiting.iter().any(|key| keys::dotted(key).starts_with(section));
     let files = sections_that_wait(running, &new).into_iter().filter(|section| !is_named(section));
-    // Of a cache's classes and a device's profile the file has the name only.
+    // For a cache's classes and a device's profile, the file has the name only.
     waiting_names.extend(files.map(|section| format!("{section} (a file that it names)")));
     let mut loaded = Configuration { keys: old.keys.clone(), ..new.clone() };
     changed.iter().for_each(|key| loaded.keys.take(key, &new.keys));

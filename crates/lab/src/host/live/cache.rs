@@ -32,7 +32,7 @@ pub(super) fn why_not(machine: &MachineSetup) -> Option<String> {
 pub(super) fn make(setup: &CacheSetup, volume: &Volume, seed: u64) -> Result<Option<FoundCache>, HostError> {
     let Some(policy) = setup.policy else { return Ok(None) };
     let file = memfd_create(NAME, MemfdFlags::CLOEXEC).map_err(|errno| failed("make a file in memory", errno))?;
-    // Whoever opens this path has the file, too.
+    // A process that opens this path has the file, too.
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let settings = CacheSettings::new(NAME, path, policy, setup.scheme.scheme.clone());
     let settings = CacheSettings { size_bytes: Some(setup.bytes), ..settings };
@@ -66,7 +66,8 @@ impl Counted {
     }
 }
 
-/// What the cache has counted since it was made, in the words of the simulated one. How many blocks of a class came in, nobody counts.
+/// What the cache has counted since it was made, in the words of the simulated one. Blocks that came in are not counted
+/// by class.
 fn figures(status: &CacheStatus) -> CacheFigures {
     let mut figures = CacheFigures { cleaned: status.cleaned, ..CacheFigures::default() };
     for class in &status.classes {

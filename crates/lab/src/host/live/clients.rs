@@ -4,10 +4,10 @@
 //!   a thread an account: its tenants' requests  ->  one NBD connection  ->  engine: a session of the account's own
 //! ```
 //!
-//! There is no file system and nothing to prepare: pages of the volume that nobody wrote take no memory, so the volume is as
-//! large as the device and requests go where the scenario says. Requests come as on the simulator, from the same places with
-//! the same seed; what the two hosts do not share is time. Tenants of one account share its connection, because that is
-//! what a session is; one that is over before it could ask has none.
+//! There is no file system and nothing to prepare: pages of the volume that were never written take no memory, so the
+//! volume is as large as the device and requests go where the scenario says. Requests come as on the simulator, from
+//! the same places with the same seed; what the two hosts do not share is time. Tenants of one account share its
+//! connection, because that is what a session is; one that is over before it could ask has none.
 
 use super::crew::{HEAD_START, Load, Log};
 use super::disk::{Disk, VOLUME};
@@ -52,7 +52,7 @@ pub(super) fn why_not(setup: &Setup) -> Option<String> {
     Some(format!("{} has threads on NUMA nodes, which are modelled on the simulator only", threads.name))
 }
 
-/// Whether somebody comes later or goes earlier than the run.
+/// Whether a tenant comes later or goes earlier than the run.
 pub(super) fn are_timed(setup: &Setup) -> bool {
     let asking = setup.tenants.iter().filter(|tenant| asks(tenant));
     asking.into_iter().any(|tenant| tenant.start > Span::ZERO || tenant.stop < setup.duration)
@@ -98,7 +98,7 @@ struct Stream {
 }
 
 impl Clients {
-    /// Opens the accounts on the device of `disk`, parents first, and connects who asks for something.
+    /// Opens the accounts on the device of `disk`, parents first, and connects those with requests to send.
     pub(super) fn connect(disk: &Disk, setup: &Setup, seed: u64) -> Result<Clients, HostError> {
         let (engine, volume) = (disk.engine(), disk.volume());
         let exports = SharedExports::new();

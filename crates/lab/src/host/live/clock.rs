@@ -4,7 +4,7 @@ use plimsoll_core::{Span, Time};
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who waits looks this often whether the run is over.
+/// A waiting thread looks this often whether the run is over.
 pub(super) const SLICE: Span = Span::from_millis(100);
 
 const NS_PER_SECOND: u64 = 1_000_000_000;

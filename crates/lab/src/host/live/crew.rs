@@ -45,7 +45,7 @@ pub(super) struct Log {
     pub(super) processor: Span,
 }
 
-/// Those whose I/O is measured.
+/// The source of the I/O that is measured: processes, queries or clients.
 pub(super) trait Load {
     /// Lets all of them begin; answers with when they do.
     fn start(&mut self) -> Result<Time, HostError>;
@@ -58,8 +58,8 @@ pub(super) trait Load {
 }
 
 impl Crew {
-    /// Has a process make its files, and then starts the one that uses them, behind `gates`: what is prepared is nobody's
-    /// I/O and waits for nobody. Both have `memory`, if it is bounded.
+    /// Has a process make its files, and then starts the process that uses them, behind `gates`. Preparation is no
+    /// account's I/O and waits at no gate. Both processes have `memory`, if it is bounded.
     pub(super) fn add(
         &mut self,
         program: &ProcessProgram,

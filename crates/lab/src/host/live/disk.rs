@@ -25,7 +25,7 @@ const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
     ("ext4-dioread-lock", FileSystemKind::Ext4, "noatime,noinit_itable,data=ordered,dioread_lock"),
     ("xfs", FileSystemKind::Xfs, "noatime"),
 ];
-/// Always the same folder of whoever runs it, so that the next run finds what a killed one left.
+/// Always the same folder of the user who runs it, so that the next run finds what a killed one left.
 const FOLDER: &str = "plimsoll-live";
 pub(super) const VOLUME: &str = "volume";
 /// The session of what comes through the mount and has no cause.
@@ -34,8 +34,8 @@ const MOUNT: &str = "mount";
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
 
-/// An abstract socket, which is whose name it is and leaves nothing behind, by which runs exclude each other on the whole machine:
-/// limits of dirty memory are the machine's, whatever folder for temporary files a run has.
+/// An abstract socket, which has one owner and leaves nothing behind: with it runs exclude each other on the whole
+/// machine. Limits of dirty memory are the machine's, whatever folder for temporary files a run has.
 const LOCK: &str = "plimsoll-live";
 
 /// The device, and the file system on it. Everything is put away when it is dropped.
@@ -157,8 +157,8 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants, who are
-    /// promised what their accounts are, if the setup needs them.
+    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants,
+    /// which are promised what their accounts are, if the setup needs them.
     pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
         let machine = &setup.machine;
         let (mut disk, state) = Disk::start(OnlyRun::begin()?, emulated(setup, seed))?;
@@ -224,7 +224,7 @@ impl Disk {
         self.engine.switch_scheduler(next).map_err(|error| failed(next, error))
     }
 
-    /// Unmounts the file system, of which nothing is in memory then. Nobody is told apart any more.
+    /// Unmounts the file system, of which nothing is in memory then. Tenants are told apart no more.
     pub(super) fn unmount(&mut self) -> Result<(), HostError> {
         let attachment = self.attachment.as_mut().expect("a disk with a file system");
         // Written back while the classes of blocks are told, which ends before: the station keeps the file system in use.
@@ -235,7 +235,7 @@ impl Disk {
         attachment.unmount().map_err(|error| failed("unmount", error))
     }
 
-    /// Who serves it.
+    /// The engine that serves it.
     pub(super) fn engine(&self) -> &EngineHandle {
         &self.engine
     }
@@ -258,12 +258,12 @@ impl Disk {
         self.device_path().file_name().expect("a device has a name").to_string_lossy().into_owned()
     }
 
-    /// Who shares it, if they are told apart.
+    /// The tenants that share it, if they are told apart.
     pub(super) fn tenants(&self) -> Option<&Tenants> {
         self.tenants.as_ref()
     }
 
-    /// Nobody waits for a limit any more.
+    /// Lifts the limits of all tenants.
     pub(super) fn release(&self) {
         if let Some(tenants) = &self.tenants {
             tenants.release();
@@ -298,7 +298,7 @@ impl Disk {
         Ok(caches.into_iter().next().map(|(_, status)| status))
     }
 
-    /// Requests so far whose cause nobody knows, and all. A flush is its sender's, whoever caused it, and does not count.
+    /// Requests so far of unknown cause, and all. A flush is its sender's, whatever caused it, and does not count.
     pub(super) fn requests(&self) -> Result<(u64, u64), HostError> {
         let status = self.engine.status().map_err(|error| failed("ask the engine", error))?;
         let of = |is_meant: &dyn Fn(&str) -> bool| -> u64 {

@@ -45,8 +45,8 @@ pub(super) fn prepare(job: &Job, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes everything back and, unless the files are to have been written before, drops their pages: nobody starts with what the
-/// preparation left in memory then.
+/// Writes everything back and, unless the files are to have been written before, drops their pages: then no process
+/// starts with what the preparation left in memory.
 pub(super) fn settle(job: &Job, plan: &Plan) -> Result<(), String> {
     let folder = &job.folder;
     let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());

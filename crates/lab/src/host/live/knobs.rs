@@ -36,7 +36,7 @@ fn write(knob: &str, value: u64) -> Result<(), HostError> {
 }
 
 /// Has the kernel free what it can and join it, as far as it lets us, so that a run finds memory as on a machine that has just
-/// started. Nothing is lost, and there is nothing to put back: files that somebody uses are read anew.
+/// started. Nothing is lost, and there is nothing to put back: files in use are read anew.
 pub(super) fn begin_afresh() {
     for (knob, value) in AFRESH {
         // Others than root may not, and a kernel need not have both.

@@ -90,7 +90,7 @@ fn check_all(first: &[EmulationStatus], last: &[EmulationStatus], seconds: u64) 
     Ok(())
 }
 
-/// In words, for who reads the figures: how late those devices answered whose every second counted.
+/// In words, for a reader of the figures: how late the devices answered in a run of which every second counted.
 pub(super) fn in_words(disk: &Disk, setup: &Setup) -> Result<String, HostError> {
     let names = [setup.machine.device].into_iter().chain(setup.machine.cache.as_ref().map(|cache| cache.device));
     let of = |(name, status): (&str, EmulationStatus)| {

@@ -86,7 +86,7 @@ pub struct ProcessProgram {
 /// Real processes on a real file system.
 pub struct LiveHost {
     program: ProcessProgram,
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C was pressed.
     stop: Arc<AtomicBool>,
     /// What is worth knowing about the runs. Held during a run: each has the machine for itself.
     notes: Mutex<Vec<String>>,
@@ -306,7 +306,7 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     {
         return Err(reason);
     }
-    // The kernel's scheduler tells processes apart by itself, and the device below serves whom it chose.
+    // The kernel's scheduler tells processes apart by itself, and the device below serves what it chose.
     if machine.kernel_scheduler.is_some() {
         return Ok(Allocation::default());
     }
@@ -315,7 +315,7 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
         let whole = Allocation { reserve: Rate::DevicePercent(100.0), ..Allocation::default() };
         return tenants::why_not(setup).map_or(Ok(whole), Err);
     }
-    // Nobody is promised more than another, or there is only one.
+    // No account is promised more than another, or there is only one.
     let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
     Ok(sessions.map(|account| account.allocation).next().unwrap_or_default())
 }

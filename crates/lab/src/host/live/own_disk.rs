@@ -51,7 +51,7 @@ pub(super) fn open(name: &str, folder: &Path, bytes: u64) -> Result<(Volume, Dev
     opened.and_then(|opened| removed.map(|()| opened))
 }
 
-/// In words, for who reads the figures.
+/// In words, for a reader of the figures.
 pub(super) fn in_words(profile: &DeviceProfile) -> String {
     let read = Rate::BytesPerSecond(profile.sequential_bytes_per_second);
     let written = Rate::BytesPerSecond(profile.sequential_write_bytes_per_second);

@@ -1,7 +1,8 @@
 //! A process of a scenario: this program once more, with the threads of one workload in it.
 //!
-//! Whoever decides by process (the kernel's schedulers by I/O priority, its cgroups) must see as many as the scenario
-//! has. They speak with the host over their standard input, which is a socket, a line of JSON each way:
+//! What decides by process (the kernel's schedulers by I/O priority, its cgroups) must see as many processes as the
+//! scenario has. The processes speak with the host over their standard input, which is a socket, a line of JSON each
+//! way:
 //!
 //! ```text
 //!   host      job                      start         (end of file)
@@ -106,8 +107,8 @@ impl Link {
     }
 }
 
-/// Does what the host says that is on the other side of standard input; for the program that
-/// [`LiveHost`](super::LiveHost) was given, and for nobody else.
+/// Does what the host on the other side of standard input says; only for the program that
+/// [`LiveHost`](super::LiveHost) was given.
 ///
 /// # Errors
 /// If there is no host, or it has gone.

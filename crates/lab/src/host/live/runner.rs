@@ -154,7 +154,7 @@ impl Shared {
         let workers = if spec.depth == DEPTH_UNLIMITED { WORKERS_MAX } else { spec.depth };
         let result = match workers {
             0 | 1 => runner.run(self.plan.thread(number), spec.is_background, None),
-            // A unit is handed to whoever is free; nobody free: depth is reached.
+            // A unit is handed to a free worker; if none is free, depth is reached.
             workers => std::thread::scope(|scope| {
                 let (units, taken) = sync_channel(0);
                 let taken = Arc::new(Mutex::new(taken));
@@ -178,7 +178,7 @@ impl Shared {
             let Ok((due, action)) = lock(units).recv() else { break };
             result = runner.unit(due, action);
         }
-        // Whoever hands out units must not wait for workers that have gone.
+        // The thread that hands out units must not wait for workers that have gone.
         if result.is_err() {
             self.settle(Tallies::default(), result, false);
             while lock(units).recv().is_ok() {}

@@ -1,11 +1,11 @@
 //! The accounts of a scenario: sessions of a station above the disk, and processes that start behind its gates.
 //!
-//! Below a mount all I/O comes from the same kernel threads. A [`Station`] knows who caused it, so each account of the
+//! Below a mount all I/O comes from the same kernel threads. A [`Station`] knows its cause, so each account of the
 //! scenario is a session of the engine, and a scheduler that decides at system calls or by what is dirty hears of both.
 //! Block schedulers go by cause then, which the kernel's own cannot: those are what to compare with.
 //!
-//! At the end nobody has a limit any more: a call that the scheduler holds for what its caller owes would keep the run from
-//! ending for as long as that takes.
+//! At the end no account has a limit any more: a call that the scheduler holds for what its caller owes would keep the
+//! run from ending for as long as that takes.
 
 use super::{HostError, failed};
 use crate::scenario::{AccountSetup, Setup};
@@ -26,7 +26,7 @@ const NEED_EACH_CALL: &[&str] = &["scs_token"];
 pub(in crate::host::live) const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
 /// Where programs say the classes of their files, in it.
 const CLASSES_SOCKET: &str = "classes.sock";
-/// Everybody may enter, we alone may write.
+/// Every user may enter, only the run's own may write.
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Whether the setup takes a station above its disk: where processes are told apart, and where blocks need classes.
@@ -52,7 +52,7 @@ pub(super) fn why_not(setup: &Setup) -> Option<String> {
     Some(format!("{} has accounts for its threads, and a process is in one account", process.name))
 }
 
-/// The station, and who has joined. Gates open when it is dropped.
+/// The station, and the tenants that have joined. Gates open when it is dropped.
 pub(super) struct Tenants {
     engine: EngineHandle,
     tenants: BTreeMap<String, Tenant>,
@@ -164,7 +164,7 @@ impl Tenants {
         enrolled.map_err(|error| failed(account, error))
     }
 
-    /// Nobody has a limit any more, so that everybody can finish.
+    /// Lifts all limits, so that every process can finish.
     pub(super) fn release(&self) {
         for (name, tenant) in &self.tenants {
             if let Err(error) = self.engine.change_session(tenant.account, Allocation::default()) {

@@ -1,5 +1,5 @@
-//! Who says the classes of the server's files: the classifier of `plimsoll classify postgresql`, on a thread, and a socket that hears it,
-//! as a daemon's does.
+//! Says the classes of the server's files: the classifier of `plimsoll classify postgresql`, on a thread, and a socket
+//! that hears it, as a daemon's does.
 
 use super::super::tenants::Tenants;
 use super::super::{HostError, failed};
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 pub(super) struct Classes {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Gone when nobody says anything any more.
+    /// Dropped when the thread has ended and says no more classes.
     _socket: ClassServer,
 }
 

@@ -1,4 +1,5 @@
-//! A PostgreSQL server of a run's own: a stock one, on the file system that is measured, as the user whom the package made for it.
+//! A PostgreSQL server of a run's own: a stock one, on the file system that is measured, as the user that the package
+//! made for it.
 //!
 //! It is a tenant with the memory of the scenario's machine, from the making of its cluster on; it starts behind no gates. Nothing of
 //! it outlives the run, even one that is killed: the kernel kills it when the host dies, and what it shares among its processes is
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where Debian keeps the programs of each version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
-/// The user whom Debian's package makes; a server refuses to be root.
+/// The user that Debian's package makes; a server refuses to be root.
 const USER: &str = "postgres";
 const PASSWD: &str = "/etc/passwd";
 /// What takes the server's rights and namespace from root (util-linux).
@@ -117,7 +118,7 @@ pub(super) struct Server {
     postmaster: Program,
 }
 
-/// Who the server's processes are to be.
+/// The account, the tenants and the memory of the server's processes.
 pub(super) struct Place<'run> {
     pub(super) account: &'run str,
     pub(super) tenants: Option<&'run Tenants>,

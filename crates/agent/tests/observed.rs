@@ -72,7 +72,7 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
             let syncer = rig.start_flushing(&a, "a");
             ends_well(syncer);
             // At its limit the rest would take two hours.
-            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: a tenant beyond its limit still waits");
             rig.sync();
             let written = rig.bytes("b");
             assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
@@ -115,7 +115,7 @@ fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
             rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
             let read = rig.bytes("b");
             assert!(read < LONG_MIB / 2 * MIB, "{kind:?}: {read} bytes went through");
-            assert!(reader.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            assert!(reader.try_wait().unwrap().is_none(), "{kind:?}: a tenant beyond its limit still waits");
             rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
             ends_well(reader);
             rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);
@@ -147,7 +147,7 @@ fn calls_by_descriptor_wait_on_btrfs_too() {
             // Earlier data is on the disk, and others' calls have gone by.
             ends_well(rig.start_flushing(&a, "a"));
             rig.sync();
-            assert!(child.try_wait().unwrap().is_none(), "{command}: who is beyond its limit does not wait");
+            assert!(child.try_wait().unwrap().is_none(), "{command}: a tenant beyond its limit does not wait");
             rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
             ends_well(child);
         }

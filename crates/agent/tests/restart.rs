@@ -46,7 +46,7 @@ fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has
         rig.wait_until("the end of who is nobody now", || {
             child.try_wait().unwrap().is_some_and(|status| status.success())
         });
-        assert_eq!(written(), before, "nobody waited for who is beyond its limit");
+        assert_eq!(written(), before, "no process waited for the tenant beyond its limit");
         writer.kill().unwrap();
         writer.wait().unwrap();
     });

@@ -85,7 +85,7 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
             let mut syncer = rig.start_flushing(&a, "a");
             assert!(syncer.wait().unwrap().success());
             // At its limit the rest would take two hours.
-            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}: a tenant beyond its limit still waits");
             rig.sync();
             let written = rig.bytes("b");
             assert!(written < LONG_MIB / 2 * MIB, "{kind:?}: {written} bytes went through");
@@ -123,7 +123,7 @@ fn hundreds_of_held_readers_stall_nobody() {
             for child in &mut others {
                 rig.wait_until("the others' calls", || child.try_wait().unwrap().is_some());
             }
-            assert!(readers.try_wait().unwrap().is_none(), "{kind:?}: who is beyond its limit still waits");
+            assert!(readers.try_wait().unwrap().is_none(), "{kind:?}: a tenant beyond its limit still waits");
             rig.engine.change_account(&rig.session("b"), Allocation::default()).unwrap();
             assert!(readers.wait().unwrap().success());
             let (bytes, wanted) = (rig.bytes("b"), READERS as u64 * 64 * 4096);

@@ -63,7 +63,7 @@ fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
             rig.wait_until("the gate of who has written too much", || rig.is_closed(&b));
             assert!(rig.start_flushing(&a, "a").wait().unwrap().success());
             // At its limit the rest would take two hours.
-            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}{how}: who is beyond its limit still waits");
+            assert!(writer.try_wait().unwrap().is_none(), "{kind:?}{how}: a tenant beyond its limit still waits");
             rig.engine.change_account(&format!("{POOL}/b#3"), Allocation::default()).unwrap();
             rig.wait_until("the rest", || rig.bytes("b") >= LONG_MIB * MIB);
             go(&mut writer);
@@ -84,7 +84,7 @@ fn who_reads_beyond_its_limit_waits_until_it_has_paid() {
             rig.start(&b, &format!("dd if={} of=/dev/null bs=64k status=none", rig.path("cold").display()));
         go(&mut reader);
         rig.wait_until("the gate of who has read too much", || rig.word(&b, GateClass::Read) != 0);
-        assert!(reader.try_wait().unwrap().is_none(), "who is beyond its limit still waits");
+        assert!(reader.try_wait().unwrap().is_none(), "a tenant beyond its limit still waits");
         rig.engine.change_account(&format!("{POOL}/b#2"), Allocation::default()).unwrap();
         assert!(reader.wait().unwrap().success());
         rig.wait_until("the gate of who has no limit", || rig.word(&b, GateClass::Read) == 0);

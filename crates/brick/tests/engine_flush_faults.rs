@@ -154,7 +154,7 @@ fn a_flush_that_the_file_refused_fails_the_next_one_of_every_client_once() {
         client.read(0, &mut [0; 512]).unwrap();
     }
     let mut later = served.connect("v", 1, true);
-    assert_eq!(flushed(&mut later), Ok(()), "it came when somebody had been told");
+    assert_eq!(flushed(&mut later), Ok(()), "it came when a client had been told");
     assert_eq!(flushed(&mut one), Ok(()), "it was told");
     for client in [&mut other, &mut third] {
         assert_eq!([flushed(client), flushed(client)], [Err(Errno::InputOutput), Ok(())]);

@@ -125,7 +125,7 @@ fn so_many_wait_and_whoever_has_most_is_served_early_and_pays_later() {
     answered.sort_unstable();
     assert!(answered.iter().copied().eq(0..READS - REQUESTS_HELD_MAX), "the oldest go first: {answered:?}");
     read(&mut client, READS..READS + 1, VOLUME_BYTES / 2);
-    assert_eq!(receive(&mut client, 1), [READS], "who is not held gets through");
+    assert_eq!(receive(&mut client, 1), [READS], "a read that is not held gets through");
     let held = mounted.account("pool/held#1");
     assert_eq!(
         mounted.heard(),

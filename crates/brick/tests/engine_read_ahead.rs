@@ -336,7 +336,11 @@ fn what_cannot_be_read_ahead_is_read_as_far_as_it_can_be() {
     let mut client = served.connect("v", 8, true);
     read_on(&mut client, 0..GOOD_BLOCKS);
     assert!(ahead_of(&served.engine.status().unwrap()).used_bytes > 900 * BLOCK as u64);
-    assert_eq!(served.engine.status().unwrap().accounts[0].failed, 0, "what nobody asked for fails nobody");
+    assert_eq!(
+        served.engine.status().unwrap().accounts[0].failed,
+        0,
+        "a read that no client asked for fails no client"
+    );
     let failed = client.read(GOOD_BLOCKS * BLOCK as u64, &mut [0; BLOCK]);
     assert!(matches!(failed, Err(ClientError::Answered(Errno::InputOutput))), "{failed:?}");
     read_on(&mut client, 500..GOOD_BLOCKS);

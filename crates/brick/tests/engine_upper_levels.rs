@@ -109,7 +109,7 @@ fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
     write(&mut client, 0, 4096);
     served.engine.close_session(a).unwrap();
     client.flush().unwrap();
-    assert_eq!(runs(), [0, 2, 2], "who has gone causes nothing");
+    assert_eq!(runs(), [0, 2, 2], "a session that has gone causes nothing");
     let status = served.engine.status().unwrap();
     let flushes = |path| status.accounts.iter().find(|one| one.path == path).unwrap().flush_latency.count;
     assert_eq!([flushes("pool/b#2"), flushes("pool/client#3")], [0, 4], "it stands in the queue of who sent it");
@@ -297,5 +297,5 @@ fn a_scheduler_above_the_block_level_hears_of_calls_and_pages_and_lets_go_by_the
     assert!(taken.is_some());
     say(vec![call(4, account)], Vec::new());
     served.engine.status().unwrap();
-    assert_eq!(script.lock().unwrap().to_enter.len(), 1, "who was taken away is not asked any more");
+    assert_eq!(script.lock().unwrap().to_enter.len(), 1, "levels that were taken away are not asked any more");
 }

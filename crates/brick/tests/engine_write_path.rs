@@ -154,7 +154,7 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
             .collect();
         let wait_for_a_line = || {
             while cache_of(&served).waiting_requests == 0 {
-                assert!(!writers.iter().all(|writer| writer.is_finished()), "nobody ever waits");
+                assert!(!writers.iter().all(|writer| writer.is_finished()), "no request ever waits");
                 engine_support::pause();
             }
         };

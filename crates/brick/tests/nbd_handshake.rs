@@ -172,7 +172,7 @@ fn options_that_do_not_end_the_handshake() {
     let listed = &replies(&output)[1].2;
     assert_eq!(listed[..], *b"\x00\x00\x00\x07scratch", "what is hidden is not listed");
     let (_, step, _) = converse(&after_flags(&[go("told to one only", &[])]));
-    assert_eq!(negotiated(step).export.name, "told to one only", "and whoever knows its name has it");
+    assert_eq!(negotiated(step).export.name, "told to one only", "and a client that knows its name has it");
     let (output, step, _) = converse(&after_flags(&[option_with(number::ABORT, b"goodbye")]));
     assert_eq!((kinds(&output), step), (vec![Acknowledged], Step::Ended(Ended::Aborted)));
 }

@@ -106,7 +106,7 @@ fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
     const SECTOR: u64 = 512;
     let (served, volume) = compressed();
     let whole = served.connect("v", 1, true);
-    assert_eq!(whole.export().minimum_block_bytes, 4096, "whoever asks is told");
+    assert_eq!(whole.export().minimum_block_bytes, 4096, "the client that asks is told");
     let mut clients: Vec<Client> = (0..WRITERS).map(|_| unasked(&served, &volume, DEPTH as u32, true)).collect();
     // Each has two of a block's eight sectors; of the last block, the whole-block writer's bytes are left to one of them.
     let sector = |writer: u64, tag: u64| (tag / 2) * BLOCK + (2 * writer + tag % 2) * SECTOR;

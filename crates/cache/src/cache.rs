@@ -387,7 +387,7 @@ impl Cache {
 
     /// The store has, durably, what a job was made for.
     pub fn cleaned(&mut self, unit: UnitId) {
-        let at = self.cleaning.iter().position(|job| job.unit == unit).expect("whoever is clean was being cleaned");
+        let at = self.cleaning.iter().position(|job| job.unit == unit).expect("a unit that is clean was being cleaned");
         self.cleaning.swap_remove(at);
         if self.units.block(unit) == TRIMMED {
             self.empty.push(&mut self.units, unit);

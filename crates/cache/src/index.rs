@@ -143,7 +143,7 @@ impl Index {
     /// The entry of `unit`, which holds a block with that home.
     #[inline]
     fn entry_of(&self, home: Home, unit: UnitId) -> (usize, usize) {
-        self.entry(home, u32::MAX, home.tag | unit.0, |_| true).expect("who holds a block is in the index")
+        self.entry(home, u32::MAX, home.tag | unit.0, |_| true).expect("a unit that holds a block is in the index")
     }
 
     /// `unit` holds the block of `home` now; no unit did before.

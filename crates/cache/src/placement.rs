@@ -87,7 +87,7 @@ impl Cache {
     /// # Panics
     /// If the block is not in the cache.
     pub fn relocate(&mut self, block: u64, to: UnitId) -> UnitId {
-        let from = self.find(block).expect("whoever is relocated is there");
+        let from = self.find(block).expect("a block that is relocated is there");
         self.index.replace(self.index.home(block), from, to);
         let state = self.units.state(from);
         if matches!(state, State::Free | State::Aside) {

@@ -126,7 +126,7 @@ fn compare(
             }
             Step::SetClean(block) => {
                 if slow.set_clean(block) {
-                    cache.set_clean(cache.find(block).expect("who is aside is there"));
+                    cache.set_clean(cache.find(block).expect("a unit aside is there"));
                 }
             }
             Step::Cleaned(..) | Step::SetAside(_) => {}

@@ -50,7 +50,7 @@ fn decide(criterion: &mut Criterion) {
                     number += 1;
                     put(&mut queues, number);
                     let depths = queues.depths();
-                    let queue = selector.draw(depths, random.next_u32()).expect("somebody waits");
+                    let queue = selector.draw(depths, random.next_u32()).expect("a request waits");
                     black_box((policy.slice(queue, depths), queues.take(queue)))
                 });
             });
@@ -80,7 +80,7 @@ fn adaptive(group: &mut BenchmarkGroup<'_, WallTime>, depth: usize) {
             number += 1;
             put(&adaptive, &mut queues, number);
             let depths = queues.depths();
-            let queue = selector.draw(depths, random.next_u32()).expect("somebody waits");
+            let queue = selector.draw(depths, random.next_u32()).expect("a request waits");
             let slice = adaptive.slice(queue, depths).min(adaptive.run_max(depths));
             let Some(Waiting { request: kind, .. }) = queues.take(queue) else { return Span::ZERO };
             let ran = Span::from_nanos(50_000 + 1000 * (number % 64) * kind as u64);

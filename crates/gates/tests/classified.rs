@@ -92,5 +92,5 @@ fn who_is_not_heard_goes_on() {
     let _words = rig.words();
     let program = program(&rig, &["-O1"]);
     assert!(run(&rig, &program, &rig.run.path().join("nobody")).0.success(), "there is no socket");
-    assert_eq!(said(&rig, &program, true).len(), 14, "nobody answers");
+    assert_eq!(said(&rig, &program, true).len(), 14, "no agent answers");
 }

@@ -117,7 +117,7 @@ impl Wdt {
         while let Some(Reverse((pass, container))) = self.ready.pop() {
             let index = container as usize;
             let one = &mut self.containers[index];
-            let sectors = sectors(one.requests.front().expect("who is ready has a request"));
+            let sectors = sectors(one.requests.front().expect("an account that is ready has a request"));
             if self.pocket.admit(&self.throttle, index, sectors) {
                 self.floor = pass;
                 one.pass = pass + ((u64::from(sectors) * one.step) >> PASS_SHIFT);

@@ -167,7 +167,7 @@ impl CallHost {
             let wake_at = self.settle();
             let returning = self.returning.first_key_value().map(|(&(at, _), _)| at);
             let next = [wake_at, returning, self.device.next_completion()].into_iter().flatten().min();
-            self.now = next.expect("somebody is always about to go on");
+            self.now = next.expect("a call is always about to go on");
             if self.now > end {
                 return;
             }

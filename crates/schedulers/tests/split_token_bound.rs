@@ -107,7 +107,7 @@ impl Greedy {
     }
 
     fn done(&mut self, thread: usize) {
-        let since = self.waiting[thread].take().expect("who goes on has waited");
+        let since = self.waiting[thread].take().expect("a call that goes on has waited");
         self.held_max = self.held_max.max(self.now.since(since));
         self.asked[thread] += 1;
     }

@@ -170,7 +170,7 @@ proptest! {
         prop_assert!(figures.sum(|counts| counts.units) <= 600);
         prop_assert!(figures.sum(|counts| counts.read_hits + counts.write_hits + counts.taken) <= blocks);
         while let Some(at) = volume.next_completion() {
-            prop_assert!(volume.complete(at).is_none(), "nobody waits any more");
+            prop_assert!(volume.complete(at).is_none(), "no request waits any more");
         }
     }
 }

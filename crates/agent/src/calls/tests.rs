@@ -198,7 +198,7 @@ fn release(calls: &mut Calls, keeper: &mut Doorkeeper, world: &mut World) {
         world.admitted.insert(account, ADMITTED_FIRST);
     }
     assert_eq!(actions.iter().map(|action| format!("{action:?}")).collect::<BTreeSet<_>>(), expected);
-    assert_eq!(actions.len(), expected.len(), "nobody is let go twice");
+    assert_eq!(actions.len(), expected.len(), "no call is let go twice");
     let (words, threads): (Vec<&Call>, Vec<&Call>) = keeper.inside.values().partition(|call| call.thread == NO_THREAD);
     let inside: BTreeSet<_> = threads.iter().map(|call| call.thread).collect();
     assert_eq!(inside, world.inside, "the scheduler has inside who is inside");

@@ -106,7 +106,7 @@ proptest! {
             let passed = accounts.len() as u32 * WAITING_MAX + WAITING_OF_ALL_MAX;
             prop_assert!(!first_have_gone || below <= passed, "{below} below after {turn} turns");
         }
-        prop_assert!(crowd.admissions_max.get() <= ADMITTED_MAX, "nobody is a stranger");
+        prop_assert!(crowd.admissions_max.get() <= ADMITTED_MAX, "no process is a stranger");
         prop_assert!(done.iter().all(|&done| done > 0), "{done:?}");
     }
 }

@@ -73,7 +73,7 @@ mod tests {
         doubts.opened(later);
         assert!(!doubts.tell(later, 1), "what others were told before it came");
         doubts.opened(later);
-        assert!(doubts.tell(later, 2), "nobody was told of the second one");
+        assert!(doubts.tell(later, 2), "no session was told of the second one");
         assert_eq!([one, other].map(|session| doubts.tell(session, 2)), [true, true]);
         // A session with another one's number has heard what that one had not, if any session has.
         doubts.opened(other);

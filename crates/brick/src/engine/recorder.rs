@@ -312,7 +312,7 @@ mod tests {
         };
         assert_eq!(arrived(&mut tap, 0), CAPACITY / 2);
         (0..8).for_each(|sequence| tap.completed(Time::ZERO, sequence));
-        assert_eq!(arrived(&mut tap, 100), 0, "nobody reads");
+        assert_eq!(arrived(&mut tap, 100), 0, "no reader is there");
         assert_eq!(source.take(100).len(), CAPACITY / 2);
         assert_eq!(arrived(&mut tap, 200), CAPACITY / 2);
         assert_eq!(source.counts.lost.load(Ordering::Relaxed), 60 - 16);

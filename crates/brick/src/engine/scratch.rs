@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((second, buffer.capacity()), (17, 4096));
         taken.push(buffer);
         assert!(scratch.next(length_of).is_none());
-        taken.push(scratch.take(18, 512).expect("nobody waits any more"));
+        taken.push(scratch.take(18, 512).expect("no thread waits any more"));
         taken.into_iter().for_each(|buffer| scratch.give(buffer));
         assert_eq!(scratch.arena.out(), 0);
     }

@@ -185,7 +185,7 @@ mod tests {
         }
         let mut parameters = Parameters::default();
         parameters.agree_all(&[("MaxBurstLength", "512")]);
-        assert_eq!(parameters.first_burst_bytes_max, 512, "what holds if nobody says anything");
+        assert_eq!(parameters.first_burst_bytes_max, 512, "what holds if neither side says anything");
     }
 
     #[test]

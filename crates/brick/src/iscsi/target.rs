@@ -192,7 +192,7 @@ mod tests {
         let of_session = targets.add(own.of_session(name)).unwrap();
         let listed = String::from_utf8(targets.discover(None, "127.0.0.1:3260")).unwrap();
         assert!(listed.contains("example:v\0") && !listed.contains("loader"), "{listed}");
-        assert!(!targets.discover(Some(name), "127.0.0.1:3260").is_empty(), "whoever knows the name may ask");
+        assert!(!targets.discover(Some(name), "127.0.0.1:3260").is_empty(), "an initiator that knows the name may ask");
 
         let port = PortName { initiator: "iqn.2026-01.org.example:i".into(), isid: [0; 6], target_port: 1 };
         let socket = UnixStream::pair().unwrap().0;

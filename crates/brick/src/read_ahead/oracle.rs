@@ -231,7 +231,7 @@ proptest! {
                 world.end(number, 0, true);
             }
             let session = &mut world.sessions[number];
-            prop_assert!(session.waiting.is_empty(), "nobody waits for what does not come");
+            prop_assert!(session.waiting.is_empty(), "no read waits for what does not come");
             session.reader.close();
             let figures = *session.reader.figures();
             prop_assert!(figures.wasted_bytes <= figures.fetched_bytes);

@@ -53,7 +53,7 @@ impl Filler<'_> {
     fn fill(mut self, runs: &[Mutex<&mut [Bucket]>], units: Range<u32>, is_held: &impl Fn(UnitId) -> bool) -> Self {
         let mut due = vec![[Due::default(); DUE_UNITS]; runs.len()];
         let mut counts = vec![0; runs.len()];
-        let run = |run: usize| runs[run].lock().expect("nobody panics who has it");
+        let run = |run: usize| runs[run].lock().expect("no thread panics that has it");
         for unit in units.map(UnitId).filter(|&unit| is_held(unit)) {
             let Home { bucket, tag } = self.homes.of(self.units.block(unit));
             let of = bucket as usize / RUN_BUCKETS;

@@ -267,7 +267,7 @@ fn read_pages<'a>(
     let mut slots = [vec![0; chunk], vec![0; chunk]];
     let (mut read, mut dirty_units) = (Vec::new(), 0);
     loop {
-        let mut turn = source.lock().expect("nobody panics who has it");
+        let mut turn = source.lock().expect("no thread panics that has it");
         let Some(mut shelf) = turn.shelves.next() else { return Ok((read, dirty_units)) };
         let (first, count) = shelf.pages();
         for (slot, blocks) in slots.iter_mut().enumerate() {

@@ -225,7 +225,7 @@ fn a_store_that_fails_now_and_then_loses_nothing_that_was_acknowledged() {
         }
         rig.settle();
         rig.store_fails_one_in = 0;
-        assert!(!rig.failures.is_empty(), "nobody was told");
+        assert!(!rig.failures.is_empty(), "no client was told");
         rig.request(RequestKind::Flush, 0, u8::MAX);
         rig.settle();
         let found = rig.read_all();

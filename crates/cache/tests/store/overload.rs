@@ -34,7 +34,7 @@ fn write(rig: &mut Rig, line: &mut Line, clients: usize, count: usize) {
             line.come(rig, block);
         }
         if line.let_in.len() < until {
-            assert!(rig.end_next(), "somebody waits, and nothing is under way");
+            assert!(rig.end_next(), "a request waits, and nothing is under way");
             line.let_in_who_may(rig);
         }
     }
@@ -176,11 +176,11 @@ fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
         while line.len() < 8 {
             line.come(rig, random.below(rig.setup.store_blocks));
         }
-        assert!(rig.end_next(), "somebody waits, and nothing is under way");
+        assert!(rig.end_next(), "a request waits, and nothing is under way");
         line.let_in_who_may(rig);
     }
     while line.len() > 0 {
-        assert!(rig.end_next(), "somebody waits, and nothing is under way");
+        assert!(rig.end_next(), "a request waits, and nothing is under way");
         line.let_in_who_may(rig);
     }
     let ended = (0..100_000).take_while(|_| rig.end_next()).count();
@@ -460,7 +460,7 @@ proptest! {
             }
             line.let_in_who_may(&mut rig);
             while line.len() > 20 {
-                prop_assert!(rig.end_next(), "somebody waits, and nothing is under way");
+                prop_assert!(rig.end_next(), "a request waits, and nothing is under way");
                 line.let_in_who_may(&mut rig);
             }
         }

@@ -334,7 +334,7 @@ impl Rig {
         let (now, answered) = (self.timing.now, &mut self.answered);
         let (doubts, told, store_lost) = (self.machine.doubts(), &mut self.told, self.store_lost);
         while self.machine.next_answer(|token, failure, data| {
-            let at = asked.iter().position(|asked| asked.token == token).expect("nobody is answered twice");
+            let at = asked.iter().position(|asked| asked.token == token).expect("no request is answered twice");
             let done = asked.remove(at);
             // A client that flushes hears once of each doubt, whether the flush succeeds or not.
             let is_told = done.kind == RequestKind::Flush && std::mem::replace(told, doubts) < doubts;
@@ -438,7 +438,7 @@ impl Rig {
             if let Some(number) = self.number_of(target, action) {
                 return number;
             }
-            assert!(self.finish_one(), "nobody wants {action:?} of {target:?}");
+            assert!(self.finish_one(), "the machine wants no {action:?} of {target:?}");
             self.take();
         }
     }

@@ -435,6 +435,6 @@ mod tests {
         holders.remove(7);
         wait_until(&|asked| asked[7] == 2);
         drop(server);
-        assert_eq!(asked.lock().unwrap().iter().sum::<u32>(), 4, "who stops the server ends the rest");
+        assert_eq!(asked.lock().unwrap().iter().sum::<u32>(), 4, "the thread that stops the server ends the rest");
     }
 }

@@ -289,7 +289,7 @@ fn run_ends_as_other_wrappers_do() {
     assert_eq!(code(&site, &["plimsoll-no-such-program"]), Some(127), "is not there");
     assert_eq!(code(&site, &["sh", "-c", "exit 7"]), Some(7), "the command's own");
     daemon.stop();
-    assert_eq!(code(&site, &["true"]), Some(125), "nobody answers");
+    assert_eq!(code(&site, &["true"]), Some(125), "no agent answers");
 }
 
 /// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.

@@ -64,9 +64,9 @@ fn an_application_opens_a_session_connects_to_it_and_closes_it() {
         )
     );
 
-    let mut client = connect(&site, "db/loader#1").expect("whoever knows the name may connect");
+    let mut client = connect(&site, "db/loader#1").expect("a client that knows the name may connect");
     client.write(4096, &[7; 4096], false).unwrap();
-    let mut other = connect(&site, "").expect("who names none gets the volume");
+    let mut other = connect(&site, "").expect("a client that names none gets the volume");
     let mut read = [0; 4096];
     other.read(4096, &mut read).unwrap();
     assert_eq!(read, [7; 4096], "a session is a way to the volume");

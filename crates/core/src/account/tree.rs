@@ -58,7 +58,7 @@ impl AccountTree {
 
     /// The members of a pool that is open.
     fn members_mut(&mut self, pool: AccountId) -> &mut Members {
-        let slot = self.slots[pool.index()].as_mut().expect("whoever has members is open");
+        let slot = self.slots[pool.index()].as_mut().expect("an account that has members is open");
         slot.members.get_or_insert_default()
     }
 

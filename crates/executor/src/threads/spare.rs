@@ -41,7 +41,7 @@ impl<T> Spare<T> {
     /// Stands at all shelves.
     #[cfg(test)]
     pub(super) fn hold(&self) -> Vec<MutexGuard<'_, Vec<T>>> {
-        self.shelves.iter().map(|shelf| shelf.lock().expect("nobody panics there")).collect()
+        self.shelves.iter().map(|shelf| shelf.lock().expect("no thread panics there")).collect()
     }
 }
 

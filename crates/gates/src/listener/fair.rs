@@ -101,7 +101,7 @@ mod tests {
                     break;
                 }
             }
-            prop_assert!(doors.waiting.values().all(|&calls| calls == 0), "nobody is forgotten");
+            prop_assert!(doors.waiting.values().all(|&calls| calls == 0), "no account is forgotten");
             // A look for each call, and in each turn one for each that turned out to have no more.
             prop_assert!((turns - 1) * budget <= asked + turns * counts.len());
         }

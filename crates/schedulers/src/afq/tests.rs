@@ -111,7 +111,7 @@ fn causes_pay_whoever_submits() {
     assert!(high.abs_diff(low) < 8 && high > MIB / 2, "{high} and {low}");
     assert_eq!(bench.afq.stride.pass(FLUSHER), 0);
     bench.dispatch(Time::ZERO, |request| BlockRequest { session: HIGH, ..request });
-    assert!(bench.paid(HIGH) > high, "nobody is known, so the submitter pays");
+    assert!(bench.paid(HIGH) > high, "no cause is known, so the submitter pays");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_commit_is_paid_by_the_calls_that_joined_it() {
 fn fsyncs_go_in_batches_by_priority() {
     let mut bench = Bench::new();
     let (first, goes_on) = bench.enter(at_ms(0), LOW, CallKind::Fsync, 0);
-    assert!(goes_on, "nobody else wants anything");
+    assert!(goes_on, "no other account wants anything");
     let (high, _) = bench.enter(at_ms(1), HIGH, CallKind::Fsync, 0);
     assert_eq!(bench.released(at_ms(1)), vec![], "a batch is under way");
     let causes = CauseSet::of(LOW);
@@ -232,7 +232,7 @@ fn a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long() {
     // Nor do the file's times, which change with every call.
     let (causes, previous) = (CauseSet::of(HIGH), CauseSet::of(HIGH));
     bench.afq.pages_dirtied(at_ms(2), &PageEvent { file: FileId::DEVICE, offset: 0, length: 4096, causes, previous });
-    let wake_at = bench.wake_at(at_ms(2)).expect("somebody is held for nothing under way");
+    let wake_at = bench.wake_at(at_ms(2)).expect("a call is held for nothing under way");
     assert_eq!(wake_at, at_ms(0) + STALE);
     assert_eq!(bench.released(wake_at), vec![low.id]);
 }

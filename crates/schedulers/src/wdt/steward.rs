@@ -174,7 +174,7 @@ impl Steward {
         let mut changed = Vec::new();
         for &(container, used) in uses {
             let asks = self.asks(container, used, span);
-            let member = self.members[container].as_mut().expect("who is looked at has joined");
+            let member = self.members[container].as_mut().expect("a container that is looked at has joined");
             member.used.add(used);
             member.has_asked |= asks;
             if used.bytes() > 0 {

@@ -66,7 +66,7 @@ impl Oracle {
             self.active.push(key);
         }
         let is_needed = |page: &Page| page.is_locked || page.is_dirty || page.is_writeback || page.is_pinned;
-        assert!(self.pages.values().all(is_needed), "a page that nobody needs was not found");
+        assert!(self.pages.values().all(is_needed), "a page that no process needs was not found");
         false
     }
 

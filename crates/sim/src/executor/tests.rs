@@ -94,7 +94,7 @@ fn a_name_outlives_its_task_without_meaning_the_next_one() {
     assert_eq!(second.index, first.index, "the place is used again");
     executor.run_ready();
     executor.wake(first);
-    assert!(executor.ready.borrow().is_empty(), "the old name wakes nobody");
+    assert!(executor.ready.borrow().is_empty(), "the old name wakes no task");
     run(&executor);
     assert!(executor.has_ended(second));
 }

@@ -216,7 +216,7 @@ mod tests {
             bandwidth.end(now, totals);
         }
         assert!(bandwidth.average_pages_per_second.abs_diff(8000) < 100, "{bandwidth:?}");
-        assert_eq!(bandwidth.rate_limit, rate_limit, "nobody was held back");
+        assert_eq!(bandwidth.rate_limit, rate_limit, "no writer was held back");
         bandwidth.end(2 * rested + AVERAGE_TICKS, Totals { written: totals.written + 5000, ..totals });
         assert!(bandwidth.average_pages_per_second < 100, "after a long time at once: {bandwidth:?}");
     }

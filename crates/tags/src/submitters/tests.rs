@@ -102,7 +102,7 @@ fn a_look_that_is_never_done_keeps_nobody() {
         drop(submitters);
         answer.send(()).unwrap();
     });
-    answered.recv_timeout(WAIT_MAX).expect("whoever asks or drops it goes on");
+    answered.recv_timeout(WAIT_MAX).expect("a thread that asks or drops it goes on");
     assert!(Arc::strong_count(&shared) > 1, "the thread hangs still");
     drop(end);
     wait_until("the end of the thread", || Arc::strong_count(&shared) == 1);

@@ -209,7 +209,7 @@ impl Core {
         let Some(mut cache) = self.volumes[index].cache.take() else { return Ok(()) };
         self.emulated_caches.retain(|&volume| volume != index);
         for waiting in cache.waiting.take_all() {
-            let request = cache.requests.remove(waiting).expect("whoever waits is there");
+            let request = cache.requests.remove(waiting).expect("the waiter is there");
             let request = self.requests.insert(request.uncached(index));
             self.begin_change(request);
             self.add_pieces(request);

@@ -68,11 +68,11 @@ fn a_flush_that_the_slow_device_refused_fails_the_next_flush_of_every_session_on
         assert_eq!(ask(&mut cache, one, operation, true, false), None, "{operation:?}: it was told");
     }
     assert_eq!(ask(&mut cache, other, write, true, false), None);
-    assert_eq!(ask(&mut cache, other, flush, true, true), None, "nobody heard it");
+    assert_eq!(ask(&mut cache, other, flush, true, true), None, "no client heard it");
     assert_eq!(ask(&mut cache, other, flush, true, false), Some(Errno::IO));
     assert_eq!(ask(&mut cache, other, flush, true, false), None);
     cache.account_opened(later);
-    assert_eq!(ask(&mut cache, later, flush, true, false), None, "it came after somebody was told");
+    assert_eq!(ask(&mut cache, later, flush, true, false), None, "it came after a client was told");
     assert_eq!(ask(&mut cache, third, flush, true, false), Some(Errno::IO));
     // Nothing is lost of what is durable.
     assert_eq!(ask(&mut cache, one, write, true, false), None);

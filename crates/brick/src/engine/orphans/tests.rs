@@ -120,7 +120,7 @@ fn what_a_backend_has_of_a_closed_connection_comes_before_what_is_written_anew()
     let second = answered(&mut new);
     served.wait_until("the end of the old connection", |status| status.volumes[0].front_ends == 1);
     assert_eq!(content(&mut new, BEHIND), NEW);
-    assert_eq!((first, second), (ELSEWHERE, BEHIND), "nobody else waits");
+    assert_eq!((first, second), (ELSEWHERE, BEHIND), "no other request waits");
     drop(new);
     served.wait_until_all_have_gone();
 }

@@ -139,7 +139,7 @@ fn identifiers_and_challenges_are_answered_up_to_their_bounds() {
     let answers = |identifier: &str, challenge: &str| {
         let answered = Dialogue::ask(Some(TARGET_SECRET), identifier, challenge);
         assert!(matches!(answered, Ok(_) | Err(LoginError::Authentication)), "{answered:?}");
-        answered.is_ok().then(|| value(&answered, "CHAP_R").expect("who is let in is answered"))
+        answered.is_ok().then(|| value(&answered, "CHAP_R").expect("a login that is let in is answered"))
     };
     for (identifier, number) in [("0", 0), ("255", 255), ("0xff", 255), ("0x0", 0)] {
         assert_eq!(answers(identifier, "0x00"), Some(md5(number, TARGET_SECRET, &[0])), "{identifier}");

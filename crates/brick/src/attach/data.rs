@@ -3,19 +3,20 @@
 //! Where a volume's bytes are a file's, the holes of that file are passed over: they read as zeroes, encrypted or not. All else is read, by
 //! way of the volume itself, up to the first byte that is not zero.
 
+use plimsoll_core::{Span, Time};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// Bytes of a read.
 const READ_BYTES: u64 = 1 << 20;
 /// How often the log has a line of how far a long look is.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Span = Span::from_secs(10);
 
 /// Where a volume may have data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl DataPlaces {
                 Some(File::open(path)?).filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
             }
         };
-        let (mut at, mut told) = (0, Instant::now());
+        let (mut at, mut told) = (0, now());
         let mut bytes = vec![0; READ_BYTES.min(size_bytes) as usize];
         while let Some(data) = next_data(file.as_ref(), at, size_bytes)? {
             at = data.start;
@@ -64,8 +65,8 @@ impl DataPlaces {
                         "the daemon was told to end while it looked for data; nothing was formatted",
                     ));
                 }
-                if told.elapsed() >= PROGRESS_INTERVAL {
-                    told = Instant::now();
+                if now().since(told) >= PROGRESS_INTERVAL {
+                    told = now();
                     let percent = at as u128 * 100 / u128::from(size_bytes);
                     tracing::info!("volume {volume}: looking for data before it is formatted: {percent} % hold none");
                 }
@@ -73,6 +74,12 @@ impl DataPlaces {
         }
         Ok(None)
     }
+}
+
+/// The kernel's monotonic clock, for lines of progress only.
+fn now() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time::ZERO + Span::from_secs(now.tv_sec as u64) + Span::from_nanos(now.tv_nsec as u64)
 }
 
 /// The next range from `at` on that may have data, before `end`.

@@ -5,7 +5,9 @@ use super::queue::Queue;
 use super::tenants::Tenants;
 use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, failed, knobs, memory, own_disk, queue, tenants};
 use crate::scenario::{Alternate, MachineSetup, Setup};
-use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover};
+use plimsoll_brick::attach::{
+    AttachPlan, Attachment, DataPlaces, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover,
+};
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_brick::engine::{
     CacheStatus, EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn,
@@ -186,8 +188,10 @@ impl Disk {
         opened.and_then(|()| disk.engine.add_volume(volume)).map_err(|error| failed("add a volume", error))?;
         let cached = found.map_or(Ok(()), |found| disk.engine.attach_cache(VOLUME, found));
         cached.map_err(|error| failed("put a cache before the volume", error))?;
-        let (attachment, connection) =
+        let (mut attachment, connection) =
             Attachment::mount_disk(&state, plan).map_err(|error| failed("mount FUSE", error))?;
+        // The volume is memory that is new: a look through the emulated device would take as long as reading all of it.
+        attachment.has_data_in(DataPlaces::Nowhere, || false);
         let attachment = disk.attachment.insert(attachment);
         let session = SessionConfig { name: MOUNT.to_owned(), allocation: Allocation::default() };
         let served = disk.engine.attach(VOLUME, session, Box::new(FuseConnection::new(connection)));

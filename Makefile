@@ -45,7 +45,7 @@ unit:
 	@CARGO=$(CARGO) scripts/unit-tests.sh $(FLAGS)
 
 acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
-	$(CARGO) build --release -p plimsoll-brick --example promises
+	$(CARGO) build --release -p plimsoll-serve --example promises
 	bench/acceptance.sh
 
 scenarios: build ## Every scenario on the simulator: results/report.html
@@ -71,7 +71,7 @@ fuzz: setup ## Fuzzes every parser, SECONDS each (default 60)
 soak: build ## Load, kill -9 and restart, verified, and beside it the cache's crash search: for SOAK_MINUTES (default 10), then SOAK_KILLS (default 200) of caches of either semantics and of an encrypted volume
 	CARGO=$(CARGO) bench/soak-beside-search.sh $(or $(SOAK_MINUTES),10)
 	SOAK_KILLS=$(or $(SOAK_KILLS),200) $(CARGO) test -p plimsoll-cli --test up $(FLAGS) -- --ignored --nocapture many_kills_under_load
-	POWER_MINUTES=$$(( ($(or $(SOAK_MINUTES),10) + 4) / 5 )) $(CARGO) test -p plimsoll-brick --test power_failure -- --ignored --nocapture
+	POWER_MINUTES=$$(( ($(or $(SOAK_MINUTES),10) + 4) / 5 )) $(CARGO) test -p plimsoll-engine --test power_failure -- --ignored --nocapture
 
 clean: ## Removes what was built
 	$(CARGO) clean

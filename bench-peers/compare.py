@@ -137,7 +137,7 @@ def table(backing, medians):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", required=True, help="Plimsoll's smallest server, crates/brick/examples/serve.rs")
+    parser.add_argument("--serve", required=True, help="Plimsoll's smallest server, crates/serve/examples/serve.rs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4, help="of each job")
     parser.add_argument("--scheduler", default="zygaria")

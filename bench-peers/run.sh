@@ -11,5 +11,5 @@ if [ -n "$missing" ]; then
     echo "not run: these Debian packages are missing:$missing" >&2
     exit 1
 fi
-cargo build --release --quiet -p plimsoll-brick --example serve
+cargo build --release --quiet -p plimsoll-serve --example serve
 exec python3 bench-peers/compare.py --serve "${CARGO_TARGET_DIR:-target}/release/examples/serve" "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # IOPS of a loop device on a Plimsoll volume in memory, against a loop device with direct I/O on a plain tmpfs file, and
-# against one on the barest FUSE server (crates/brick/examples/bare_fuse.rs): what the kernel's FUSE path leaves possible.
+# against one on the barest FUSE server (crates/serve/examples/bare_fuse.rs): what the kernel's FUSE path leaves possible.
 #
 #   bench/fuse-loop.sh [ROUNDS] [SECONDS]      (as root; needs fio, losetup)
 #
@@ -23,7 +23,7 @@ done
 [ -e /dev/fuse ] || { echo "not run: /dev/fuse is missing"; exit 0; }
 
 cd "$(dirname "$0")/.."
-cargo build --quiet --release -p plimsoll-brick --example serve_disk --example bare_fuse
+cargo build --quiet --release -p plimsoll-serve --example serve_disk --example bare_fuse
 programs=${CARGO_TARGET_DIR:-target}/release/examples
 
 work=$(mktemp -d)

@@ -1,18 +1,18 @@
 //! What the iSCSI and SCSI fuzz targets do with their bytes, and what must hold for any bytes.
 //!
 //! The fuzz targets call these functions, and so does an ordinary test that replays the corpus and mutations of it
-//! (`crates/brick/tests/corpus.rs`). Each says whether the bytes were understood to their end.
+//! (`crates/protocols/tests/corpus.rs`). Each says whether the bytes were understood to their end.
 
-use plimsoll_brick::iscsi::chap::{CHALLENGE_BYTES, Challenge};
-use plimsoll_brick::iscsi::login::{Login, Step as LoginStep};
-use plimsoll_brick::iscsi::pdu::{Digests, Frame, HEADER_BYTES, encode, opcode};
-use plimsoll_brick::iscsi::{Chap, Credentials};
-use plimsoll_brick::scsi::extents::Extent;
-use plimsoll_brick::scsi::inquiry::TRANSFER_BYTES_MAX;
-use plimsoll_brick::scsi::{
+use plimsoll_core::Operation;
+use plimsoll_protocols::iscsi::chap::{CHALLENGE_BYTES, Challenge};
+use plimsoll_protocols::iscsi::login::{Login, Step as LoginStep};
+use plimsoll_protocols::iscsi::pdu::{Digests, Frame, HEADER_BYTES, encode, opcode};
+use plimsoll_protocols::iscsi::{Chap, Credentials};
+use plimsoll_protocols::scsi::extents::Extent;
+use plimsoll_protocols::scsi::inquiry::TRANSFER_BYTES_MAX;
+use plimsoll_protocols::scsi::{
     Answer, CDB_BYTES, Geometry, Identity, Job, LogicalUnit, NexusId, Outcome, Place, PortName, Progress, Status, Step,
 };
-use plimsoll_core::Operation;
 
 /// Data of one PDU that are received here, bytes.
 const DATA_BYTES_MAX: u32 = 4096;

@@ -1,12 +1,12 @@
 //! What the NBD fuzz targets do with their bytes, and what must hold for any bytes.
 //!
 //! The fuzz targets call these functions, and so does an ordinary test that replays the corpus and mutations of it
-//! (`crates/brick/tests/corpus.rs`). Each says whether the bytes kept to the protocol to their end.
+//! (`crates/protocols/tests/corpus.rs`). Each says whether the bytes kept to the protocol to their end.
 
-use plimsoll_brick::nbd::handshake::{Ended, OPTIONS_MAX, Step};
-use plimsoll_brick::nbd::replies::{Progress, Replies};
-use plimsoll_brick::nbd::wire::{PAYLOAD_BYTES_MAX, REQUEST_BYTES};
-use plimsoll_brick::nbd::{Command, ExportInfo, Handshake, Request};
+use plimsoll_protocols::nbd::handshake::{Ended, OPTIONS_MAX, Step};
+use plimsoll_protocols::nbd::replies::{Progress, Replies};
+use plimsoll_protocols::nbd::wire::{PAYLOAD_BYTES_MAX, REQUEST_BYTES};
+use plimsoll_protocols::nbd::{Command, ExportInfo, Handshake, Request};
 
 /// Output of one option at the most, bytes: the two exports here need far less.
 const OUTPUT_BYTES_MAX: usize = 1024;

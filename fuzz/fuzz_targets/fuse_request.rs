@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll_brick::fuse::wire::{Call, PAYLOAD_BYTES_MAX, Request, WRITE_PREFIX_BYTES};
+use plimsoll_protocols::fuse::wire::{Call, PAYLOAD_BYTES_MAX, Request, WRITE_PREFIX_BYTES};
 
 fuzz_target!(|bytes: &[u8]| match Request::parse(bytes).map(|request| request.call) {
     Ok(Call::Write { length, .. }) => assert_eq!(bytes.len(), WRITE_PREFIX_BYTES + length as usize),

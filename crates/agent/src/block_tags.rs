@@ -8,8 +8,8 @@
 
 use crate::classified::FileClasses;
 use crate::members::Members;
-use plimsoll_brick::engine::{BlockTag, BlockTags};
 use plimsoll_core::{Class, FileId, Operation};
+use plimsoll_engine::{BlockTag, BlockTags};
 use plimsoll_tags::{BLOCK_BYTES, TagTable};
 use std::sync::Arc;
 

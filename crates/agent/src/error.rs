@@ -1,8 +1,8 @@
 //! Why the levels above a disk cannot do what they were asked to.
 
 use crate::disk_lock::DiskLockError;
-use plimsoll_brick::engine::EngineError;
 use plimsoll_core::AccountId;
+use plimsoll_engine::EngineError;
 use plimsoll_gates::GateError;
 use plimsoll_tags::TagsError;
 use std::io;

@@ -1,7 +1,7 @@
 //! Accounts with reads that wait at their gates, because those below wait too long already.
 //!
 //! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that others
-//! need ([`plimsoll_brick::engine::HeldReads`]). So its account's *next* reads wait at the word:
+//! need ([`plimsoll_engine::HeldReads`]). So its account's *next* reads wait at the word:
 //!
 //! ```text
 //!   many wait below, or one was read too early  -> the word closes
@@ -34,8 +34,8 @@
 
 use crate::account_words::AccountWords;
 use crate::members::Members;
-use plimsoll_brick::engine::{AccountReads, HeldReads};
 use plimsoll_core::{AccountId, Span, Time};
+use plimsoll_engine::{AccountReads, HeldReads};
 use plimsoll_gates::GateClass;
 use std::collections::{BTreeMap, VecDeque};
 

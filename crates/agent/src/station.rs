@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The tags must be there before the first block of the file system is read, so a station opens between the two halves
-//! of [`Attachment::build`](plimsoll_brick::attach::Attachment::build). From then on the engine asks it about every block, and takes its
+//! of `plimsoll_serve::attach::Attachment::build`. From then on the engine asks it about every block, and takes its
 //! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
 //! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted in the
@@ -25,8 +25,8 @@ use crate::metadata;
 use crate::mounts::device_numbers;
 use crate::tenant::{Tenant, join, lock, try_leave};
 use crate::writeback::Writeback;
-use plimsoll_brick::engine::{EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation, Span};
+use plimsoll_engine::{EngineHandle, SessionConfig};
 use plimsoll_gates::{Filter, GateWords, Keepers, Launch, Listeners, OciSocket, Programs};
 use plimsoll_tags::{Coverage, Losses, Options, Tags, TagsError};
 use rustix::event::{Timespec, poll};

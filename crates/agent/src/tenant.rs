@@ -2,8 +2,8 @@
 
 use crate::commands::{Joined, LevelsHandle};
 use crate::error::AgentError;
-use plimsoll_brick::engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_core::{AccountId, Allocation};
+use plimsoll_engine::{EngineError, EngineHandle, SessionConfig};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A tenant that has joined.

@@ -4,10 +4,10 @@ mod support;
 
 use io_uring::{IoUring, opcode, squeue, types::Fd};
 use plimsoll_agent::{ClassServer, ClassifiedMount};
-use plimsoll_brick::attach::FileSystemKind;
-use plimsoll_brick::engine::{RECORDER_EVENTS_DEFAULT, Recording};
 use plimsoll_classes::{Class, Client, ClientError, io_priority};
 use plimsoll_core::{Allocation, Operation};
+use plimsoll_engine::{RECORDER_EVENTS_DEFAULT, Recording};
+use plimsoll_serve::attach::FileSystemKind;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
 use std::collections::BTreeMap;

@@ -7,9 +7,9 @@
 mod runtime;
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::Allocation;
 use plimsoll_gates::Filter;
+use plimsoll_serve::attach::FileSystemKind;
 use runtime::{Cgroups, Runtime};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

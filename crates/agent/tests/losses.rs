@@ -2,8 +2,8 @@
 
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::Allocation;
+use plimsoll_serve::attach::FileSystemKind;
 use std::sync::Mutex;
 use support::{Rig, go};
 

@@ -2,8 +2,8 @@
 
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
+use plimsoll_serve::attach::FileSystemKind;
 use support::lease::unless_a_lease_runs_out;
 use support::{Rig, go};
 

@@ -2,8 +2,8 @@
 
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::Allocation;
+use plimsoll_serve::attach::FileSystemKind;
 use support::{Rig, go};
 
 /// Whether the kernel tells this process of each return from a system call.

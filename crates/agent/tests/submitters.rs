@@ -5,9 +5,9 @@
 
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
+use plimsoll_serve::attach::FileSystemKind;
 use support::lease::unless_a_lease_runs_out;
 use support::{POOL, Rig, go};
 

@@ -2,8 +2,8 @@
 
 mod support;
 
-use plimsoll_brick::attach::FileSystemKind;
 use plimsoll_core::{Allocation, Deadlines, Span};
+use plimsoll_serve::attach::FileSystemKind;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::{Rig, go};

@@ -51,8 +51,8 @@ Exit codes: 0 done; 1 it failed, or a claim that was checked does not hold; 2 th
 wrong, and nothing was started; 3 not run: this machine or this user cannot."
 )]
 pub struct Arguments {
-    /// What to write to stderr: error, warn, info, debug, trace, or a filter such as plimsoll_brick=debug [default: info;
-    /// warn for demo and scenario]
+    /// What to write to stderr: error, warn, info, debug, trace, or a filter such as plimsoll_engine=debug [default:
+    /// info; warn for demo and scenario]
     #[arg(long, global = true, value_name = "LEVEL")]
     pub log: Option<String>,
     /// What to do.

@@ -80,7 +80,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         (
             &format!("{EXT4}\nkernel_scheduler = \"bfq\""),
             tenant,
-            "tenants are clients of the brick, and the kernel's bfq is above a block device",
+            "tenants are clients of the engine, and the kernel's bfq is above a block device",
         ),
         (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
         (&format!("{EXT4}\nalternate = \"afq\""), APPEND, "schedulers take turns where tenants are, not processes"),

@@ -1,11 +1,12 @@
 //! `load` against real sockets and files. What depends on time stands in the unit tests, in virtual time; here are only bounds that a
 //! busy machine cannot break: a latency is never shorter than the stop that caused it.
 
-use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::nbd::wire::{REQUEST_BYTES, none_chunk, offset_data_chunk};
-use plimsoll_brick::nbd::{Address, Command, ExportInfo, Listener, Request, SharedExports};
 use plimsoll_core::Span;
 use plimsoll_lab::load::{LoadError, LoadOptions, LoadReport, measure};
+use plimsoll_protocols::nbd::wire::{REQUEST_BYTES, none_chunk, offset_data_chunk};
+use plimsoll_protocols::nbd::{Command, ExportInfo, Request, SharedExports};
+use plimsoll_serve::connection::{ListenerOptions, Serving};
+use plimsoll_serve::nbd::{Address, Listener};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

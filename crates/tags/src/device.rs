@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Bits of the minor number in the kernel's own device numbers (`MINORBITS`).
 const MINOR_BITS: u32 = 20;
-/// Where the superblocks have their magic numbers (see the brick's `attach::content`).
+/// Where the superblocks have their magic numbers (see `plimsoll_engine::content`).
 const EXT_MAGIC_AT: usize = 1024 + 0x38;
 const EXT_MAGIC: [u8; 2] = 0xEF53u16.to_le_bytes();
 const XFS_MAGIC: &[u8] = b"XFSB";

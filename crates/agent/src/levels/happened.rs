@@ -2,8 +2,8 @@
 
 use super::Levels;
 use crate::block_tags::file_of_block;
-use plimsoll_brick::engine::{Below, session_of};
 use plimsoll_core::{BlockRequest, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
+use plimsoll_engine::{Below, session_of};
 use plimsoll_tags::Event;
 
 /// Events in one turn, whichever account makes them: at some 150 ns each a scheduler has them for less than a

@@ -1,9 +1,9 @@
 //! The command line of `plimsoll device measure`.
 
 use clap::Args;
-use plimsoll_brick::measure::SIZE_BYTES_MIN;
 use plimsoll_core::ByteCount;
 use plimsoll_core::units::ParseUnitError;
+use plimsoll_engine::measure::SIZE_BYTES_MIN;
 use std::path::PathBuf;
 
 /// Arguments of `plimsoll device measure`.

@@ -11,9 +11,9 @@ use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::up;
-use plimsoll_brick::cache::sizes_instead_of;
-use plimsoll_brick::engine::CacheStatus;
 use plimsoll_core::{ByteCount, Span};
+use plimsoll_engine::CacheStatus;
+use plimsoll_engine::cache::sizes_instead_of;
 use std::time::Duration;
 
 /// How often it is looked whether a flush is done.

@@ -5,9 +5,9 @@ use crate::arguments::CheckArguments;
 use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
-use plimsoll_brick::attach::FileSystemPlan;
-use plimsoll_brick::cache::{CacheSettings, DirtyMax, semantics_name};
 use plimsoll_core::{ByteCount, Rate, Span};
+use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
+use plimsoll_serve::attach::FileSystemPlan;
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {

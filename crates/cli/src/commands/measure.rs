@@ -6,8 +6,8 @@ use crate::config::MeasuredProfile;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_brick::measure::{Load, MeasureError, Measured, Target};
 use plimsoll_core::{ByteCount, Rate, Span};
+use plimsoll_engine::measure::{Load, MeasureError, Measured, Target};
 use serde_json::json;
 
 pub(super) fn run(arguments: &MeasureArguments) -> Outcome {

@@ -6,9 +6,9 @@ use crate::arguments::StatusArguments;
 use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
-use plimsoll_brick::engine::{AccountStatus, EngineStatus, LatencyStatus};
 use plimsoll_core::account::AccountKind;
 use plimsoll_core::{ByteCount, Rate, Span};
+use plimsoll_engine::{AccountStatus, EngineStatus, LatencyStatus};
 use std::time::Duration;
 
 /// How often `--watch` prints; rates are of whole seconds.

@@ -2,7 +2,7 @@
 
 use super::model::Backing;
 use super::sections::path;
-use plimsoll_brick::backend::COMPRESSION_LEVELS;
+use plimsoll_engine::backend::COMPRESSION_LEVELS;
 use plimsoll_settings::{Problem, Section};
 use std::path::{Path, PathBuf};
 

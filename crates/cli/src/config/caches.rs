@@ -2,12 +2,12 @@
 
 use super::model::Cache;
 use super::sections::{BLOCK_BYTES, SIZE, path};
-use plimsoll_brick::cache::{CacheSettings, DirtyMax, semantics_name, sizes_instead_of};
-use plimsoll_brick::notes::Notes;
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
 use plimsoll_core::{ByteCount, Span};
+use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name, sizes_instead_of};
+use plimsoll_engine::notes::Notes;
 use plimsoll_settings::scheme::{self, SchemeError};
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! The sections of iSCSI: what a target is called, and what it asks of initiators.
 
 use super::model::*;
-use plimsoll_brick::iscsi::chap::SECRET_BYTES;
-use plimsoll_brick::iscsi::{Chap, Credentials, names};
+use plimsoll_protocols::iscsi::chap::SECRET_BYTES;
+use plimsoll_protocols::iscsi::{Chap, Credentials, names};
 use plimsoll_settings::{Problem, Section};
 
 /// The port of the protocol (RFC 7143, 4.2.7.1).

@@ -3,7 +3,7 @@
 use super::model::Listen;
 use super::quoted;
 use super::sections::socket;
-use plimsoll_brick::nbd::Address;
+use plimsoll_serve::nbd::Address;
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;
 

@@ -25,7 +25,7 @@ pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
 pub use profile::MeasuredProfile;
 
-use plimsoll_brick::nbd::Address;
+use plimsoll_serve::nbd::Address;
 use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{LineIndex, Section, syntax};
 use std::net::Ipv4Addr;

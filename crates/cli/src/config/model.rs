@@ -3,13 +3,13 @@
 mod targets;
 
 use super::ExecutorSection;
-use plimsoll_brick::attach::FileSystemPlan;
-use plimsoll_brick::cache::CacheSettings;
-use plimsoll_brick::iscsi::Chap;
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
+use plimsoll_engine::cache::CacheSettings;
+use plimsoll_engine::read_ahead::ReadAhead;
+use plimsoll_protocols::iscsi::Chap;
+use plimsoll_serve::attach::FileSystemPlan;
+use plimsoll_serve::nbd::Address;
 use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{Place, Problem};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! How far a volume is read ahead: the key `read_ahead` of `[volume.NAME]`.
 
-use plimsoll_brick::read_ahead::ReadAhead;
 use plimsoll_core::ByteCount;
+use plimsoll_engine::read_ahead::ReadAhead;
 use plimsoll_settings::{Place, Problem, Section};
 
 const ALLOWED: &str = "a power of two from \"128KiB\" to \"8MiB\"";

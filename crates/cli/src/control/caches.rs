@@ -1,6 +1,6 @@
 //! What is said on the control socket of caches.
 
-use plimsoll_brick::engine::status::CacheStatus;
+use plimsoll_engine::status::CacheStatus;
 use serde::{Deserialize, Serialize};
 
 /// What changes of a cache.

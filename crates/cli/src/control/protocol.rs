@@ -3,9 +3,9 @@
 pub use super::caches::{CacheChange, CacheEntry};
 pub use super::executor::ExecutorStatus;
 use plimsoll_agent::Entrance;
-use plimsoll_brick::engine::status::EngineStatus;
 use plimsoll_core::units::ParseUnitError;
 use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
+use plimsoll_engine::status::EngineStatus;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -228,7 +228,7 @@ pub enum Response {
     Caches(Vec<CacheEntry>),
     /// A flush has begun.
     CacheFlushing {
-        /// The flush is done when [`CacheStatus::clean_passes`](plimsoll_brick::engine::CacheStatus::clean_passes) is
+        /// The flush is done when [`CacheStatus::clean_passes`](plimsoll_engine::CacheStatus::clean_passes) is
         /// as much, or nothing is dirty.
         passes: u64,
     },

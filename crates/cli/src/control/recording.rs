@@ -2,12 +2,12 @@
 //!
 //! The client ends a recording by closing its end for sending; the daemon by ending itself. Either way what was recorded
 //! is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records: the engine
-//! does not wait for it, and no client's I/O does (`plimsoll_brick::engine::Recording`).
+//! does not wait for it, and no client's I/O does (`plimsoll_engine::Recording`).
 
 use super::protocol::{Record, RecordedVolume, RecordingEnd, RecordingStart, Records, Response};
 use super::server::Conversation;
-use plimsoll_brick::engine::{RecordedRequest, Recording};
 use plimsoll_core::{Operation, Span, Time};
+use plimsoll_engine::{RecordedRequest, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 

@@ -11,7 +11,7 @@
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
 use super::recording::RecordingAnswer;
-use plimsoll_brick::connection::PeerLog;
+use plimsoll_engine::peer_log::PeerLog;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};

@@ -2,15 +2,16 @@
 
 use super::tenant::{BACKUP_FILE_BYTES, TRANSACTIONS_FILE_BYTES, Target};
 use crate::outcome::Failure;
-use plimsoll_brick::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
-use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
-use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_brick::nbd::client::ClientOptions;
-use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::{Address, Client, Listener, NbdConnection, SharedExports};
 use plimsoll_core::{Allocation, Rate, Span};
+use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_engine::{EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
+use plimsoll_protocols::nbd::SharedExports;
+use plimsoll_serve::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemPlan, Format, recover};
+use plimsoll_serve::connection::{ListenerOptions, Serving};
+use plimsoll_serve::fuse::FuseConnection;
+use plimsoll_serve::nbd::client::ClientOptions;
+use plimsoll_serve::nbd::driver::export_info;
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;

@@ -1,9 +1,9 @@
 //! The two tenants: one waits for every 4 KiB, the other has much to write.
 
 use super::stopwatch::Stopwatch;
-use plimsoll_brick::nbd::Client;
-use plimsoll_brick::nbd::wire::CommandFlags;
 use plimsoll_core::Span;
+use plimsoll_protocols::nbd::wire::CommandFlags;
+use plimsoll_serve::nbd::Client;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -53,7 +53,7 @@ impl Target {
         match self {
             Target::File(_) => offsets.into_iter().try_for_each(|offset| self.write(offset, data)),
             Target::Nbd(client) => {
-                let failed = |error: plimsoll_brick::nbd::client::ClientError| error.to_string();
+                let failed = |error: plimsoll_serve::nbd::client::ClientError| error.to_string();
                 for (tag, offset) in offsets.enumerate() {
                     client.submit_write(tag as u32, CommandFlags::default(), offset, data).map_err(failed)?;
                 }

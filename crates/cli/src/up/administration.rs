@@ -15,9 +15,9 @@ use crate::control::protocol::{
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
 use plimsoll_agent::AgentError;
-use plimsoll_brick::engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
 use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_core::{Allocation, DeviceProfile};
+use plimsoll_engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};

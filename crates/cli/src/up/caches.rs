@@ -5,14 +5,14 @@ use super::plan;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
-use plimsoll_brick::backend::{self, VolumeConfig};
-use plimsoll_brick::cache::{CacheError, CacheNote, CacheSettings, Forgotten, FoundCache};
-use plimsoll_brick::engine::EngineHandle;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::journal::RECORDS;
 use plimsoll_cache::store::map::ENTRIES;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
+use plimsoll_engine::EngineHandle;
+use plimsoll_engine::backend::{self, VolumeConfig};
+use plimsoll_engine::cache::{CacheError, CacheNote, CacheSettings, Forgotten, FoundCache};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -251,7 +251,7 @@ impl Caches {
         let cache = self.cache(&entry.cache.name)?;
         let settings = CacheSettings { size_bytes: Some(size_bytes), ..engine.cache_settings(volume)? };
         // Before anything is given up.
-        plimsoll_brick::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
+        plimsoll_engine::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
         engine.detach_cache(volume)?;
         // From here on no failure loses data: the store has everything, and goes on without a cache.
         let made = self.found(engine, section, cache, settings, true);
@@ -348,7 +348,7 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         let names = configuration.volumes.iter().map(|volume| format!("{:?}", volume.name)).collect::<Vec<_>>();
         Failure::BadInput(format!("{file}: volume: got {name:?}, allowed {}", names.join(", ")))
     })?;
-    let forgotten = plimsoll_brick::cache::forget(&plan::notes(configuration), &plan::volume(configuration, section));
+    let forgotten = plimsoll_engine::cache::forget(&plan::notes(configuration), &plan::volume(configuration, section));
     let place = format!("{file}:{}: volume.{name}", section.place.line);
     match forgotten.map_err(|error| Failure::Failed(format!("{place}: cannot forget its cache: {error}")))? {
         None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
@@ -378,7 +378,7 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
         Failure::BadInput(format!("{place}: got one without a cache, allowed one with cache = \"NAME\""))
     })?;
     let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
-    let rescued = plimsoll_brick::cache::rescue(&cache.settings, &opened);
+    let rescued = plimsoll_engine::cache::rescue(&cache.settings, &opened);
     let rescued = rescued.map_err(|error| {
         Failure::Failed(format!("{place}: {}", with_advice(configuration, cache, opened.config(), &error)))
     })?;
@@ -405,7 +405,7 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
     let (cache, volume) = cache_and_volume(configuration, name)?;
     // No cache is made for a missing volume, nor for a volume that a daemon serves.
     let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
-    let made = plimsoll_brick::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
+    let made = plimsoll_engine::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
     let bytes = ByteCount(u64::from(units) << 12);
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
@@ -415,7 +415,7 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
 pub(crate) fn adopt(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
     let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
-    let adopted = plimsoll_brick::cache::adopt(&cache.settings, &opened);
+    let adopted = plimsoll_engine::cache::adopt(&cache.settings, &opened);
     let advised = |error| failed(configuration, cache, &with_advice(configuration, cache, opened.config(), &error));
     let report = adopted.map_err(advised)?;
     Ok(format!("{}; from now on it is noted that the volume has it", found_line(&section.name, cache, &report)))

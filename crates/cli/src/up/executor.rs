@@ -2,7 +2,7 @@
 
 use crate::config::Configuration;
 use crate::outcome::Failure;
-use plimsoll_brick::engine::ServiceRequest;
+use plimsoll_engine::ServiceRequest;
 use plimsoll_executor::{Executor, ExecutorConfig};
 use std::io;
 use std::sync::Arc;

@@ -11,13 +11,17 @@
 
 use super::administration::Refusal;
 use crate::control::protocol::{Change, SessionEntry};
-use plimsoll_brick::connection::{Peer, PeerLog};
-use plimsoll_brick::engine::{self, EngineError, EngineHandle, FrontEnd, SessionConfig};
-use plimsoll_brick::iscsi::{self, Targets, names};
-use plimsoll_brick::nbd::export::ExportError;
-use plimsoll_brick::nbd::{ExportInfo, NbdConnection, Negotiated, SharedExports};
 use plimsoll_core::Allocation;
 use plimsoll_core::account::AccountError;
+use plimsoll_engine as engine;
+use plimsoll_engine::peer_log::PeerLog;
+use plimsoll_engine::{EngineError, EngineHandle, FrontEnd, SessionConfig};
+use plimsoll_protocols::iscsi::names;
+use plimsoll_protocols::nbd::export::ExportError;
+use plimsoll_protocols::nbd::{ExportInfo, Negotiated, SharedExports};
+use plimsoll_serve::connection::Peer;
+use plimsoll_serve::iscsi::{self, Targets};
+use plimsoll_serve::nbd::NbdConnection;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

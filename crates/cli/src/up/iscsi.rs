@@ -3,11 +3,11 @@
 use super::exports::{Exports, Place};
 use crate::config::Configuration;
 use crate::outcome::Failure;
-use plimsoll_brick::backend::VolumeInfo;
-use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{EngineHandle, SessionConfig};
-use plimsoll_brick::iscsi::{Target, serve as serve_targets};
-use plimsoll_brick::nbd::Listener;
+use plimsoll_engine::backend::VolumeInfo;
+use plimsoll_engine::{EngineHandle, SessionConfig};
+use plimsoll_serve::connection::{ListenerOptions, Serving};
+use plimsoll_serve::iscsi::{Target, serve as serve_targets};
+use plimsoll_serve::nbd::Listener;
 use std::sync::Arc;
 
 fn failed(error: impl std::fmt::Display) -> Failure {

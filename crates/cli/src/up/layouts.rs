@@ -7,13 +7,13 @@
 //! request says itself goes before it.
 
 use crate::config::{Configuration, Volume};
-use plimsoll_brick::backend::VolumeInfo;
-use plimsoll_brick::engine::{BlockTag, BlockTags, EngineHandle, SessionConfig};
-use plimsoll_brick::nbd::client::{Client, ClientError, ClientOptions};
-use plimsoll_brick::nbd::driver::{NbdConnection, export_info};
-use plimsoll_brick::nbd::handshake::Negotiated;
 use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
 use plimsoll_core::{Allocation, Operation};
+use plimsoll_engine::backend::VolumeInfo;
+use plimsoll_engine::{BlockTag, BlockTags, EngineHandle, SessionConfig};
+use plimsoll_protocols::nbd::handshake::Negotiated;
+use plimsoll_serve::nbd::client::{Client, ClientError, ClientOptions};
+use plimsoll_serve::nbd::driver::{NbdConnection, export_info};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;

@@ -7,8 +7,8 @@ use super::tenants::StationedVolume;
 use crate::config::{Configuration, Device, name_like};
 use plimsoll_agent::mounts::{self, MountedDisk};
 use plimsoll_agent::{AgentError, Disk};
-use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::DeviceProfile;
+use plimsoll_engine::EngineHandle;
 use std::path::Path;
 
 /// The pool of every process that is no tenant, and of tenants that name none: the device itself.

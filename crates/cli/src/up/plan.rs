@@ -1,10 +1,10 @@
-//! From what the configuration says to what the brick is asked for.
+//! From what the configuration says to what the engine is asked for.
 
 use crate::config::{Backing, Configuration, Device, Volume};
-use plimsoll_brick::attach::{AttachPlan, DataPlaces, FileSystemPlan};
-use plimsoll_brick::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
-use plimsoll_brick::engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
-use plimsoll_brick::notes::Notes;
+use plimsoll_engine::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
+use plimsoll_engine::notes::Notes;
+use plimsoll_engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
+use plimsoll_serve::attach::{AttachPlan, DataPlaces, FileSystemPlan};
 
 /// The engine of `device`; its connections have their buffers from `buffers`.
 pub(super) fn engine(device: &Device, buffers: &BufferMemory) -> EngineConfig {

@@ -2,8 +2,8 @@
 
 use super::executor::{ServiceThreads, no_thread};
 use crate::outcome::Failure;
-use plimsoll_brick::engine::ServiceRequest;
 use plimsoll_core::Span;
+use plimsoll_engine::ServiceRequest;
 use plimsoll_executor::{Executor, Watch, Watched};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};

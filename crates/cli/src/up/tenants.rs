@@ -14,12 +14,12 @@ use plimsoll_agent::{
     AgentError, ClassServer, ClassifiedMount, Coverage, Disk, DiskLock, DiskUse, Entrance, Losses, Station,
     StationConfig, TagsError, Who, memory,
 };
-use plimsoll_brick::attach::{AttachError, Attachment};
-use plimsoll_brick::engine::EngineHandle;
+use plimsoll_engine::EngineHandle;
 use plimsoll_gates::directory::{closed_to_others, make_own};
 use plimsoll_gates::words::is_in_memory;
 use plimsoll_gates::{Filter, GateError};
 use plimsoll_schedulers::Target;
+use plimsoll_serve::attach::{AttachError, Attachment};
 use rustix::fs::{StatVfsMountFlags, major, minor, stat, statvfs};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use crate::support::{Random, Site, text, why_no_mounts};
 use crate::versions::{BLOCK_BYTES, Blocks, KILLS, kills_of_soak, load_until_killed};
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 
 const BLOCKS: u64 = 4096;
 

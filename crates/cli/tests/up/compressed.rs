@@ -2,8 +2,8 @@
 
 use crate::support::Site;
 use crate::tenants::wait_until;
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 
 fn configuration(policy: &str) -> String {
     format!(

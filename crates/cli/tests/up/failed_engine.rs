@@ -4,8 +4,8 @@
 
 use crate::support::{Site, why_no_mounts};
 use crate::versions::BLOCK_BYTES;
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 
 const CONFIGURATION: &str = r#"
 [device.bad]

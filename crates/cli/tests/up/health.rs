@@ -1,7 +1,7 @@
 //! What clients make the daemon's log say: nothing of health checks, and little however often they do something wrong.
 
 use crate::support::Site;
-use plimsoll_brick::nbd::Address;
+use plimsoll_serve::nbd::Address;
 use std::io::{Read, Write};
 
 const BOTH: &str = r#"

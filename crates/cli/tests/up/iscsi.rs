@@ -79,7 +79,7 @@ fn a_volume_that_is_only_a_target_is_shown_as_one() {
     assert_eq!(site.json(&["status"])["volumes"][1]["target"], target);
     // As it is written in the configuration.
     for line in daemon.served.iter().filter_map(|line| line.strip_prefix("iSCSI on ")) {
-        let address: plimsoll_brick::nbd::Address = line.parse().unwrap();
+        let address: plimsoll_serve::nbd::Address = line.parse().unwrap();
         assert!(line.starts_with("tcp:") && address.to_string() == line, "{line}");
     }
     daemon.stop();

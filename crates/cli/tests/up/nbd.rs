@@ -1,8 +1,8 @@
 //! `plimsoll up` with NBD exports only, as a normal user, and the commands that talk to it.
 
 use crate::support::{Site, text};
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,8 @@
 //! A volume that is read ahead, end to end.
 
 use crate::support::Site;
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 
 const CONFIGURATION: &str = r#"
 [nbd]

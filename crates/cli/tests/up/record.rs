@@ -2,9 +2,10 @@
 
 use crate::support::{Site, text};
 use crate::tenants::wait_until;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
-use plimsoll_brick::nbd::{Address, CommandFlags};
 use plimsoll_core::Operation;
+use plimsoll_protocols::nbd::CommandFlags;
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 use plimsoll_traces::{Format, TraceRecord};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -6,8 +6,8 @@
 
 use crate::support::{Site, text, why_no_mounts};
 use crate::tenants::wait_until;
-use plimsoll_brick::nbd::Address;
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -157,7 +157,7 @@ impl Drop for Site {
     fn drop(&mut self) {
         let state = self.path("state");
         if rustix::process::geteuid().is_root() && state.exists() {
-            match plimsoll_brick::attach::recover(&state) {
+            match plimsoll_serve::attach::recover(&state) {
                 Ok((_, steps)) => steps.iter().for_each(|step| println!("cleaned up: {step}")),
                 Err(error) => println!("not cleaned up: {error}"),
             }

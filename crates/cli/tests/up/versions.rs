@@ -1,8 +1,9 @@
 //! What a disk may hold after a crash: of each block a version between the last that was flushed and the last that was written.
 
 use crate::support::{Daemon, Random};
-use plimsoll_brick::nbd::client::{Client, ClientOptions};
-use plimsoll_brick::nbd::{Address, Command, CommandFlags};
+use plimsoll_protocols::nbd::{Command, CommandFlags};
+use plimsoll_serve::nbd::Address;
+use plimsoll_serve::nbd::client::{Client, ClientOptions};
 use rustix::process::Signal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,9 +30,9 @@ pub use sweep::RATE_MAX;
 pub use target::TargetName;
 
 use generator::Course;
-use plimsoll_brick::measure::MeasureError;
-use plimsoll_brick::nbd::client::ClientError;
 use plimsoll_core::Span;
+use plimsoll_engine::measure::MeasureError;
+use plimsoll_serve::nbd::client::ClientError;
 use sweep::Sweep;
 use thiserror::Error;
 

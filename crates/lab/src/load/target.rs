@@ -4,10 +4,11 @@ use super::LoadError;
 use super::generator::Connection;
 use super::mix::{Mix, Request};
 use crate::host::live::clock;
-use plimsoll_brick::measure::{Requests, Target};
-use plimsoll_brick::nbd::client::{ClientError, ClientOptions};
-use plimsoll_brick::nbd::{Address, Client, Command, CommandFlags, NbdUri};
 use plimsoll_core::{Span, Time};
+use plimsoll_engine::measure::{Requests, Target};
+use plimsoll_protocols::nbd::{Command, CommandFlags};
+use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
+use plimsoll_serve::nbd::{Address, Client, NbdUri};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::fmt;
@@ -41,7 +42,7 @@ impl FromStr for TargetName {
     fn from_str(text: &str) -> Result<TargetName, String> {
         let nbd = |uri| TargetName::Nbd { uri, text: text.to_owned() };
         if text.contains("://") {
-            return text.parse().map(nbd).map_err(|error: plimsoll_brick::nbd::NbdUriError| error.to_string());
+            return text.parse().map(nbd).map_err(|error: plimsoll_serve::nbd::NbdUriError| error.to_string());
         }
         if text.starts_with("unix:") || text.starts_with("tcp:") {
             let address: Result<Address, _> = text.parse();

@@ -3,7 +3,7 @@
 use crate::config::model::{Backing, Listen};
 use crate::config::sections::Sections;
 use crate::config::{Defaults, Problem, quoted};
-use plimsoll_brick::nbd::Address;
+use plimsoll_serve::nbd::Address;
 use std::path::{Path, PathBuf};
 
 /// A path of the configuration.

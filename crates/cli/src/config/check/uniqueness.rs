@@ -3,7 +3,7 @@
 use crate::config::model::{Backing, IscsiTarget, Listen, Mount, Volume};
 use crate::config::sections::Sections;
 use crate::config::{Problem, quoted};
-use plimsoll_brick::nbd::Address;
+use plimsoll_serve::nbd::Address;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The cache before the device of a live run: the brick's own, with its journal, on a fast device that is emulated too.
+//! The cache before the device of a live run: the engine's own, with its journal, on a fast device that is emulated
+//! too.
 //!
 //! The fast device is a file in memory that has no name, so nothing is left of it however a run ends. What is a write for good
 //! and what only when it was flushed is as on a disk with a volatile write cache (`Semantics::WriteCache`).
@@ -7,9 +8,9 @@ use super::disk::Disk;
 use super::{HostError, failed, memory};
 use crate::results::RunResult;
 use crate::scenario::{CacheSetup, MachineSetup};
-use plimsoll_brick::backend::Volume;
-use plimsoll_brick::cache::{CacheSettings, FoundCache};
-use plimsoll_brick::engine::{CacheStatus, LATENESS_BOUND_DEFAULT};
+use plimsoll_engine::backend::Volume;
+use plimsoll_engine::cache::{CacheSettings, FoundCache};
+use plimsoll_engine::{CacheStatus, LATENESS_BOUND_DEFAULT};
 use plimsoll_sim::cached_volume::{CacheFigures, ClassCounts};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Tenants as clients of the brick: block requests over NBD, on a volume that is the whole device.
+//! Tenants as clients of the engine: block requests over NBD, on a volume that is the whole device.
 //!
 //! ```text
 //!   a thread an account: its tenants' requests  ->  one NBD connection  ->  engine: a session of the account's own
@@ -16,12 +16,13 @@ use super::tally::{Tallies, Tally};
 use super::{HostError, clock, failed};
 use crate::host::requests::Requests;
 use crate::scenario::{AccountSetup, Arrivals, Setup, TenantSetup};
-use plimsoll_brick::connection::{ListenerOptions, Serving};
-use plimsoll_brick::engine::{EngineHandle, SessionConfig};
-use plimsoll_brick::nbd::client::{ClientError, ClientOptions};
-use plimsoll_brick::nbd::driver::export_info;
-use plimsoll_brick::nbd::{Address, Client, Command, CommandFlags, ExportInfo, Listener, NbdConnection, SharedExports};
 use plimsoll_core::{Span, Time};
+use plimsoll_engine::{EngineHandle, SessionConfig};
+use plimsoll_protocols::nbd::{Command, CommandFlags, ExportInfo, SharedExports};
+use plimsoll_serve::connection::{ListenerOptions, Serving};
+use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
+use plimsoll_serve::nbd::driver::export_info;
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,9 @@ pub(super) fn why_not(setup: &Setup) -> Option<String> {
         return Some("a cache stands before a mounted device only, whose blocks have classes".to_owned());
     }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
-        return Some(format!("tenants are clients of the brick, and the kernel's {scheduler} is above a block device"));
+        return Some(format!(
+            "tenants are clients of the engine, and the kernel's {scheduler} is above a block device"
+        ));
     }
     let threads = setup.tenants.iter().find(|tenant| tenant.threads > 0)?;
     Some(format!("{} has threads on NUMA nodes, which are modelled on the simulator only", threads.name))

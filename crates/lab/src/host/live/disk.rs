@@ -1,19 +1,17 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick; or for
-//! these a file on this machine's own disk.
+//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the engine; or
+//! for these a file on this machine's own disk.
 
 use super::queue::Queue;
 use super::tenants::Tenants;
 use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, failed, knobs, memory, own_disk, queue, tenants};
 use crate::scenario::{Alternate, MachineSetup, Setup};
-use plimsoll_brick::attach::{
+use plimsoll_core::{Allocation, Span};
+use plimsoll_engine::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
+use plimsoll_engine::{CacheStatus, EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
+use plimsoll_serve::attach::{
     AttachPlan, Attachment, DataPlaces, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover,
 };
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
-use plimsoll_brick::engine::{
-    CacheStatus, EmulationStatus, EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn,
-};
-use plimsoll_brick::fuse::FuseConnection;
-use plimsoll_core::{Allocation, Span};
+use plimsoll_serve::fuse::FuseConnection;
 use rustix::process::Uid;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
@@ -138,7 +136,7 @@ impl Disk {
         Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, recovered, folder }, state))
     }
 
-    /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of the brick.
+    /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of an engine.
     pub(super) fn build_bare(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
         let (lock, machine) = (OnlyRun::begin()?, &setup.machine);
         let (config, volume) = match machine.own_disk_bytes {
@@ -244,7 +242,7 @@ impl Disk {
         &self.engine
     }
 
-    /// The volume that clients of the brick share.
+    /// The volume that clients of the engine share.
     ///
     /// # Panics
     /// If the disk has a file system.

@@ -5,8 +5,8 @@ use super::disk::Disk;
 use super::{HostError, clock, interrupted};
 use crate::results::RunResult;
 use crate::scenario::Setup;
-use plimsoll_brick::engine::EmulationStatus;
 use plimsoll_core::Span;
+use plimsoll_engine::EmulationStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A run takes at most so many times its length to find seconds in which the device was emulated truly.

@@ -10,12 +10,12 @@
 //! `kernel_scheduler` the kernel's own scheduler decides (it is a rival): it is told priorities, with `kernel_limits`
 //! also limits and weights, and the device below it serves first come, first served. Where ours has several accounts,
 //! or decides above the block layer, a station tells processes apart and holds their calls ([`tenants`]). Tenants need
-//! none of this: they are clients of the brick ([`clients`]). What the host cannot do is *not run*, with the reason: it
-//! takes root, FUSE and loop devices, and BPF programs for a station.
+//! none of this: they are clients of the engine ([`clients`]). What the host cannot do is *not run*, with the reason:
+//! it takes root, FUSE and loop devices, and BPF programs for a station.
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
-//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as much memory as the
+//! A cache before the device is the engine's own ([`cache`]); its classes come from a station, and processes have as much memory as the
 //! scenario's machine ([`memory`]).
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
@@ -241,7 +241,7 @@ fn late_note(seed: u64, seconds: u64) -> Option<String> {
     (seconds > 0).then_some(note)
 }
 
-/// The device for tenants that send block requests, as clients of the brick.
+/// The device for tenants that send block requests, as clients of the engine.
 fn build_for_clients(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
     clients::why_not(setup).map_or_else(|| Disk::build_bare(setup, seed), |reason| Err(HostError::NotRun(reason)))
 }

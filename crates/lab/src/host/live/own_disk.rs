@@ -7,9 +7,9 @@
 //! disk to run on.
 
 use super::{HostError, failed};
-use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
-use plimsoll_brick::measure::{Load, Measured, Target};
 use plimsoll_core::{ByteCount, DeviceProfile, Rate, Span};
+use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
+use plimsoll_engine::measure::{Load, Measured, Target};
 use rustix::fs::statfs;
 use std::fs::File;
 use std::io::Write;

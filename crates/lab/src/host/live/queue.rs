@@ -9,7 +9,7 @@
 
 use super::{HostError, failed};
 use crate::scenario::MachineSetup;
-use plimsoll_brick::attach::isolated;
+use plimsoll_serve::attach::isolated;
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -10,8 +10,8 @@
 use super::{HostError, failed};
 use crate::scenario::{AccountSetup, Setup};
 use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Station, StationConfig, Tenant, Who};
-use plimsoll_brick::engine::EngineHandle;
 use plimsoll_core::Allocation;
+use plimsoll_engine::EngineHandle;
 use plimsoll_gates::{Filter, Launch};
 use plimsoll_tags::TagsError;
 use std::collections::BTreeMap;

@@ -1,0 +1,123 @@
+//! The end of a volume's cache while requests go on.
+//!
+//! **The rule.** What is dirty is copied to the store while requests go on. Then they wait until the last of it is there, the cache is
+//! given up on its device, and they go on without it.
+//!
+//! **The complication.** The device may fail while the cache is given up. Then it is unknown whether the next start
+//! would find the cache. So it stays before its volume and refuses writes. A cache that is found then has nothing older
+//! than the store, and one that is not found had nothing that the store lacks. Everything can be read, and the cache
+//! can be detached once more.
+//!
+//! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before
+//! its volume for ever. So an administrator may say that what cannot be read is lost. Everything else is copied first.
+//! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
+//! could find their older version.
+
+use super::super::{Phase, VolumeCache};
+use crate::cache::{CacheDevice, CacheNote, give_up};
+use crate::error::EngineError;
+use crate::handle::EngineHandle;
+use crate::notes::Notes;
+use plimsoll_cache::store::{BLOCK_BYTES, Superblock};
+use std::io;
+use std::sync::mpsc::channel;
+
+/// Why a volume still has its cache, and what that means.
+const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; writes are refused \
+                     until it is detached";
+
+impl EngineHandle {
+    /// Takes the cache away from a volume. It is flushed while requests go on; then they wait until the last of it is
+    /// clean and the cache is given up on its device.
+    ///
+    /// # Errors
+    /// There is no such volume, it has no cache, or a device failed. The cache is there as before then. If it could not
+    /// be given up, the store has everything, and the cache refuses writes until it is detached.
+    pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
+        self.detach_cache_by(volume, false, |device, superblock| give_up(device, superblock)).map(drop)
+    }
+
+    /// The same, and what cannot be read of the cache is lost; its device need not take that it is given up. Answers how many bytes are
+    /// lost, a multiple of 4096.
+    ///
+    /// # Errors
+    /// There is no such volume, it has no cache, or the slow device failed: then the cache is there as before.
+    pub fn detach_cache_with_losses(&self, volume: &str) -> Result<u64, EngineError> {
+        self.detach_cache_by(volume, true, |device, superblock| give_up(device, superblock))
+    }
+
+    /// The same, where `give_up` gives a cache up.
+    pub(super) fn detach_cache_by(
+        &self,
+        volume: &str,
+        may_lose: bool,
+        give_up: impl FnOnce(&mut CacheDevice, &Superblock) -> io::Result<()>,
+    ) -> Result<u64, EngineError> {
+        match self.flush_cache(volume) {
+            Err(EngineError::CacheFailed { .. }) if may_lose => {}
+            flushed => flushed?,
+        }
+        let (name, (answer, answered)) = (volume.to_owned(), channel());
+        self.call(move |engine| engine.core.empty_cache(&name, may_lose, answer))??;
+        answered.recv().unwrap_or(Err(EngineError::Stopped))?;
+        let name = volume.to_owned();
+        let parts =
+            |cache: &mut VolumeCache| (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone());
+        let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
+        let (mut device, superblock, notes) = found?;
+        let given_up = give_up(&mut device, &superblock);
+        drop(device);
+        // Of a note that stays where the cache was given up, the next start says too much and nothing wrong is served.
+        let is_forgotten = (given_up.is_ok() || may_lose) && self.forget_cache(volume, notes, &superblock)?;
+        let name = volume.to_owned();
+        match given_up {
+            Ok(()) if !may_lose => self.call(move |engine| engine.core.drop_cache(&name))?.map(|()| 0),
+            Err(error) if !may_lose || !is_forgotten => {
+                tracing::error!(%error, volume, "the cache cannot be given up");
+                self.call(move |engine| {
+                    let (index, cache) = engine.core.cache_of(&name)?;
+                    cache.phase = Phase::Working;
+                    cache.machine.resume();
+                    cache.machine.refuse_writes();
+                    let error = cache.failed(STAYS);
+                    engine.core.cache_has_work(index);
+                    Err(error)
+                })?
+            }
+            given_up => {
+                let has_failed = given_up.is_err();
+                if let Err(error) = given_up {
+                    tracing::error!(%error, volume, "the cache's device does not take that it is given up; do not put it before the volume again");
+                }
+                self.drop_cache_with_losses(volume, has_failed)
+            }
+        }
+    }
+
+    /// Notes that a volume has no cache any more, and that what comes back of this one is old. Says whether that was done, or need not be.
+    fn forget_cache(&self, volume: &str, notes: Option<Notes>, superblock: &Superblock) -> Result<bool, EngineError> {
+        let Some(notes) = notes else { return Ok(true) };
+        let (config, _) = self.volume_config(volume)?;
+        let forgotten = notes.give_up(&superblock.uuid).and_then(|()| notes.remove::<CacheNote>(&config));
+        if let Err(error) = &forgotten {
+            tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
+        }
+        Ok(forgotten.is_ok())
+    }
+
+    /// Takes a cache away that is not found again, after it was copied what its journal may not know of, and answers how many bytes are lost.
+    fn drop_cache_with_losses(&self, volume: &str, has_failed: bool) -> Result<u64, EngineError> {
+        let (name, (answer, answered)) = (volume.to_owned(), channel());
+        self.call(move |engine| engine.core.empty_given_up_cache(&name, has_failed, answer))??;
+        answered.recv().unwrap_or(Err(EngineError::Stopped))?;
+        let name = volume.to_owned();
+        self.call(move |engine| {
+            let lost = u64::from(engine.core.cache_of(&name)?.1.machine.dirty_units()) * BLOCK_BYTES as u64;
+            engine.core.drop_cache(&name)?;
+            if lost > 0 {
+                tracing::error!(volume = name, lost, "what could not be read of the cache is given up");
+            }
+            Ok(lost)
+        })?
+    }
+}

@@ -1,0 +1,329 @@
+//! What administrators are told of a cache when its engine ends meanwhile, or its device fails when it is given up.
+
+use super::*;
+use crate::backend::{Backing, Volume};
+use crate::cache::{CacheDevice, CacheError, CacheNote, give_up};
+use crate::notes::Notes;
+use crate::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, Submission, spawn};
+use plimsoll_cache::policies;
+use plimsoll_cache::store::{BLOCK_BYTES, Blocks};
+use plimsoll_core::class::Scheme;
+use plimsoll_core::{Class, DeviceProfile, Operation, Span};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+/// Long enough for a machine that is busy with something else.
+const PATIENCE: Span = Span::from_secs(300);
+const VOLUME_BYTES: u64 = 16 << 20;
+const CACHE_BYTES: u64 = 4 << 20;
+/// Bytes of the largest request.
+const REQUEST_BYTES_MAX: u32 = 64 << 10;
+
+fn profile() -> DeviceProfile {
+    DeviceProfile {
+        name: "device".into(),
+        capacity_bytes: 1 << 30,
+        worst_case_runs_per_second: 10_000.0,
+        sequential_bytes_per_second: 1e9,
+        sequential_write_bytes_per_second: 1e9,
+        write_settle: Span::ZERO,
+        is_rotational: false,
+        outstanding_max: 32,
+    }
+}
+
+/// An engine's end closes a cache as it is, dirty or not. Outcome: a command that empties it in order to give it up
+/// hears that the engine has stopped, and not that it is empty.
+///
+/// Planted break: a cache that is closed answers the command that waits for its phase to be over.
+#[test]
+fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
+    let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
+    settings.size_bytes = Some(CACHE_BYTES);
+    let backing = Backing::Memory { size_bytes: VOLUME_BYTES };
+    let (name, pool) = ("v".to_owned(), "pool".to_owned());
+    let volume = Volume::open(VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false }).unwrap();
+    let found = FoundCache::find(settings, &volume).unwrap();
+    let engine = spawn(EngineConfig::new(profile(), "noop")).unwrap();
+    engine.open_pool("pool", Allocation::default()).unwrap();
+    engine.add_volume(volume).unwrap();
+    engine.attach_cache("v", found).unwrap();
+    let (answer, answered) = channel();
+    let is_closed = engine.call(move |engine| {
+        engine.core.empty_cache("v", false, answer).unwrap();
+        // What an engine asks itself when it is to end and its last client has gone.
+        engine.core.caches_are_closed()
+    });
+    assert!(!is_closed.unwrap());
+    let told = answered.recv().unwrap();
+    assert!(matches!(told, Err(EngineError::Stopped)), "{told:?}");
+    engine.shutdown(Span::from_secs(5)).unwrap();
+}
+
+/// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is slow.
+///
+/// Planted breaks that were seen red: a command that waits goes on waiting; the next one waits, too; requests are
+/// held.
+#[test]
+fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cached = Cached::new(directory.path());
+    assert!(cached.write(&[7; BLOCK_BYTES]));
+    let ((emptied, is_emptied), (flushed, is_flushed)) = (channel(), channel());
+    let asked = cached.engine.call(move |engine| {
+        engine.core.flush_cache("v", Some(flushed)).unwrap();
+        engine.core.empty_cache("v", false, emptied).unwrap();
+        engine.core.keep_caches();
+    });
+    asked.unwrap();
+    assert!(matches!(is_emptied.recv().unwrap(), Err(EngineError::Stopped)));
+    assert!(is_flushed.recv().is_err());
+    // A command that begins to, and one that has flushed it first, too.
+    assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
+    let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", false, channel().0)).unwrap();
+    assert!(matches!(emptied, Err(EngineError::Stopped)));
+    assert!(cached.write(&[8; BLOCK_BYTES]) && cached.read(BLOCK_BYTES) == [8; BLOCK_BYTES]);
+    assert!(cached.is_noted());
+    cached.found_by_the_next_start().unwrap();
+}
+
+/// A device that does so many operations and fails then.
+struct Failing<'device> {
+    device: &'device mut CacheDevice,
+    left: u32,
+}
+
+impl Failing<'_> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the device has failed"))?;
+        Ok(())
+    }
+}
+
+impl Blocks for Failing<'_> {
+    fn blocks(&self) -> u64 {
+        self.device.blocks()
+    }
+
+    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()> {
+        self.begin()?;
+        self.device.read(first, into)
+    }
+
+    fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()> {
+        self.begin()?;
+        self.device.write(first, from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.begin()?;
+        self.device.flush()
+    }
+}
+
+/// A client that asks for one thing, from the volume's first byte on, and goes.
+struct Asks {
+    operation: Operation,
+    length: u32,
+    /// What is written; nothing otherwise.
+    data: Vec<u8>,
+    /// Hears what was read, or why the request failed.
+    answer: Sender<Result<Vec<u8>, Errno>>,
+    is_answered: bool,
+}
+
+impl FrontEnd for Asks {
+    fn buffer_classes(&self) -> &[BufferClass] {
+        &[BufferClass { bytes: REQUEST_BYTES_MAX, count: 1 }]
+    }
+
+    fn started(&mut self, port: &mut Port<'_>) {
+        let payload = match self.operation {
+            Operation::Read => port.take_read_payload(0, self.length).unwrap(),
+            Operation::Write => {
+                let mut buffer = port.take_buffer(self.length).unwrap();
+                buffer.as_mut_slice()[..self.data.len()].copy_from_slice(&self.data);
+                Payload::Buffer { buffer, at: 0 }
+            }
+            _ => Payload::None,
+        };
+        let (token, operation, length, class) = (0, self.operation, self.length, Class::UNCLASSIFIED);
+        port.submit(Submission { token, operation, offset: 0, length, is_forced: false, class, payload });
+    }
+
+    fn ring_completed(&mut self, _: &mut Port<'_>, _: u32, _: Result<u32, Errno>, _: bool) {}
+
+    fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
+        let is_read = self.operation == Operation::Read;
+        let read = if is_read { port.read_bytes(&finished).to_vec() } else { Vec::new() };
+        let _ = self.answer.send(finished.result.map(|()| read));
+        port.give_payload(finished.payload);
+        self.is_answered = true;
+    }
+
+    fn turn_ended(&mut self, _: &mut Port<'_>) {}
+
+    fn stop(&mut self, _: &mut Port<'_>) {}
+
+    fn cut(&mut self, _: &mut Port<'_>) {}
+
+    fn is_finished(&self) -> bool {
+        self.is_answered
+    }
+}
+
+/// A volume in a file with a cache, and its clients.
+struct Cached {
+    engine: EngineHandle,
+    config: VolumeConfig,
+    settings: CacheSettings,
+}
+
+impl Cached {
+    fn new(directory: &Path) -> Cached {
+        let (name, pool) = ("v".to_owned(), "pool".to_owned());
+        let path = directory.join("slow");
+        let backing = Backing::File { path, size_bytes: Some(VOLUME_BYTES), creates: true, encryption: None };
+        let config = VolumeConfig { name, pool, backing, start_bytes: 0, is_read_only: false };
+        let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
+        let mut settings = CacheSettings::new("fast", directory.join("fast"), policy, Scheme::default());
+        settings.size_bytes = Some(CACHE_BYTES);
+        settings.notes = Some(Notes::new(directory.join("notes")));
+        let volume = Volume::open(config.clone()).unwrap();
+        let found = FoundCache::find_or_make(settings.clone(), &config, VOLUME_BYTES, true).unwrap();
+        let engine = spawn(EngineConfig::new(profile(), "noop")).unwrap();
+        engine.open_pool("pool", Allocation::default()).unwrap();
+        engine.add_volume(volume).unwrap();
+        engine.attach_cache("v", found).unwrap();
+        Cached { engine, config, settings }
+    }
+
+    /// Asks for the first bytes, and gives what was read if that succeeded.
+    fn ask(&mut self, operation: Operation, length: usize, data: &[u8]) -> Result<Vec<u8>, Errno> {
+        let (answer, answered) = channel();
+        let (length, data) = (length as u32, data.to_vec());
+        let session = SessionConfig { name: "client".into(), allocation: Allocation::default() };
+        let asks = Asks { operation, length, data, answer, is_answered: false };
+        self.engine.attach("v", session, Box::new(asks)).unwrap();
+        answered.recv_timeout(std::time::Duration::from_nanos(PATIENCE.as_nanos())).unwrap()
+    }
+
+    fn flush(&mut self) -> bool {
+        self.ask(Operation::Flush, 0, &[]).is_ok()
+    }
+
+    fn write(&mut self, data: &[u8]) -> bool {
+        self.ask(Operation::Write, data.len(), data).is_ok()
+    }
+
+    fn read(&mut self, length: usize) -> Vec<u8> {
+        self.ask(Operation::Read, length, &[]).unwrap()
+    }
+
+    /// The first bytes on the slow device.
+    fn stored(&self, length: usize) -> Vec<u8> {
+        let Backing::File { path, .. } = &self.config.backing else { unreachable!("it is in a file") };
+        std::fs::read(path).unwrap()[..length].to_vec()
+    }
+
+    fn is_noted(&self) -> bool {
+        self.settings.notes.as_ref().unwrap().get::<CacheNote>(&self.config).unwrap().is_some()
+    }
+
+    /// Ends the engine, and says what a start finds: how much of it the store lacks.
+    fn found_by_the_next_start(self) -> Result<u32, CacheError> {
+        self.engine.shutdown(PATIENCE).unwrap();
+        let volume = Volume::open(self.config).unwrap();
+        FoundCache::find(self.settings, &volume).map(|found| found.report.dirty_units)
+    }
+}
+
+/// Outcome, at whatever operation the device fails: everything is on the store and can be read, writes are refused, the
+/// note stays, and the message says so. The cache can be detached once more, and then is gone. The next start finds it
+/// with nothing that the store lacks, or finds none.
+///
+/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
+/// believed when the cache is given up for the second time.
+#[test]
+fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
+    let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);
+    let (mut operations, mut found_none) = (0, 0);
+    let failed = |operations: u32| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cached = Cached::new(directory.path());
+        assert!(cached.write(&old));
+        let told = cached.engine.detach_cache_by("v", false, |device, superblock| {
+            give_up(&mut Failing { device, left: operations }, superblock)
+        });
+        let Err(told) = told else { return None };
+        let means = "everything is on the slow device and can be read; writes are refused until it is detached";
+        assert!(told.to_string().ends_with(means), "{told}");
+        assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.is_noted());
+        assert!(!cached.write(&new), "a write went into a cache that may be gone");
+        let status = cached.engine.caches().unwrap().remove(0).1;
+        assert!((status.dirty_units, status.has_failed, status.is_working) == (0, true, true), "{status:?}");
+        Some((directory, cached))
+    };
+    while let Some((_directory, mut cached)) = failed(operations) {
+        cached.engine.detach_cache("v").unwrap();
+        assert!(cached.engine.caches().unwrap().is_empty() && !cached.is_noted());
+        assert!(cached.read(old.len()) == old && cached.write(&new) && cached.flush());
+        assert!(cached.stored(new.len()) == new);
+        let found = cached.found_by_the_next_start();
+        assert!(matches!(found, Err(CacheError::Open { .. })), "what was given up was found: {found:?}");
+
+        let (_directory, cached) = failed(operations).expect("it failed before");
+        match cached.found_by_the_next_start() {
+            Ok(dirty_units) => assert_eq!(dirty_units, 0),
+            Err(CacheError::Open { .. }) => found_none += 1,
+            Err(error) => panic!("{error}"),
+        }
+        operations += 1;
+    }
+    assert!(
+        operations >= 5 && (1..operations).contains(&found_none),
+        "{operations} operations, {found_none} times none"
+    );
+}
+
+/// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome:
+/// the cache stays until the administrator says that something may be lost. Then that unit is lost, everything else is
+/// on the slow device, and the volume goes on without the cache.
+///
+/// Planted breaks: whatever is dirty may be lost; the device must take that the cache is given up.
+#[test]
+fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
+    for is_worn_out in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cached = Cached::new(directory.path());
+        let mut old: Vec<u8> = (0..8 * BLOCK_BYTES).map(|at| (at / 512) as u8 + 1).collect();
+        assert!(cached.write(&old) && cached.flush());
+        let place = cached.engine.call(|engine| {
+            let (_, cache) = engine.core.cache_of("v").unwrap();
+            let unit = cache.machine.cache().find(3).unwrap();
+            cache.machine.superblock().layout.unit_block(unit) * BLOCK_BYTES as u64
+        });
+        let fast = std::fs::File::options().write(true).open(&cached.settings.path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&fast, &[0xbd; BLOCK_BYTES], place.unwrap()).unwrap();
+        fast.sync_all().unwrap();
+        if is_worn_out {
+            cached.engine.call(|engine| engine.core.cache_of("v").unwrap().1.machine.refuse_writes()).unwrap();
+        }
+        let told = cached.engine.detach_cache("v").unwrap_err().to_string();
+        let named = "4 KiB, bytes 12288 to 16384 of volume v (plimsoll cache detach v --lost gives that up)";
+        assert!(told.contains(named) && cached.is_noted(), "{told}");
+        assert_eq!(cached.engine.caches().unwrap()[0].1.dirty_units, 1, "the rest is copied, worn out: {is_worn_out}");
+        let lost = cached.engine.detach_cache_by("v", true, |device, superblock| match is_worn_out {
+            true => Err(io::Error::other("the device is not written any more")),
+            false => give_up(device, superblock),
+        });
+        assert_eq!(lost.unwrap(), BLOCK_BYTES as u64);
+        assert!(cached.engine.caches().unwrap().is_empty() && !cached.is_noted());
+        old[3 * BLOCK_BYTES..4 * BLOCK_BYTES].fill(0);
+        assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.write(&old));
+        cached.engine.shutdown(PATIENCE).unwrap();
+    }
+}

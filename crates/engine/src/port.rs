@@ -1,0 +1,181 @@
+//! What a front end can do on its engine.
+
+use super::buffer::{Arena, Buffer, Lack};
+use super::buffer_memory::ConnectionMemory;
+use super::core::Core;
+use super::front_end::{Finished, Payload, Submission};
+use super::ring::Owner;
+use crate::backend::VolumeInfo;
+use io_uring::squeue;
+use plimsoll_core::{AccountId, Time};
+
+/// Where a front end sits: what the engine knows of it.
+pub(crate) struct Seat {
+    /// Its number.
+    pub(crate) index: u32,
+    /// The volume that it serves.
+    pub(crate) volume: u32,
+    pub(crate) info: VolumeInfo,
+    /// The account that its requests are charged to.
+    pub(crate) session: AccountId,
+    /// Its number among the sessions that read ahead, if the volume is.
+    pub(crate) reader: Option<u32>,
+    pub(crate) arena: Arena,
+    /// Its operations on the ring.
+    pub(crate) operations: u32,
+    /// Its requests under way.
+    pub(crate) requests: u32,
+    /// It heard something in this turn.
+    pub(crate) is_touched: bool,
+    /// It waits until there is memory for a buffer.
+    pub(crate) waits_for_memory: bool,
+    /// What it takes beside its buffers.
+    pub(crate) _memory: Option<ConnectionMemory>,
+}
+
+/// A front end's access to its engine, for the length of one call.
+pub struct Port<'call> {
+    pub(super) core: &'call mut Core,
+    pub(super) seat: &'call mut Seat,
+}
+
+impl Port<'_> {
+    /// The time at which this turn began.
+    pub fn now(&self) -> Time {
+        self.core.now
+    }
+
+    /// The volume that the front end serves.
+    pub fn volume(&self) -> &VolumeInfo {
+        &self.seat.info
+    }
+
+    /// A buffer for `bytes` bytes of data, if the front end has one left.
+    ///
+    /// Where there is no memory for one, [`FrontEnd::turn_ended`](super::FrontEnd::turn_ended) comes when it is worth another try.
+    pub fn take_buffer(&mut self, bytes: u32) -> Option<Buffer> {
+        match self.seat.arena.take(bytes) {
+            Ok(buffer) => Some(buffer),
+            Err(Lack::Slots) => None,
+            Err(Lack::Memory) => {
+                self.core.wait_for_memory(self.seat);
+                None
+            }
+        }
+    }
+
+    /// Takes a buffer back.
+    pub fn give_buffer(&mut self, buffer: Buffer) {
+        self.seat.arena.give(buffer);
+    }
+
+    /// Takes back what a finished request carried.
+    pub fn give_payload(&mut self, payload: Payload) {
+        if let Payload::Buffer { buffer, .. } = payload {
+            self.seat.arena.give(buffer);
+        }
+    }
+
+    /// Room for the bytes that a read of `length` bytes from `offset` will bring: a buffer, or their place in a volume
+    /// that lies in memory. `None` if the front end has no buffer left; a read that lies outside of the volume gets
+    /// [`Payload::None`] and will fail.
+    pub fn take_read_payload(&mut self, offset: u64, length: u32) -> Option<Payload> {
+        let is_inside = offset.checked_add(length.into()).is_some_and(|end| end <= self.seat.info.size_bytes);
+        if !is_inside {
+            return Some(Payload::None);
+        }
+        match self.core.volume_bytes(self.seat.volume, offset, length) {
+            Some(bytes) => Some(Payload::Volume(bytes)),
+            None => self.take_buffer(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
+        }
+    }
+
+    /// The bytes that a read of this front end has brought. Nothing can change them while they are looked at. A buffer
+    /// belongs to `finished`, and a volume in memory is written by the engine alone, which is borrowed meanwhile.
+    pub fn read_bytes<'looked>(&'looked self, finished: &'looked Finished) -> &'looked [u8] {
+        match finished.payload.as_ptr() {
+            // SAFETY: the engine has checked that the payload has room for `length` bytes, and filled them; no other
+            // code writes there as long as `self` is borrowed.
+            Some(start) if finished.result.is_ok() => unsafe {
+                std::slice::from_raw_parts(start, finished.length as usize)
+            },
+            _ => &[],
+        }
+    }
+
+    /// Hands a request to the engine, which answers with [`FrontEnd::request_completed`](super::FrontEnd::request_completed)
+    /// later, never before this returns. What the volume cannot do (beyond its end, not on its blocks, a write to one
+    /// that is read-only, a payload that does not fit) is answered with an error.
+    pub fn submit(&mut self, submission: Submission) {
+        self.seat.requests += 1;
+        self.core.submit(self.seat, submission);
+    }
+
+    /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`: it reads them, changes a part
+    /// and writes them. [`FrontEnd::request_completed`](super::FrontEnd::request_completed) hears of `token` when every other change of
+    /// them is over; then others' changes wait until [`give_back_claim`](Self::give_back_claim). O(requests under way).
+    pub fn claim(&mut self, token: u64, offset: u64, length: u64) {
+        self.seat.requests += 1;
+        self.core.claim(self.seat, token, offset, length);
+    }
+
+    /// Gives back what was claimed for `token`.
+    pub fn give_back_claim(&mut self, token: u64) {
+        self.core.give_back_claim(self.seat, token);
+    }
+
+    /// Puts an operation of the front end's own on the ring, which answers with
+    /// [`FrontEnd::ring_completed`](super::FrontEnd::ring_completed).
+    ///
+    /// `tag` is the front end's name for it, below 2^24; one tag may be under way once at a time.
+    ///
+    /// # Safety
+    /// Every address and descriptor in `entry` stays valid, and what the kernel writes to stays unused, until the
+    /// operation completes. The engine helps: it keeps the front end until all of its operations have.
+    pub unsafe fn push(&mut self, entry: squeue::Entry, tag: u32) {
+        self.seat.operations += 1;
+        // SAFETY: the caller's promise.
+        unsafe { self.core.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
+    }
+
+    /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.
+    pub fn cancel(&mut self, tag: u32) {
+        self.core.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
+    }
+
+    /// Says that the front end's requests are abandoned: those that have not reached a backend need not.
+    /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
+    pub fn abandon_requests(&mut self) {
+        let own = self.seat.index;
+        self.core.abandon(|front_end, _| front_end == own);
+        self.core.give_up_fetches_for(own);
+    }
+
+    /// The same of the requests that the front end calls by these names. O(requests and pieces under way of all front
+    /// ends), however many they are; nothing if there are none.
+    pub fn abandon_called(&mut self, tokens: &[u64]) {
+        let own = self.seat.index;
+        if !tokens.is_empty() {
+            self.core.abandon(|front_end, token| front_end == own && tokens.contains(&token));
+        }
+    }
+
+    /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.
+    pub fn abandon_requests_of(&mut self, numbers: &[u32]) {
+        if !numbers.is_empty() {
+            self.core.abandon(|front_end, _| numbers.contains(&front_end));
+        }
+    }
+
+    /// The front end's number on its engine, used again after it is gone.
+    pub fn number(&self) -> u32 {
+        self.seat.index
+    }
+
+    /// Waits until nothing that was abandoned on the volume, by whomever, changes it any more;
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) then hears of `token`.
+    pub fn wait_for_abandoned(&mut self, token: u64) {
+        self.seat.requests += 1;
+        self.core.wait_for_abandoned(self.seat.volume, self.seat.index, token);
+    }
+}

@@ -1,0 +1,365 @@
+//! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
+
+mod attachments;
+
+use super::administration::build_scheduler;
+use super::alarm::Alarm;
+use super::claims::Claims;
+use super::clock::Clock;
+use super::commands::Receiver;
+use super::core::{Core, TURN_BYTES_MAX};
+use super::early_reads::EarlyReads;
+use super::emulation::Emulation;
+use super::error::EngineError;
+use super::front_end::FrontEnd;
+use super::handle::{EngineConfig, GRACE_DEFAULT};
+use super::held_reads::HeldReads;
+use super::meter::Meters;
+use super::observed::ObservedRequests;
+use super::orphans::Orphans;
+use super::port::{Port, Seat};
+use super::ring::{Completed, Owner, Ring};
+use super::slab::Slab;
+use super::work::Work;
+use crate::front_end::LOOK_EVERY;
+use crate::read_ahead_requests::Wishes;
+use plimsoll_core::{AccountTree, Time};
+use rustix::io::Errno;
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::Sender;
+
+/// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+/// Requests and pieces that fit before the tables grow.
+const REQUESTS_EXPECTED: usize = 1024;
+/// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
+/// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
+const HANDED_OUT_MAX: usize = 64;
+/// Buffers that lose their memory, because their front ends do not use it, each time that a front end has found none:
+/// some milliseconds' work.
+const TRIMMED_MAX: usize = 256;
+
+/// A front end and its seat.
+struct Attached {
+    seat: Seat,
+    front_end: Box<dyn FrontEnd>,
+    /// When it is cut off; set once it was asked to stop.
+    cut_at: Option<Time>,
+}
+
+/// A device with all that belongs to it. See the [module's text](super).
+pub(super) struct Engine {
+    pub(super) core: Core,
+    front_ends: Slab<Attached>,
+    /// Front ends that heard something in this turn.
+    touched: Vec<u32>,
+    /// Front ends that may be through.
+    leaving: Vec<u32>,
+    /// When the first of the front ends that were asked to stop is cut off.
+    next_cut: Option<Time>,
+    /// When it is looked again whether front ends' other ends are still there.
+    next_look: Time,
+    completed: Vec<Completed>,
+    commands: Receiver,
+    /// The turn was over before all was done: the next one follows at once.
+    goes_on: bool,
+    is_ending: bool,
+    ended: Vec<Sender<Result<(), EngineError>>>,
+}
+
+impl Engine {
+    /// Makes an engine for this thread.
+    pub(super) fn new(config: EngineConfig, commands: Receiver) -> Result<Engine, EngineError> {
+        let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor, buffers } = config;
+        let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
+        if let Some(processor) = processor {
+            let mut processors = rustix::thread::CpuSet::new();
+            processors.set(processor);
+            rustix::thread::sched_setaffinity(None, &processors).map_err(system("bind to the processor"))?;
+        }
+        rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS)).map_err(system("set the timer slack"))?;
+        let clock = Clock::start();
+        let now = clock.now();
+        let tree = AccountTree::new(profile);
+        let core = Core {
+            ring: Ring::new().map_err(|source| EngineError::Ring { source })?,
+            clock,
+            now,
+            scheduler: build_scheduler(&scheduler, &tree, now)?,
+            upper_levels: None,
+            upper_levels_at: None,
+            upper_levels_ready: false,
+            observed: ObservedRequests::default(),
+            reads: HeldReads::default(),
+            early: EarlyReads::default(),
+            scheduler_number: 0,
+            sessions: 0,
+            ask_again: None,
+            emulation: model.map(|model| Emulation::new(model, lateness_bound)),
+            tree,
+            meters: Meters::new(now),
+            alarm: Alarm::new(now),
+            volumes: Slab::with_capacity(0),
+            requests: Slab::with_capacity(REQUESTS_EXPECTED),
+            pieces: Slab::with_capacity(REQUESTS_EXPECTED),
+            pieces_so_far: 0,
+            tap: None,
+            recordings: 0,
+            finished: Vec::with_capacity(REQUESTS_EXPECTED),
+            caches_with_work: Vec::new(),
+            emulated_caches: Vec::new(),
+            bytes_left: TURN_BYTES_MAX,
+            buffers,
+            wait_for_memory: Vec::new(),
+            memory_try_again: None,
+            orphans: Orphans::default(),
+            claims: Claims::default(),
+            work: Work::new(executor)?,
+            wishes: Wishes::default(),
+        };
+        Ok(Engine {
+            core,
+            front_ends: Slab::with_capacity(0),
+            touched: Vec::new(),
+            leaving: Vec::new(),
+            next_cut: None,
+            next_look: now + LOOK_EVERY,
+            completed: Vec::with_capacity(REQUESTS_EXPECTED),
+            commands,
+            goes_on: false,
+            is_ending: false,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Runs until it was told to end and all front ends are gone.
+    ///
+    /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
+    /// it ended, where that was its ring; a panic goes on.
+    pub(super) fn run(mut self) -> Option<String> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
+        let Engine { core, front_ends, ended, .. } = self;
+        let mut result = match outcome {
+            Ok(result) => result,
+            Err(panic) => {
+                // Before anything else that may panic.
+                std::mem::forget((core, front_ends));
+                tracing::error!("the engine's thread has panicked");
+                resume_unwind(panic);
+            }
+        };
+        let why = match &result {
+            Err(error @ EngineError::Ring { .. }) => {
+                std::mem::forget((core, front_ends));
+                Some(error.to_string())
+            }
+            _ => {
+                drop(core);
+                None
+            }
+        };
+        for answer in ended {
+            let _ = answer.send(std::mem::replace(&mut result, Ok(())));
+        }
+        why
+    }
+
+    /// Turn after turn; then makes its volumes durable.
+    fn run_to_the_end(&mut self) -> Result<(), EngineError> {
+        self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
+        let mut result = loop {
+            self.turn();
+            if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
+                break Ok(());
+            }
+            let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
+            if let Err(source) = self.core.ring.submit_and_wait(timeout) {
+                break Err(EngineError::Ring { source });
+            }
+        };
+        if let Err(error) = &result {
+            tracing::error!(%error, "the engine's ring has failed");
+        }
+        let volumes: Vec<u32> = self.core.volumes.iter().map(|(index, _)| index).collect();
+        for volume in volumes {
+            if let Err(error) = self.core.sync_volume(volume) {
+                tracing::error!(%error, "at the end");
+                // The first failure stays: a ring's decides what may be freed.
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    /// Whether every cache is closed; if not, those that were not asked to are now.
+    fn caches_are_closed(&mut self) -> bool {
+        while !self.core.caches_are_closed() {
+            if !self.core.has_cache_work() {
+                return false;
+            }
+            self.turn();
+        }
+        true
+    }
+
+    fn turn(&mut self) {
+        self.core.now = self.core.clock.now();
+        self.core.bytes_left = TURN_BYTES_MAX;
+        let mut completed = std::mem::take(&mut self.completed);
+        self.core.ring.drain(&mut completed);
+        for completed in completed.drain(..) {
+            match completed.owner {
+                Owner::Piece(index) => self.core.step_completed(index, completed.result),
+                Owner::FrontEnd(index, tag) => self.with(index, |front_end, port| {
+                    if !completed.has_more {
+                        port.seat.operations -= 1;
+                    }
+                    front_end.ring_completed(port, tag, completed.result, completed.has_more);
+                }),
+                Owner::Wake => self.woken(completed.has_more),
+                Owner::UpperLevels if completed.result == Err(Errno::CANCELED) => {}
+                Owner::UpperLevels => self.core.upper_levels_are_ready(completed.has_more),
+                Owner::Cache(volume, operation) => {
+                    self.core.cache_operation_completed(volume, operation, completed.result);
+                }
+                Owner::Work => self.core.hear_of_work(completed.has_more),
+                Owner::Nobody => {}
+            }
+        }
+        self.completed = completed;
+        self.core.complete_emulated();
+        self.core.complete_emulated_caches();
+        self.core.hear_upper_levels();
+        self.core.look_once_a_second();
+        self.core.try_work_again();
+        self.cut_overdue();
+        self.look();
+        self.try_for_memory_again();
+        self.go_round();
+        self.core.tell_of_reads();
+        self.leaving.append(&mut self.core.wishes.through);
+        self.dismiss_finished();
+    }
+
+    /// Decides, hands out and hears what comes of that, as long as something does. A client that asks again as soon as
+    /// it was answered does not keep the thread.
+    fn go_round(&mut self) {
+        self.goes_on = false;
+        let mut handed_out = 0;
+        loop {
+            self.core.drive_caches();
+            self.core.pump();
+            while self.core.read_ahead() {
+                self.core.pump();
+            }
+            if handed_out >= HANDED_OUT_MAX {
+                self.goes_on = !self.core.finished.is_empty() || self.core.has_cache_work();
+                return;
+            }
+            let count = self.hand_out();
+            if count == 0 && !self.end_turn() && !self.core.has_cache_work() {
+                return;
+            }
+            // A round that only a cache has got something of is one, too.
+            handed_out += count.max(1);
+            if handed_out >= HANDED_OUT_MAX {
+                // A front end that has heard something must be able to answer it, and to receive, before any goes on.
+                self.end_turn();
+            }
+        }
+    }
+
+    /// Calls a front end, if it is still there, and remembers that it heard something.
+    fn with(&mut self, index: u32, call: impl FnOnce(&mut dyn FrontEnd, &mut Port<'_>)) {
+        let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else {
+            return;
+        };
+        if !std::mem::replace(&mut seat.is_touched, true) {
+            self.touched.push(index);
+        }
+        call(&mut **front_end, &mut Port { core: &mut self.core, seat });
+    }
+
+    /// Hands out the requests that are done; says how many there were.
+    fn hand_out(&mut self) -> usize {
+        let mut finished = std::mem::take(&mut self.core.finished);
+        let count = finished.len();
+        for (index, finished) in finished.drain(..) {
+            self.with(index, |front_end, port| {
+                port.seat.requests -= 1;
+                front_end.request_completed(port, finished);
+            });
+        }
+        // Requests that were refused meanwhile have come into a new list.
+        finished.append(&mut self.core.finished);
+        self.core.finished = finished;
+        count
+    }
+
+    /// Tells all front ends that heard something that the turn is over; says whether new work came of it.
+    fn end_turn(&mut self) -> bool {
+        let pieces_before = self.core.pieces_so_far;
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else { continue };
+            seat.is_touched = false;
+            front_end.turn_ended(&mut Port { core: &mut self.core, seat });
+            if front_end.is_finished() {
+                self.leaving.push(index);
+            }
+        }
+        self.touched = touched;
+        self.core.pieces_so_far != pieces_before || !self.core.finished.is_empty()
+    }
+
+    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those without one.
+    fn look(&mut self) {
+        if self.core.now < self.next_look {
+            return;
+        }
+        self.next_look = self.core.now + LOOK_EVERY;
+        for index in 0..self.front_ends.places() as u32 {
+            let attached = self.front_ends.get_mut(index);
+            if attached.is_some_and(|Attached { front_end, .. }| !front_end.is_finished() && front_end.has_vanished()) {
+                self.with(index, |front_end, port| front_end.cut(port));
+            }
+        }
+    }
+
+    /// Lets front ends try again that found no memory for a buffer.
+    fn try_for_memory_again(&mut self) {
+        if self.core.memory_try_again.take_if(|at| *at <= self.core.now).is_none() {
+            return;
+        }
+        // What others have and do not use.
+        let mut left = TRIMMED_MAX;
+        for index in 0..self.front_ends.places() as u32 {
+            let Some(Attached { seat, .. }) = self.front_ends.get_mut(index).filter(|_| left > 0) else { continue };
+            left -= seat.arena.trim(left);
+        }
+        for index in std::mem::take(&mut self.core.wait_for_memory) {
+            self.with(index, |_, port| port.seat.waits_for_memory = false);
+        }
+    }
+
+    /// Other threads want something.
+    fn woken(&mut self, is_still_watched: bool) {
+        let (commands, is_over) = self.commands.take();
+        if !is_still_watched {
+            self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
+        }
+        commands.into_iter().for_each(|command| command(self));
+        if is_over && !self.is_ending {
+            self.shut_down(GRACE_DEFAULT, None);
+        }
+    }
+
+    /// When the engine must wake up even if nothing happens.
+    fn wake_at(&self) -> Option<Time> {
+        let at_once = self.goes_on.then_some(self.core.now);
+        let look = (self.front_ends.len() > 0).then_some(self.next_look);
+        [at_once, self.core.wake_at(), self.next_cut, look].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,27 @@
+//! What connections over sockets share, whatever they speak: where a server listens, how a socket is accepted
+//! and prepared, and how answers go out on the ring.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`address`] | where a server listens |
+//! | [`listener`] | sockets, threads and deadlines around a handshake |
+//! | `handshakes` | those under way, and which must go when there are too many |
+//! | `socket` | waiting for a socket, with an end to the waiting |
+//! | `prepare` | a socket before its first operation on the ring |
+//! | `silence` | whether the other machine is still there |
+//! | `send` | one send of bytes that lie in several places |
+
+pub mod address;
+mod handshakes;
+pub mod listener;
+mod prepare;
+mod send;
+mod silence;
+mod socket;
+
+pub use address::Address;
+pub use listener::{ListenError, Listener, ListenerOptions, Peer, Serving};
+pub(crate) use prepare::prepare;
+pub(crate) use send::{GatheredSend, Part};
+pub(crate) use silence::Silence;
+pub(crate) use socket::{Patience, now, try_send};

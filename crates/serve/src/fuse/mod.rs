@@ -1,0 +1,17 @@
+//! A volume as one file: a FUSE mount with the regular file itself as its root.
+//!
+//! A file system needs a block device, and a loop device makes one out of a file. So the engine serves one big file and
+//! the kernel does the rest:
+//!
+//! ```text
+//!   ext4, XFS -> /dev/loopN (direct I/O) -> FUSE, one file -> /dev/fuse -> engine thread -> scheduler -> backend
+//! ```
+//!
+//! The protocol is spoken directly on `/dev/fuse`. For one file it is small
+//! ([`wire`](plimsoll_protocols::fuse::wire)), and three things that decide the speed are in our hands. They are `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request),
+//! `FOPEN_PARALLEL_DIRECT_WRITES` (without it writes queue up at the inode's lock) and where a write's payload lands.
+
+mod device;
+pub mod driver;
+
+pub use driver::FuseConnection;

@@ -10,7 +10,7 @@ mod memory;
 
 pub use compressed::COMPRESSION_LEVELS;
 pub(crate) use compressed::{CompressedMemory, Compressing, Damaged, NotCompressed, PAGE_BYTES};
-pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher};
+pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher, check_key};
 pub(crate) use file::{FileBackend, FileStep, Progress};
 pub(crate) use memory::MemoryBackend;
 

@@ -21,6 +21,8 @@ struct Kind {
     keys: [&'static str; 2],
 }
 
+/// Processes of a group that read at once.
+const READERS: usize = 4;
 const READ: Kind = Kind { files: ["blkio.throttle.read_bps_device", "io.max"], keys: ["", "rbps="] };
 const WRITE: Kind = Kind { files: ["blkio.throttle.write_bps_device", "io.max"], keys: ["", "wbps="] };
 
@@ -89,11 +91,13 @@ impl Rig {
         fs::create_dir(self.group(name)).unwrap();
     }
 
-    /// A process in the group reads the disk, again and again.
+    /// Processes in the group read the disk, again and again. There are several, since one waits for each of its reads: alone it may be far from
+    /// what its weight brings on a busy machine, and then it does not ask for its share.
     fn start_reading(&self, name: &str) {
         let script = format!(
-            "echo $$ > {}/cgroup.procs; while :; do dd if={} of=/dev/null bs=64k iflag=direct status=none; done",
+            "echo $$ > {}/cgroup.procs; for _ in {}; do while :; do dd if={} of=/dev/null bs=64k iflag=direct status=none; done & done; wait",
             self.group(name).display(),
+            "r ".repeat(READERS),
             self.device
         );
         let mut command = Command::new("sh");

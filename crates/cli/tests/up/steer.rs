@@ -124,7 +124,9 @@ impl Rig {
         fs::write(self.group(name).join(kind.files[self.version]), text).unwrap();
     }
 
-    /// Waits until a may read four times as much as b, and answers with what a may.
+    /// Waits until a may read four times as much as b, and answers with what a may. What the kernel's throttle lets through beyond a cap is owed,
+    /// and the next cap is lower for it: on a busy machine ratios differ by some per cent in each second. How exact they are over ten
+    /// seconds is for the steward's own tests.
     fn wait_for_shares(&self) -> u64 {
         let mut seen = Vec::new();
         let is_so = (0..PATIENCE_LOOKS).any(|_| {
@@ -134,7 +136,7 @@ impl Rig {
             if seen.last() != Some(&limits) {
                 seen.push(limits);
             }
-            matches!(limits, (Some(a), Some(b)) if (3.9..4.1).contains(&(a as f64 / b as f64)))
+            matches!(limits, (Some(a), Some(b)) if (3.5..4.5).contains(&(a as f64 / b as f64)))
         });
         assert!(is_so, "never a limit of a of four times that of b; {}", self.state(&seen));
         seen.last().expect("they were looked at").0.expect("a has one")

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -115,6 +116,53 @@ fn json_says_paths_that_are_no_text_as_near_as_text_can() {
     }
     let (code, value) = check(&folder("broken").join("undefined-pool.toml"));
     assert_eq!((code, &value["errors"][0]["key"]), (Some(2), &"volume.v.pool".into()));
+}
+
+/// What `up` would refuse when it opens a volume, `check` refuses with a line. What is not there yet is not judged.
+///
+/// Planted breaks: files are not looked at; two names of one file are two files; any key is one.
+#[test]
+fn files_that_cannot_be_what_the_configuration_says_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let message = |volume: &str| {
+        let text = format!(
+            "[device.d]\nscheduler = \"noop\"\n[pool.p]\ndevice = \"d\"\n[volume.v]\npool = \"p\"\nnbd = {{}}\n{volume}"
+        );
+        std::fs::write(path("plimsoll.toml"), text).unwrap();
+        let output = plimsoll(directory.path(), &["check", "plimsoll.toml"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(if said.is_empty() { 0 } else { 2 }), "{said}");
+        said.replace(&format!("{}/", directory.path().display()), "")
+    };
+    let of = |file: &str| format!("size = \"1MiB\"\nfile = \"{file}\"\n");
+    assert_eq!(message(&of("later.img")), "");
+    std::fs::File::create(path("short.img")).unwrap().set_len(4096).unwrap();
+    let short = "plimsoll.toml:8: volume.v.size: got 1 MiB, and \"short.img\" has 4 KiB, allowed at most what the file has, or a longer file\n";
+    assert_eq!(message(&of("short.img")), short);
+    std::fs::create_dir(path("folder")).unwrap();
+    let folder =
+        "plimsoll.toml:9: volume.v.file: got \"folder\", a directory, allowed a regular file or a block device\n";
+    assert_eq!(message(&of("folder")), folder);
+    std::fs::File::create(path("a.img")).unwrap().set_len(1 << 20).unwrap();
+    std::fs::hard_link(path("a.img"), path("b.img")).unwrap();
+    let second = format!("{}[volume.w]\npool = \"p\"\nnbd = {{}}\n{}", of("a.img"), of("b.img"));
+    let same = "plimsoll.toml:14: volume.w.file: got the file of volume \"v\", \"b.img\", allowed a file of its own\n";
+    assert_eq!(message(&second), same);
+    let encrypted = format!("{}encryption = {{ key_file = \"key\" }}\n", of("a.img"));
+    assert_eq!(message(&encrypted), "", "a key may come later");
+    std::fs::write(path("key"), (0..64).collect::<Vec<u8>>()).unwrap();
+    let mode = |mode| std::fs::set_permissions(path("key"), std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o644);
+    let open = message(&encrypted);
+    assert!(
+        open.starts_with(
+            "plimsoll.toml:10: volume.v.encryption.key_file: got \"key\": others than its owner may use it (mode 644)"
+        ),
+        "{open}"
+    );
+    mode(0o600);
+    assert_eq!(message(&encrypted), "");
 }
 
 #[test]

@@ -91,14 +91,14 @@ pub(crate) fn in_whole_units(value: u64, units: &[(u64, &str)]) -> String {
     format!("{} {unit}", value / factor)
 }
 
-/// Prints at most three significant digits, without trailing zeros, and never rounds a whole number.
+/// Prints at most three significant digits, without trailing zeros, and never rounds a whole number. What is not zero is not printed as zero.
 pub(crate) fn three_digits(value: f64) -> String {
-    let decimals = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
+    let decimals = match value {
+        100.0.. => 0,
+        10.0.. => 1,
+        0.01.. => 2,
+        _ if value > 0.0 => (2.0 - value.log10().floor()) as usize,
+        _ => 0,
     };
     let text = format!("{value:.decimals$}");
     match text.contains('.') {
@@ -332,6 +332,10 @@ mod tests {
             assert_eq!(written(read::<Span>(text)), text);
         }
         assert_eq!(read::<Rate>("10.06MB/s").to_string(), "10.1 MB/s", "three digits for people");
+        for small in ["0.004 runs/s", "0.001 B/s", "0.0000123 MB/s"] {
+            let rate: Rate = small.parse().unwrap();
+            assert_eq!(rate.to_string().parse(), Ok(rate), "{rate}");
+        }
         assert!(format!("{}TB/s", "9".repeat(300)).parse::<Rate>().is_err(), "a finite number, and an infinite rate");
     }
 

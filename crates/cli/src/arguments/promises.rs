@@ -3,7 +3,7 @@
 use super::{DaemonArguments, DaemonOutputArguments};
 use crate::control::protocol::{Change, Limit};
 use clap::{Args, Subcommand};
-use plimsoll_core::units::deadline;
+use plimsoll_core::units::{ParseUnitError, deadline};
 use plimsoll_core::{Priority, Rate, Span};
 use std::ffi::OsString;
 
@@ -26,6 +26,8 @@ A volume has an account in its pool, which is set like a pool: its sessions shar
 
 The part before the last / is a pool that is open. A pool that is in no other needs --device if there are several.
 A reserve that does not fit is refused, and the message says by how much; the exit code is 1.")]
+    // Each session's own: the refusal says where they are set.
+    #[command(mut_args(hidden_of_pools))]
     Add(PoolAddArguments),
     /// Change what a pool or volume is promised, from its next request on
     #[command(after_help = "Example:
@@ -33,6 +35,8 @@ A reserve that does not fit is refused, and the message says by how much; the ex
   web: a reserve of 44.8 runs/s does not fit: disk0 has 112 runs/s, 78.4 are promised to others, 11.2 too many
 
 What is not named stays as it is. The configuration file is not changed.")]
+    // Each session's own: the refusal says where they are set.
+    #[command(mut_args(hidden_of_pools))]
     Set(PoolSetArguments),
     /// Remove a pool that has no members
     #[command(after_help = "Example:
@@ -168,8 +172,8 @@ pub struct PoolRemoveArguments {
 /// What a pool is promised.
 #[derive(Debug, Args)]
 pub struct ChangeArguments {
-    /// The rate that it gets however the others behave: "45 runs/s", 10MB/s, 30%
-    #[arg(long, value_name = "RATE")]
+    /// The rate that it gets however the others behave: "45 runs/s", 10MB/s, 30%, or none
+    #[arg(long, value_name = "RATE", value_parser = reserve)]
     pub reserve: Option<Rate>,
     /// The rate that it never exceeds, or none
     #[arg(long, value_name = "RATE")]
@@ -189,6 +193,18 @@ pub struct ChangeArguments {
     /// How soon an fsync should return
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub fsync_deadline: Option<Span>,
+}
+
+/// Leaves out of a pool's help what only sessions have.
+fn hidden_of_pools(argument: clap::Arg) -> clap::Arg {
+    const OF_SESSIONS: [&str; 4] = ["priority", "read_deadline", "write_deadline", "fsync_deadline"];
+    let is_hidden = OF_SESSIONS.contains(&argument.get_id().as_str());
+    argument.hide(is_hidden)
+}
+
+/// A reserve, or that there is none.
+fn reserve(text: &str) -> Result<Rate, ParseUnitError> {
+    if text == "none" { Ok(Rate::ZERO) } else { text.parse() }
 }
 
 impl ChangeArguments {

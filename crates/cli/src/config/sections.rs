@@ -43,6 +43,8 @@ pub(super) struct Sections {
     pub(super) listen: Option<Vec<Listen>>,
     pub(super) iscsi_listen: Option<Vec<Listen>>,
     pub(super) executor: ExecutorSection,
+    /// Where its section begins; `None`: there is none.
+    pub(super) executor_line: Option<usize>,
     pub(super) devices: Vec<Device>,
     pub(super) pools: Vec<PoolSection>,
     pub(super) caches: Vec<Cache>,
@@ -81,8 +83,11 @@ pub(super) fn read(
     let daemon = daemon(file.section("daemon", problems), directory, defaults, problems);
     let listen = file.section("nbd", problems).and_then(|section| listen::nbd(section, directory, problems));
     let iscsi_listen = file.section("iscsi", problems).and_then(|section| listen::iscsi(section, problems));
-    let executor = file.section("executor", problems).map(|section| executor::executor(section, problems));
-    let executor = executor.unwrap_or_default();
+    let executor = file.section("executor", problems).map(|section| {
+        let line = section.place().line;
+        (executor::executor(section, problems), line)
+    });
+    let (executor, executor_line) = executor.map_or_else(Default::default, |(executor, line)| (executor, Some(line)));
     let (devices, device_names) = named(&mut file, "device", DEVICES_MAX, problems);
     let observes = devices.iter().any(|(_, section)| section.place().has("observe"));
     let devices = devices.into_iter().map(|(name, section)| device(name, section, directory, problems)).collect();
@@ -103,6 +108,7 @@ pub(super) fn read(
         listen,
         iscsi_listen,
         executor,
+        executor_line,
         devices,
         pools,
         caches,
@@ -224,6 +230,9 @@ fn device(name: String, mut section: Section<'_>, directory: &Path, problems: &m
     }
     if tags.is_some() && !place.has("observe") {
         problems.push(place.problem("tags", "tags of a device of volumes", "only with observe"));
+    }
+    if place.has("seed") && place.is_understood("seed") && !place.has("emulate") {
+        problems.push(place.problem("seed", "the seed of an emulation that there is not", "only with emulate"));
     }
     let model = emulate.and_then(|emulate| plimsoll_devices::build(emulate, seed));
     let mut profile = match model {

@@ -13,7 +13,7 @@ use plimsoll_core::ByteCount;
 use plimsoll_engine::EngineHandle;
 use plimsoll_engine::backend::{self, VolumeConfig};
 use plimsoll_engine::cache::{CacheError, CacheNote, CacheSettings, Forgotten, FoundCache};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -39,7 +39,8 @@ pub(super) fn find(
             Err(error) => {
                 let (file, place) = (configuration.file.display(), &cache.place);
                 let (line, key) = (place.line_of("file"), place.dotted("file"));
-                let note = plan::notes(configuration).get::<CacheNote>(volume.config());
+                let is_none = matches!(error, CacheError::Open { source: OpenError::NoCache, .. });
+                let note = noted(configuration, volume, is_none);
                 let advice = match (&error, note) {
                     (CacheError::Open { source: OpenError::NoCache, .. }, Ok(None)) => {
                         none_is_known(configuration, section, cache, &error)
@@ -53,11 +54,31 @@ pub(super) fn find(
     if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
 }
 
+/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache with everything on the slow
+/// device was about to leave, and it has no note any more.
+fn noted(configuration: &Configuration, volume: &backend::Volume, finishes: bool) -> io::Result<Option<CacheNote>> {
+    let (notes, config) = (plan::notes(configuration), volume.config());
+    let note = notes.get::<CacheNote>(config)?;
+    match &note {
+        Some(note) if finishes && note.leaving.is_some() && note.why_not_of(&config.name).is_none() => {
+            plimsoll_engine::cache::forget(&notes, config)?;
+            let (volume, cache) = (&config.name, &note.cache);
+            tracing::warn!(
+                volume,
+                cache,
+                "a daemon ended while it gave the cache up: everything is on the slow device, and the cache is gone now"
+            );
+            Ok(None)
+        }
+        _ => Ok(note),
+    }
+}
+
 /// Why a volume that the configuration gives no cache is not served: it has one.
 fn why_not_without(configuration: &Configuration, section: &Volume, volume: &backend::Volume) -> Option<String> {
     let (file, place) = (configuration.file.display(), &section.place);
     let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
-    let note = match plan::notes(configuration).get::<CacheNote>(volume.config()) {
+    let note = match noted(configuration, volume, true) {
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
@@ -252,7 +273,7 @@ impl Caches {
         let settings = CacheSettings { size_bytes: Some(size_bytes), ..engine.cache_settings(volume)? };
         // Before anything is given up.
         plimsoll_engine::cache::check_size(&settings).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        engine.detach_cache(volume)?;
+        engine.detach_cache_to_resize(volume, size_bytes)?;
         // From here on no failure loses data: the store has everything, and goes on without a cache.
         let made = self.found(engine, section, cache, settings, true);
         made.and_then(|found| Ok(engine.attach_cache(volume, found)?)).map_err(|why| {

@@ -6,6 +6,7 @@
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};
 use crate::versions::BLOCK_BYTES;
+use std::process::Stdio;
 
 /// The site's configuration with each of the first words in place of the second.
 fn reconfigured(site: &Site, changes: &[(&str, &str)]) {
@@ -213,4 +214,45 @@ fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_wit
     let [note] = notes.as_slice() else { panic!("{notes:?}") };
     std::fs::write(note, "{").unwrap();
     refused(&format!("cannot tell whether it has one: {} is no note of a cache: ", note.display()));
+}
+
+/// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that the cache leaves. Outcome:
+/// the next start serves the volume, with all that was written; a volume whose cache was on its way out needs one edit of the configuration
+/// and no other command.
+///
+/// Red before it was noted that a cache leaves: "there is no cache on the device".
+#[test]
+fn a_daemon_that_was_killed_while_a_cache_left_starts_again() {
+    let mut killed_meanwhile = 0;
+    for (step, command) in (0..8).flat_map(|step| [(step, "resize"), (step, "detach")]) {
+        let site = site("");
+        let daemon = site.up();
+        let mut client = connect(&site);
+        client.write(0, &[5; 64 * BLOCK_BYTES], true).unwrap();
+        let note = std::fs::read_dir(site.path("notes")).unwrap().flatten().map(|entry| entry.path()).next().unwrap();
+        let is_leaving = || std::fs::read_to_string(&note).is_ok_and(|note| note.contains("leaving"));
+        let words = ["cache", command, "--socket", "state/control.sock", "db", "2MiB"];
+        let mut asked = site.command(&words[..if command == "resize" { 6 } else { 5 }]);
+        let mut asked = asked.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !is_leaving() && asked.try_wait().unwrap().is_none() {}
+        let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: step * 500_000 };
+        let _ = rustix::thread::nanosleep(&pause);
+        daemon.signal(rustix::process::Signal::KILL);
+        daemon.wait();
+        asked.wait().unwrap();
+        killed_meanwhile += u32::from(is_leaving());
+        if command == "detach" && (is_leaving() || !note.exists()) {
+            reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
+        }
+        let daemon = site.up();
+        let mut read = [0; 64 * BLOCK_BYTES];
+        let mut client = connect(&site);
+        client.read(0, &mut read).unwrap();
+        assert!(read == [5; 64 * BLOCK_BYTES], "{command}, step {step}");
+        assert!(!is_leaving());
+        client.write(0, &[6; BLOCK_BYTES], true).unwrap();
+        daemon.stop();
+    }
+    assert!(killed_meanwhile > 0, "no kill came before the cache had gone");
+    println!("killed while the note said that the cache leaves: {killed_meanwhile} of 16");
 }

@@ -115,17 +115,20 @@ fn what_is_written_is_read_and_lies_in_the_file_as_cryptsetup_would_have_it() {
 #[test]
 fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     let site = site("adaptive");
-    let refused = |what: &str| {
-        let log = text(&site.up_fails().stderr);
-        assert!(log.contains("plimsoll.toml:19: volume.db.encryption: volume db: key file "), "{log}");
-        assert!(log.contains(what), "{log}");
+    let refused_with = |code: i32, key: &str, what: &str| {
+        let output = site.up_fails();
+        let log = text(&output.stderr);
+        assert!(log.contains(&format!("plimsoll.toml:19: volume.db.encryption{key}")) && log.contains(what), "{log}");
+        assert_eq!(output.status.code(), Some(code), "{log}");
     };
+    let no_key = |what: &str| refused_with(2, ".key_file: got ", what);
+    let refused = |what: &str| refused_with(1, ": volume db: key file ", what);
     write_key(&site, &key_bytes(), 0o640);
-    refused("db.key: others than its owner may use it (mode 640), allowed is 600 or less; chmod 600 does that");
+    no_key("db.key\": others than its owner may use it (mode 640), allowed is 600 or less; chmod 600 does that");
     write_key(&site, &key_bytes()[..32], 0o600);
-    refused("it has 32 bytes, allowed are exactly 64; to make one: head -c 64 /dev/urandom");
+    no_key("it has 32 bytes, allowed are exactly 64; to make one: head -c 64 /dev/urandom");
     write_key(&site, &[3; 64], 0o600);
-    refused("its halves are equal");
+    no_key("its halves are equal");
     std::fs::remove_file(site.path("db.key")).unwrap();
     refused("cannot open it: No such file");
 

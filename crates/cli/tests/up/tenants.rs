@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-const PATIENCE_LOOKS: u32 = 20_000;
+pub const PATIENCE_LOOKS: u32 = 20_000;
 
 fn site() -> Option<Site> {
     if let Some(why) = why_no_mounts() {

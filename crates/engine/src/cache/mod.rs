@@ -20,7 +20,7 @@ pub(crate) use device::CacheDevice;
 pub use error::CacheError;
 pub use evidence::{Forgotten, adopt, forget};
 pub(crate) use identity::{random, store_of, store_of_loop};
-pub use note::CacheNote;
+pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
 
@@ -211,7 +211,7 @@ pub fn make(
     refuse_encrypted(volume)?;
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     // Its device may be away, and what is at its path now another one.
-    if let Some(note) = noted(settings, volume)?.filter(|_| !replaces) {
+    if let Some(note) = noted(settings, volume)?.filter(|note| !replaces && note.leaving.is_none()) {
         return Err(CacheError::Noted { cache, volume: volume.name.clone(), note: Box::new(note) });
     }
     let mut device = CacheDevice::open(settings, true)?;
@@ -312,18 +312,30 @@ fn make_anew(
 }
 
 impl FoundCache {
-    /// Finds the cache of `volume`, and makes it if the volume is in memory.
+    /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it gave the cache another
+    /// size: then the cache is made with that size.
     ///
     /// # Errors
     /// There is none, it is of another store, or it is damaged; and as for [`make`].
-    pub fn find(settings: CacheSettings, volume: &Volume) -> Result<FoundCache, CacheError> {
-        refuse_encrypted(volume.config())?;
-        let is_in_memory = volume.config().backing.is_in_memory();
+    pub fn find(mut settings: CacheSettings, volume: &Volume) -> Result<FoundCache, CacheError> {
+        let (config, volume_bytes) = (volume.config(), volume.info().size_bytes);
+        refuse_encrypted(config)?;
+        let is_in_memory = config.backing.is_in_memory();
         let mut device = CacheDevice::open(&settings, is_in_memory)?;
-        if is_in_memory {
-            make_anew(&mut device, &settings, volume.config(), volume.info().size_bytes)?;
+        let resize_bytes = unfinished_resize(&mut device, &settings, config)?;
+        if let Some(size_bytes) = resize_bytes {
+            tracing::warn!(
+                cache = settings.name,
+                volume = config.name,
+                size_bytes,
+                "the cache was given up for another size and not made again: everything is on the slow device, and it is made now"
+            );
+            settings.size_bytes = Some(size_bytes);
         }
-        FoundCache::on(device, settings, volume.config(), volume.info().size_bytes)
+        if is_in_memory || resize_bytes.is_some() {
+            make_anew(&mut device, &settings, config, volume_bytes)?;
+        }
+        FoundCache::on(device, settings, config, volume_bytes)
     }
 
     /// The same for a volume that an engine has, by its configuration; `makes` says whether a new one is made.
@@ -387,6 +399,21 @@ impl FoundCache {
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })
     }
+}
+
+/// Bytes of the cache that a daemon was about to make when it ended, after it had given up the one before. `None` also where that one is still there.
+fn unfinished_resize(
+    device: &mut CacheDevice,
+    settings: &CacheSettings,
+    volume: &VolumeConfig,
+) -> Result<Option<u64>, CacheError> {
+    let Some(CacheNote { uuid, leaving: Some(Leaving::Resize { size_bytes }), .. }) = noted(settings, volume)? else {
+        return Ok(None);
+    };
+    let is_given_up = settings.notes.as_ref().map_or(Ok(false), |notes| notes.is_given_up(&uuid));
+    let is_given_up = is_given_up.map_err(device.system("tell whether it was given up, of"))?;
+    let is_there = probe_to_make(device).is_ok_and(|superblock| superblock.uuid == uuid);
+    Ok((is_given_up || !is_there).then_some(size_bytes))
 }
 
 /// Says where nothing but its path tells a slow device from others.

@@ -5,6 +5,9 @@
 //! only way to it. So a note says it too, on the side of the slow device. It is written before the cache is first used,
 //! and removed when the cache was given up with everything in it on the slow device. A volume that has a note is served
 //! with that cache or not at all.
+//!
+//! **A cache that leaves.** A detach gives the cache up on its device and removes the note, and a daemon may be killed between the two. So the
+//! note says first that everything is on the slow device ([`Leaving`]). The next start then finishes what was begun.
 
 use crate::notes::Note;
 use plimsoll_cache::store::Superblock;
@@ -13,6 +16,19 @@ use std::path::{Path, PathBuf};
 
 /// Version of a note's format. Version 1 had neither starts nor generation.
 const VERSION: u32 = 2;
+
+/// Why a cache is given up whose data is all on the slow device, and nothing of the volume is written before it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leaving {
+    /// The volume goes on without a cache.
+    Detach,
+    /// The volume gets another one in the same place.
+    Resize {
+        /// Bytes of the new one.
+        size_bytes: u64,
+    },
+}
 
 /// That a volume has a cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +52,9 @@ pub struct CacheNote {
     /// By what the slow device's content named itself, where the device is known by its path only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<String>,
+    /// That it is given up, or will be at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<Leaving>,
 }
 
 impl CacheNote {
@@ -53,6 +72,7 @@ impl CacheNote {
             starts,
             generation,
             content: None,
+            leaving: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Mistakes that only show when sections are compared with each other.
 
 mod admission;
+mod effect;
+mod files;
 mod observed;
 mod paths;
 mod placement;
@@ -19,6 +21,8 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     let pools = references::resolve(&mut sections, problems);
     uniqueness::check(&sections, problems);
     paths::check(&sections, problems);
+    files::check(&sections, problems);
+    effect::check(&sections, problems);
     observed::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());

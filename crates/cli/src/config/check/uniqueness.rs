@@ -5,10 +5,12 @@ use crate::config::sections::Sections;
 use crate::config::{Problem, quoted};
 use plimsoll_serve::nbd::Address;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::btree_map::Entry;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
-    files(&sections.volumes, problems);
+    files(sections, problems);
     caches(sections, problems);
     exports(&sections.volumes, problems);
     targets(&sections.volumes, problems);
@@ -19,35 +21,52 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
     gates(sections, problems);
 }
 
-fn files(volumes: &[Volume], problems: &mut Vec<Problem>) {
-    let mut users: BTreeMap<&Path, &str> = BTreeMap::new();
-    for volume in volumes {
-        let Backing::File { path, .. } = &volume.backing else { continue };
-        if let Some(first) = users.get(path.as_path()) {
-            let got = format!("the file of volume {first:?}, {}", quoted(&path.to_string_lossy()));
-            problems.push(volume.place.problem("file", got, "a file of its own"));
-        } else {
-            users.insert(path, &volume.name);
+/// What a path leads to: a file has several names where it has hard links, and so has a device with several nodes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Leads {
+    File {
+        device: u64,
+        inode: u64,
+    },
+    Device(u64),
+    /// Nothing is there yet.
+    Path(PathBuf),
+}
+
+impl Leads {
+    fn of(path: &Path) -> Leads {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.file_type().is_block_device() => Leads::Device(metadata.rdev()),
+            Ok(metadata) => Leads::File { device: metadata.dev(), inode: metadata.ino() },
+            Err(_) => Leads::Path(path.to_owned()),
         }
     }
 }
 
-/// A cache has a file that no other cache has, and is of one volume.
-fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
+/// A volume or a cache has a file that no other has.
+fn files(sections: &Sections, problems: &mut Vec<Problem>) {
     let volumes = sections.volumes.iter().filter_map(|volume| match &volume.backing {
-        Backing::File { path, .. } => Some((path.as_path(), format!("volume {:?}", volume.name))),
+        Backing::File { path, .. } => Some((path.as_path(), format!("volume {:?}", volume.name), &volume.place)),
         Backing::Memory | Backing::CompressedMemory { .. } => None,
     });
-    let mut users: BTreeMap<&Path, String> = volumes.collect();
-    for cache in sections.caches.iter().filter(|cache| cache.place.is_understood("file")) {
-        let path = cache.settings.path.as_path();
-        if let Some(first) = users.get(path) {
-            let got = format!("the file of {first}, {}", quoted(&path.to_string_lossy()));
-            problems.push(cache.place.problem("file", got, "a file of its own"));
-        } else {
-            users.insert(path, format!("cache {:?}", cache.name));
+    let caches = sections.caches.iter().filter(|cache| cache.place.is_understood("file"));
+    let caches = caches.map(|cache| (cache.settings.path.as_path(), format!("cache {:?}", cache.name), &cache.place));
+    let mut users: BTreeMap<Leads, String> = BTreeMap::new();
+    for (path, user, place) in volumes.chain(caches) {
+        match users.entry(Leads::of(path)) {
+            Entry::Occupied(first) => {
+                let got = format!("the file of {}, {}", first.get(), quoted(&path.to_string_lossy()));
+                problems.push(place.problem("file", got, "a file of its own"));
+            }
+            Entry::Vacant(free) => {
+                free.insert(user);
+            }
         }
     }
+}
+
+/// A cache is of one volume.
+fn caches(sections: &Sections, problems: &mut Vec<Problem>) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in &sections.volumes {
         let Some(cache) = &volume.cache else { continue };

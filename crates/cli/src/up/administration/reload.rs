@@ -51,10 +51,15 @@ impl Administration {
         let taken: Vec<String> = paths.into_iter().filter(|path| !refused.contains(path)).collect();
         let Difference { changed, waiting, loaded } = difference(&old, &self.configuration, new, &taken, &refused);
         let file = plimsoll_core::shown(&loaded.file.display().to_string()).to_string();
+        let named = |what: &str, names: &[String]| match names {
+            [] => String::new(),
+            names => format!("; {what}: {}", listed(names)),
+        };
+        let (waits, refusals) = (named("waits for a restart", &waiting), named("refused", &refused));
         match (&changed[..], &waiting[..], &refused[..]) {
             ([], [], []) => info!("{file}: read again: nothing changed"),
-            (_, [], _) => info!("{file}: read again; changed: {}", listed(&changed)),
-            _ => warn!("{file}: read again; changed: {}; waits for a restart: {}", listed(&changed), listed(&waiting)),
+            (_, [], []) => info!("{file}: read again; changed: {}", listed(&changed)),
+            _ => warn!("{file}: read again; changed: {}{waits}{refusals}", listed(&changed)),
         }
         *old = loaded;
     }

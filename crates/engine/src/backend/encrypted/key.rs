@@ -121,6 +121,14 @@ impl Key {
     }
 }
 
+/// Reads the key in the file at `path` and drops it.
+///
+/// # Errors
+/// It is none that a volume is opened with.
+pub fn check(path: &Path) -> Result<(), KeyError> {
+    Key::read(path).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

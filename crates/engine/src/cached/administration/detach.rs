@@ -12,9 +12,12 @@
 //! its volume for ever. So an administrator may say that what cannot be read is lost. Everything else is copied first.
 //! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
 //! could find their older version.
+//!
+//! **A daemon that is killed meanwhile.** Before the device gives the cache up, the note says that everything is on the slow device. No
+//! request goes on before the note is gone, or the cache takes no writes. So a start that finds the note and no cache needs nobody's word.
 
 use super::super::{Phase, VolumeCache};
-use crate::cache::{CacheDevice, CacheNote, give_up};
+use crate::cache::{CacheDevice, CacheNote, Leaving, give_up};
 use crate::error::EngineError;
 use crate::handle::EngineHandle;
 use crate::notes::Notes;
@@ -26,6 +29,18 @@ use std::sync::mpsc::channel;
 const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; writes are refused \
                      until it is detached";
 
+/// How a volume's cache ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With everything on the slow device.
+    Leaves(Leaving),
+    /// With what could be read of it on the slow device.
+    MayLose,
+}
+
+/// The same of a cache on which nothing was touched.
+const STAYS_AS_IT_IS: &str = "it stays as it is: that it is given up cannot be noted, and the log says why";
+
 impl EngineHandle {
     /// Takes the cache away from a volume. It is flushed while requests go on; then they wait until the last of it is
     /// clean and the cache is given up on its device.
@@ -34,7 +49,17 @@ impl EngineHandle {
     /// There is no such volume, it has no cache, or a device failed. The cache is there as before then. If it could not
     /// be given up, the store has everything, and the cache refuses writes until it is detached.
     pub fn detach_cache(&self, volume: &str) -> Result<(), EngineError> {
-        self.detach_cache_by(volume, false, |device, superblock| give_up(device, superblock)).map(drop)
+        self.detach_cache_by(volume, End::Leaves(Leaving::Detach), |device, superblock| give_up(device, superblock))
+            .map(drop)
+    }
+
+    /// The same in order to put a cache of another size there. Until that is made, the note says that it is to be.
+    ///
+    /// # Errors
+    /// As for [`detach_cache`](Self::detach_cache).
+    pub fn detach_cache_to_resize(&self, volume: &str, size_bytes: u64) -> Result<(), EngineError> {
+        let end = End::Leaves(Leaving::Resize { size_bytes });
+        self.detach_cache_by(volume, end, |device, superblock| give_up(device, superblock)).map(drop)
     }
 
     /// The same, and what cannot be read of the cache is lost; its device need not take that it is given up. Answers how many bytes are
@@ -43,16 +68,17 @@ impl EngineHandle {
     /// # Errors
     /// There is no such volume, it has no cache, or the slow device failed: then the cache is there as before.
     pub fn detach_cache_with_losses(&self, volume: &str) -> Result<u64, EngineError> {
-        self.detach_cache_by(volume, true, |device, superblock| give_up(device, superblock))
+        self.detach_cache_by(volume, End::MayLose, |device, superblock| give_up(device, superblock))
     }
 
     /// The same, where `give_up` gives a cache up.
     pub(super) fn detach_cache_by(
         &self,
         volume: &str,
-        may_lose: bool,
+        end: End,
         give_up: impl FnOnce(&mut CacheDevice, &Superblock) -> io::Result<()>,
     ) -> Result<u64, EngineError> {
+        let may_lose = end == End::MayLose;
         match self.flush_cache(volume) {
             Err(EngineError::CacheFailed { .. }) if may_lose => {}
             flushed => flushed?,
@@ -65,24 +91,19 @@ impl EngineHandle {
             |cache: &mut VolumeCache| (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone());
         let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
         let (mut device, superblock, notes) = found?;
+        if let (End::Leaves(leaving), Some(notes)) = (end, &notes) {
+            self.note_leaving(volume, notes, leaving)?;
+        }
         let given_up = give_up(&mut device, &superblock);
         drop(device);
         // Of a note that stays where the cache was given up, the next start says too much and nothing wrong is served.
-        let is_forgotten = (given_up.is_ok() || may_lose) && self.forget_cache(volume, notes, &superblock)?;
+        let is_forgotten = (given_up.is_ok() || may_lose) && self.forget_cache(volume, notes, &superblock, end)?;
         let name = volume.to_owned();
         match given_up {
             Ok(()) if !may_lose => self.call(move |engine| engine.core.drop_cache(&name))?.map(|()| 0),
             Err(error) if !may_lose || !is_forgotten => {
                 tracing::error!(%error, volume, "the cache cannot be given up");
-                self.call(move |engine| {
-                    let (index, cache) = engine.core.cache_of(&name)?;
-                    cache.phase = Phase::Working;
-                    cache.machine.resume();
-                    cache.machine.refuse_writes();
-                    let error = cache.failed(STAYS);
-                    engine.core.cache_has_work(index);
-                    Err(error)
-                })?
+                self.keep_cache(volume, true, STAYS)
             }
             given_up => {
                 let has_failed = given_up.is_err();
@@ -94,11 +115,61 @@ impl EngineHandle {
         }
     }
 
+    /// Notes that everything is on the slow device. Where that cannot be noted, the cache stays. It takes no writes if it cannot be told
+    /// either that the note holds no more: a start would believe it.
+    fn note_leaving(&self, volume: &str, notes: &Notes, leaving: Leaving) -> Result<(), EngineError> {
+        let (config, _) = self.volume_config(volume)?;
+        let mut is_as_before = true;
+        let noted = notes.get::<CacheNote>(&config).and_then(|note| {
+            let Some(note) = note else { return Ok(()) };
+            let mut leaves = note.clone();
+            leaves.leaving = Some(leaving);
+            let put = notes.put(&config, &leaves);
+            is_as_before = put.is_ok() || notes.put(&config, &note).is_ok();
+            put
+        });
+        noted.or_else(|error| {
+            tracing::error!(%error, volume, "it cannot be noted that the cache is given up, so it stays");
+            self.keep_cache(volume, !is_as_before, if is_as_before { STAYS_AS_IT_IS } else { STAYS })
+        })
+    }
+
+    /// A cache that was emptied stays before its volume after all; answers `what` as the reason.
+    fn keep_cache<T: Send + 'static>(
+        &self,
+        volume: &str,
+        refuses_writes: bool,
+        what: &'static str,
+    ) -> Result<T, EngineError> {
+        let name = volume.to_owned();
+        self.call(move |engine| {
+            let (index, cache) = engine.core.cache_of(&name)?;
+            cache.phase = Phase::Working;
+            cache.machine.resume();
+            if refuses_writes {
+                cache.machine.refuse_writes();
+            }
+            let error = cache.failed(what);
+            engine.core.cache_has_work(index);
+            Err(error)
+        })?
+    }
+
     /// Notes that a volume has no cache any more, and that what comes back of this one is old. Says whether that was done, or need not be.
-    fn forget_cache(&self, volume: &str, notes: Option<Notes>, superblock: &Superblock) -> Result<bool, EngineError> {
+    fn forget_cache(
+        &self,
+        volume: &str,
+        notes: Option<Notes>,
+        superblock: &Superblock,
+        end: End,
+    ) -> Result<bool, EngineError> {
         let Some(notes) = notes else { return Ok(true) };
         let (config, _) = self.volume_config(volume)?;
-        let forgotten = notes.give_up(&superblock.uuid).and_then(|()| notes.remove::<CacheNote>(&config));
+        let forgotten = notes.give_up(&superblock.uuid).and_then(|()| match end {
+            // The note goes when the next cache is made.
+            End::Leaves(Leaving::Resize { .. }) => Ok(None),
+            End::Leaves(Leaving::Detach) | End::MayLose => notes.remove::<CacheNote>(&config),
+        });
         if let Err(error) = &forgotten {
             tracing::error!(%error, volume, "the note that there is a cache cannot be removed");
         }

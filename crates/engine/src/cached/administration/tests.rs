@@ -1,8 +1,9 @@
 //! What administrators are told of a cache when its engine ends meanwhile, or its device fails when it is given up.
 
+use super::detach::End;
 use super::*;
 use crate::backend::{Backing, Volume};
-use crate::cache::{CacheDevice, CacheError, CacheNote, give_up};
+use crate::cache::{CacheDevice, CacheError, CacheNote, Leaving, give_up};
 use crate::notes::Notes;
 use crate::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, Submission, spawn};
 use plimsoll_cache::policies;
@@ -229,15 +230,27 @@ impl Cached {
         std::fs::read(path).unwrap()[..length].to_vec()
     }
 
+    fn notes(&self) -> &Notes {
+        self.settings.notes.as_ref().unwrap()
+    }
+
+    fn note(&self) -> Option<CacheNote> {
+        self.notes().get(&self.config).unwrap()
+    }
+
     fn is_noted(&self) -> bool {
-        self.settings.notes.as_ref().unwrap().get::<CacheNote>(&self.config).unwrap().is_some()
+        self.note().is_some()
     }
 
     /// Ends the engine, and says what a start finds: how much of it the store lacks.
     fn found_by_the_next_start(self) -> Result<u32, CacheError> {
+        self.next_start().map(|found| found.report.dirty_units)
+    }
+
+    fn next_start(self) -> Result<FoundCache, CacheError> {
         self.engine.shutdown(PATIENCE).unwrap();
         let volume = Volume::open(self.config).unwrap();
-        FoundCache::find(self.settings, &volume).map(|found| found.report.dirty_units)
+        FoundCache::find(self.settings, &volume)
     }
 }
 
@@ -255,7 +268,7 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
         let directory = tempfile::tempdir().unwrap();
         let mut cached = Cached::new(directory.path());
         assert!(cached.write(&old));
-        let told = cached.engine.detach_cache_by("v", false, |device, superblock| {
+        let told = cached.engine.detach_cache_by("v", End::Leaves(Leaving::Detach), |device, superblock| {
             give_up(&mut Failing { device, left: operations }, superblock)
         });
         let Err(told) = told else { return None };
@@ -289,6 +302,78 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
     );
 }
 
+/// The states in which kill -9 may leave a cache that gets another size: it is noted that the cache leaves, and the device has it still; has
+/// given it up; has the new one. Outcome: each start finds a cache of either size with nothing that the store lacks, and the note says no
+/// more that the cache leaves.
+///
+/// Planted breaks that were seen red: nothing is noted before the device gives the cache up; a start makes no cache; what the note says
+/// outlives the start.
+#[test]
+fn a_start_finishes_a_resize_that_was_killed() {
+    const NEW_BYTES: u64 = 2 << 20;
+    let data = vec![7; 8 * BLOCK_BYTES];
+    let resize = End::Leaves(Leaving::Resize { size_bytes: NEW_BYTES });
+    for state in ["noted", "given up on the device", "given up", "made"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cached = Cached::new(directory.path());
+        assert!(cached.write(&data));
+        match state {
+            "noted" | "given up on the device" => {
+                let killed = cached.engine.detach_cache_by("v", resize, |device, superblock| {
+                    if state != "noted" {
+                        give_up(device, superblock)?;
+                    }
+                    Err(io::Error::other("the daemon ends here"))
+                });
+                killed.unwrap_err();
+            }
+            _ => cached.engine.detach_cache_to_resize("v", NEW_BYTES).unwrap(),
+        }
+        let note = cached.note().expect("it stays until the new cache is there");
+        assert_eq!(note.leaving, Some(Leaving::Resize { size_bytes: NEW_BYTES }), "{state}");
+        if state == "made" {
+            let new = CacheSettings { size_bytes: Some(NEW_BYTES), ..cached.settings.clone() };
+            FoundCache::find_or_make(new, &cached.config, VOLUME_BYTES, true).unwrap();
+            cached.notes().put(&cached.config, &note).unwrap();
+        }
+        assert!(cached.stored(data.len()) == data);
+        let (config, settings) = (cached.config.clone(), cached.settings.clone());
+        let found = cached.next_start().unwrap();
+        assert_eq!(found.report.dirty_units, 0, "{state}");
+        let note: CacheNote = settings.notes.as_ref().unwrap().get(&config).unwrap().unwrap();
+        assert_eq!(note.leaving, None, "{state}");
+        let units = found.machine.superblock().layout.units;
+        let is_old = u64::from(units) * BLOCK_BYTES as u64 > NEW_BYTES;
+        assert_eq!(is_old, state == "noted", "{state}: {units} units");
+    }
+}
+
+/// Where it cannot be noted that the cache leaves, it stays. It takes no writes, since the old note cannot be put back either. Once notes can
+/// be written again, it can be detached.
+///
+/// Planted break that was seen red: the device gives the cache up nevertheless.
+#[test]
+fn a_cache_stays_where_it_cannot_be_noted_that_it_leaves() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cached = Cached::new(directory.path());
+    let [old, new] = [7, 9].map(|byte| vec![byte; 8 * BLOCK_BYTES]);
+    assert!(cached.write(&old));
+    // No process makes a directory there.
+    let elsewhere = cached.engine.call(|engine| {
+        let (_, cache) = engine.core.cache_of("v").unwrap();
+        cache.settings.notes.replace(Notes::new("/proc/self/notes".into()))
+    });
+    let told = cached.engine.detach_cache("v").unwrap_err().to_string();
+    assert!(told.contains("it cannot be given up, and the log says why"), "{told}");
+    let status = cached.engine.caches().unwrap().remove(0).1;
+    assert!(status.has_failed && status.dirty_units == 0, "{status:?}");
+    assert!(!cached.write(&new) && cached.read(old.len()) == old && cached.stored(old.len()) == old);
+    cached.engine.call(|engine| engine.core.cache_of("v").unwrap().1.settings.notes = elsewhere.unwrap()).unwrap();
+    cached.engine.detach_cache("v").unwrap();
+    assert!(cached.write(&new) && cached.stored(new.len()) == new && !cached.is_noted());
+    cached.engine.shutdown(PATIENCE).unwrap();
+}
+
 /// A unit that only the cache has is bad; the device works otherwise, or can be read and not written any more. Outcome:
 /// the cache stays until the administrator says that something may be lost. Then that unit is lost, everything else is
 /// on the slow device, and the volume goes on without the cache.
@@ -316,7 +401,7 @@ fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
         let named = "4 KiB, bytes 12288 to 16384 of volume v (plimsoll cache detach v --lost gives that up)";
         assert!(told.contains(named) && cached.is_noted(), "{told}");
         assert_eq!(cached.engine.caches().unwrap()[0].1.dirty_units, 1, "the rest is copied, worn out: {is_worn_out}");
-        let lost = cached.engine.detach_cache_by("v", true, |device, superblock| match is_worn_out {
+        let lost = cached.engine.detach_cache_by("v", End::MayLose, |device, superblock| match is_worn_out {
             true => Err(io::Error::other("the device is not written any more")),
             false => give_up(device, superblock),
         });

@@ -10,9 +10,10 @@ mod tree;
 
 pub use tree::AccountTree;
 
-use crate::scheduler::DeviceProfile;
+use crate::device::DeviceProfile;
+use crate::number::three_digits;
 use crate::time::Span;
-use crate::units::{DEADLINES, Rate, is_deadline, three_digits};
+use crate::units::{DEADLINES, Rate, is_deadline};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;

@@ -11,27 +11,20 @@
 //!
 //! A block that is in the cache is read and written there, whatever its class: admission is about coming in.
 
+mod audit;
+mod listing;
+mod placement;
+
+use crate::access::Access;
 use crate::announced::Announced;
-use crate::config::{CacheConfig, ConfigError, Rules};
+use crate::config::{CacheConfig, ConfigError};
 use crate::index::{ENTRIES_FILLED, ENTRIES_FILLED_ON_DEVICE, Index};
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyEntry};
+use crate::rules::Rules;
 use crate::units::{BLOCKS_MAX, List, Pool, State, UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
-
-/// A read or a write of one unit's worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The block of the store, below 2^36.
-    pub block: u64,
-    /// What it is.
-    pub class: Class,
-    /// The pool that it belongs to.
-    pub pool: Pool,
-    /// Whether it is written.
-    pub is_write: bool,
-}
 
 /// Where an access goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,12 +25,12 @@
 //! strict way repeated use is worth nothing: with it the paper's file server had as many hits, was 3 % slower, and its
 //! tar 30 %.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
-use crate::duel::Duel;
+use crate::duel::{Duel, Way};
 use crate::ghosts::Ghosts;
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyConfig};
+use crate::policy::{CachePolicy, PolicyConfig, PolicyEntry};
 use crate::selective::ClassRules;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
@@ -52,19 +52,9 @@ const AGAIN_SIZES_MAX: i64 = 3;
 /// Lists of used once and used again.
 const SEGMENTS: usize = 2;
 
-/// What priorities are worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// An endless age: all units of a lower priority leave before the first of a higher one.
-    Strict,
-    /// A part of the cache's size.
-    Level,
-}
-
-impl Way {
-    /// The way of a cache of which nothing is known.
-    pub const START: Way = Way::Strict;
-}
+/// Credit on the level way for ever.
+pub(crate) static LEVEL: PolicyEntry =
+    PolicyEntry { name: "level", summary: "credit, the level way", build: |config| Box::new(Credit::level(config)) };
 
 /// The policy.
 pub struct Credit {
@@ -87,7 +77,7 @@ impl Credit {
         if level.rules.has_one_priority() {
             return level;
         }
-        Credit { way: Way::START, duel: Some(Box::new(Duel::new(config.cache))), ..level }
+        Credit { way: Way::START, duel: Some(Box::new(Duel::new(config.cache, &LEVEL))), ..level }
     }
 
     /// The same, going the level way for ever.
@@ -225,12 +215,8 @@ mod tests {
     use super::*;
     use crate::cache::{Cache, Outcome};
     use crate::config::CacheConfig;
-    use crate::policy::PolicyEntry;
     use crate::units::Pool;
     use plimsoll_core::class::{ClassEntry, Scheme};
-
-    static LEVEL: PolicyEntry =
-        PolicyEntry { name: "level", summary: "", build: |config| Box::new(Credit::level(config)) };
 
     /// A database makes an index: more of it passes than the cache is large, and its tables stay. Planted break: a priority is worth a tenth.
     #[test]

@@ -1,12 +1,9 @@
-//! What a cache leaves to a policy, and the policies that there are.
+//! What a cache leaves to a policy, and what a policy is made from.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
 use crate::config::CacheConfig;
-use crate::credit::Credit;
-use crate::lru::Lru;
 use crate::partition::{Among, Partition};
-use crate::selective::Selective;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
@@ -94,27 +91,4 @@ pub struct PolicyEntry {
     pub summary: &'static str,
     /// Makes one.
     pub build: fn(&PolicyConfig<'_>) -> Box<dyn CachePolicy>,
-}
-
-static POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "lru",
-        summary: "who was not used for longest leaves first; classes are ignored",
-        build: |config| Box::new(Lru::new(config)),
-    },
-    PolicyEntry {
-        name: "selective",
-        summary: "by priority, then LRU; large files come in only while the syncer sleeps (SOSP 2011)",
-        build: |config| Box::new(Selective::new(config)),
-    },
-    PolicyEntry {
-        name: "credit",
-        summary: "by age less what priority and repeated use have earned; learns what they are worth",
-        build: |config| Box::new(Credit::new(config)),
-    },
-];
-
-/// Every policy.
-pub fn policies() -> &'static [PolicyEntry] {
-    POLICIES
 }

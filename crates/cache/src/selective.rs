@@ -6,8 +6,8 @@
 //! A block of a high priority stays until every block of a lower one is gone, used or not. Where classes tell little
 //! about what will be used (the trace `hplajw`), that costs hits; [`credit`](crate::credit) is the answer to it.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyConfig};
 use crate::units::{UnitId, Units};

@@ -6,7 +6,7 @@
 
 mod support;
 
-use plimsoll_cache::credit::Way;
+use plimsoll_cache::duel::Way;
 use plimsoll_cache::units::UnitId;
 use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool};
 use plimsoll_core::Class;

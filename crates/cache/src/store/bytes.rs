@@ -1,7 +1,9 @@
 //! Numbers in blocks, least significant byte first, and the checksums of blocks.
 
-use super::layout::BLOCK_BYTES;
 use plimsoll_core::{crc32c, crc32c_append};
+
+/// Bytes of a block: of the journal, of a page of the map, of a unit.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// A block of the device.
 pub type Block = [u8; BLOCK_BYTES];

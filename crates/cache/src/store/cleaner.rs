@@ -30,8 +30,9 @@
 //! flush has what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
 
 use super::journal::Change;
-use super::machine::{Action, CacheStore, Failure, Target};
+use super::machine::CacheStore;
 use super::marks::Mark;
+use super::operation::{Action, Failure, Target};
 use super::refused::{Damaged, Refused};
 use super::slots::{Kind, Slot, Step};
 use super::write_back::Sweeper;

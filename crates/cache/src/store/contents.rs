@@ -1,8 +1,9 @@
 //! What is in the cache and what the device says of it: everything that a page of the map is made from.
 
+use super::blocks::Blocks;
 use super::bytes::Block;
 use super::error::DeviceError;
-use super::format::{Blocks, write_superblocks};
+use super::format::write_superblocks;
 use super::map::{self, AGES, ENTRIES, Entry, PageHead};
 use super::marks::{Mark, Marks};
 use super::recovery::Opened;
@@ -62,7 +63,7 @@ impl Opened {
         journal: Place,
     ) -> Result<(), DeviceError> {
         let Superblock { layout, uuid, generation, .. } = self.superblock;
-        let mut block: Block = [0; super::layout::BLOCK_BYTES];
+        let mut block: Block = [0; super::bytes::BLOCK_BYTES];
         for page in pages {
             let head = PageHead { generation: generation + 1, page, sequence: self.sequence };
             encode_page(&self.cache, &self.marks, &uuid, head, &mut block);

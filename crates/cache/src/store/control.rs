@@ -1,8 +1,9 @@
 //! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
 
-use super::layout::BLOCK_BYTES;
-use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Request, RequestKind, Semantics};
+use super::bytes::BLOCK_BYTES;
+use super::machine::{CacheStore, ClassCounters, Counters};
 use super::marks::Mark;
+use super::operation::{Operation, Origin, Request, RequestKind, Semantics};
 use super::slots::{Kind, Slot, Step};
 use super::superblock::Superblock;
 use super::turns::pace_of;

@@ -10,8 +10,7 @@
 //!           second word:  bit 63 | unit: 27 bits | checksum of the unit: 24 | (13 reserved)
 //! ```
 
-use super::bytes::{Block, Kind, get, get_u32, get_u64, put, seal, sealed};
-use super::layout::BLOCK_BYTES;
+use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 

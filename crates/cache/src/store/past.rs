@@ -12,8 +12,9 @@
 //! and locks all of its blocks, so any other request for one of them waits until it is over. It ends before the
 //! first block that is in the cache, or that another request has.
 
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Semantics};
+use super::bytes::BLOCK_BYTES;
+use super::machine::CacheStore;
+use super::operation::{Action, Semantics};
 use super::slots::{Kind, Step};
 use crate::cache::Outcome;
 use crate::units::UnitId;

@@ -7,9 +7,9 @@
 //! accepted, a start would give up data that the device can read again a minute later. So only what a device says of
 //! single blocks counts, and only of so many.
 
+use super::blocks::Blocks;
+use super::bytes::BLOCK_BYTES;
 use super::error::DeviceError;
-use super::format::Blocks;
-use super::layout::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::io;
 

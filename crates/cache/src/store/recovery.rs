@@ -24,16 +24,17 @@
 //! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
 //! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
 
-use super::bytes::Block;
-use super::commit::BLOCKS_KEPT;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::error::{DeviceError, OpenError};
-use super::format::{Blocks, Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
-use super::layout::BLOCK_BYTES;
+use super::format::{Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
+use super::layout::BLOCKS_KEPT;
 use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
 use super::pages::Pages;
 use super::reading::Unreadable;
 use super::replay::{Place, Ring, Run};
+use super::report::Report;
 use super::superblock::{Found, Superblock};
 use crate::cache::Cache;
 use crate::config::CacheConfig;
@@ -41,38 +42,6 @@ use crate::policy::PolicyEntry;
 use crate::threads::on_threads;
 use crate::units::UnitId;
 use std::sync::Mutex;
-
-/// What was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Units that hold a block.
-    pub units: u32,
-    /// Of those units, the units with a version that the store lacks.
-    pub dirty_units: u32,
-    /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
-    pub journal_blocks: u64,
-    /// Their records.
-    pub records: u64,
-    /// Superblocks that were damaged or old, and were written again.
-    pub repaired_superblocks: u32,
-    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost ones.
-    pub unreadable_blocks: u32,
-    /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
-    pub lost_pages: u32,
-    /// Blocks of the journal that are damaged, or cannot be told from such.
-    pub lost_journal_blocks: u64,
-    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
-    pub given_up_units: u32,
-    /// Of the forgotten units, those with a version that the store lacks.
-    pub given_up_dirty_units: u32,
-}
-
-impl Report {
-    /// Whether anything of the cache's own records is lost.
-    pub fn has_losses(&self) -> bool {
-        self.lost_pages > 0 || self.lost_journal_blocks > 0
-    }
-}
 
 /// A cache that was found.
 pub struct Opened {

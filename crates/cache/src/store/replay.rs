@@ -5,11 +5,11 @@
 //! proves the one before it. Its records need no earlier record: each names its block and its unit, and what became
 //! of them later is recorded later.
 
-use super::bytes::Block;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::error::DeviceError;
-use super::format::{Blocks, PAGES_AT_ONCE};
+use super::format::PAGES_AT_ONCE;
 use super::journal::{self, Head, RECORDS, Record};
-use super::layout::BLOCK_BYTES;
 use super::reading::Unreadable;
 use super::superblock::Superblock;
 

@@ -14,13 +14,14 @@
 //! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
-use super::bytes::data_checksum;
+use super::bytes::{BLOCK_BYTES, data_checksum};
 use super::journal::{Change, Record};
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Failure, Operation, Semantics, Target};
+use super::machine::CacheStore;
 use super::marks::Mark;
+use super::operation::{Action, Failure, Operation, Semantics, Target};
 use super::slots::{Kind, Step};
-use crate::cache::{Access, Outcome};
+use crate::access::Access;
+use crate::cache::Outcome;
 use crate::units::UnitId;
 
 impl CacheStore {

@@ -4,9 +4,8 @@
 //! its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same content, as long
 //! as the store is not used without its cache meanwhile.
 
-use super::bytes::{Block, data_checksum};
-use super::format::Blocks;
-use super::layout::BLOCK_BYTES;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block, data_checksum};
 use super::recovery::Opened;
 use crate::units::UnitId;
 use std::io;

@@ -3,8 +3,7 @@
 //! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below need not ask what
 //! else may be happening to its block.
 
-use super::bytes::Block;
-use super::layout::BLOCK_BYTES;
+use super::bytes::{BLOCK_BYTES, Block};
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::ops::Range;

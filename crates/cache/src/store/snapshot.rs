@@ -12,12 +12,12 @@
 //! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told durably, and
 //! would be ahead of the data then. When the superblock says that the page holds, it is not.
 
-use super::bytes::Block;
-use super::commit::BLOCKS_KEPT;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::contents::encode_page;
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Target};
+use super::layout::BLOCKS_KEPT;
+use super::machine::CacheStore;
 use super::map::PageHead;
+use super::operation::{Action, Target};
 use super::slots::Page;
 use super::superblock::Superblock;
 

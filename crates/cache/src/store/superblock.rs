@@ -10,8 +10,8 @@
 //!                             96 digest of the map                     4092 checksum
 //! ```
 
-use super::bytes::{Block, Kind, get, get_u32, get_u64, put, seal, sealed};
-use super::layout::{BLOCK_BYTES, JOURNAL_BLOCKS_MIN, Layout};
+use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::layout::{JOURNAL_BLOCKS_MIN, Layout};
 use crate::index::UNITS_MAX;
 use crate::units::BLOCKS_MAX;
 

@@ -10,12 +10,14 @@
 //! journal is about to say so. In both cases an operation is under way, and when it has ended the host asks again. If
 //! nothing leaves, because the store fails, the write goes past the cache and hears of it.
 
+use super::bytes::BLOCK_BYTES;
 use super::cleaner::ready_units;
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Request, RequestKind, Semantics};
+use super::machine::CacheStore;
+use super::operation::{Action, Request, RequestKind, Semantics};
 use super::pace::Pace;
 use super::slots::Step;
-use crate::cache::{Access, Cache, Outcome};
+use crate::access::Access;
+use crate::cache::{Cache, Outcome};
 use crate::units::Pool;
 use plimsoll_core::Class;
 use std::ops::Range;

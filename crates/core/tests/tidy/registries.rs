@@ -29,7 +29,7 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Folder("docs/schedulers/"),
     },
     Registry {
-        source: "crates/cache/src/policy.rs",
+        source: "crates/cache/src/registry.rs",
         item: "POLICIES",
         field: "name",
         pages: Pages::Page("docs/cache.md"),

@@ -17,8 +17,8 @@
 //! The complication is reads that meet writes: a read does not wait for all programs queued at its die, only for the
 //! operation in progress, and pushes the rest back by its own time.
 
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
-use crate::{DeviceModel, DeviceRequest, Finished};
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -18,8 +18,8 @@
 //! queue. So [`next_completion`](DeviceModel::next_completion) may name an earlier moment, at which only a half is done.
 
 use crate::hdd::{Hdd, parameters::HddParameters};
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
-use crate::{DeviceModel, DeviceRequest, Finished};
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::collections::VecDeque;
 

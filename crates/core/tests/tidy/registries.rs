@@ -35,7 +35,7 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Page("docs/cache.md"),
     },
     Registry {
-        source: "crates/devices/src/lib.rs",
+        source: "crates/devices/src/registry.rs",
         item: "MODELS",
         field: "name",
         pages: Pages::Page("docs/devices.md"),

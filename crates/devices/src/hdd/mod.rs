@@ -34,7 +34,7 @@ mod read_buffer;
 mod tests;
 mod write_cache;
 
-use crate::{DeviceModel, DeviceRequest, Finished};
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use geometry::{Geometry, SECTOR_BYTES, SeekCurve, Stretch, Track};
 use parameters::HddParameters;
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};

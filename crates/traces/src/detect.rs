@@ -7,9 +7,9 @@
 //! The complication: DiskSim's reader would also take MQSim's whole numbers. DiskSim's times have a decimal point, and that
 //! decides ([`Format::rule`]).
 
-use crate::error::excerpt;
+use crate::error::LINE_BYTES_MAX;
+use crate::fault::excerpt;
 use crate::format::{BlockAction, Decoder, Format};
-use crate::source::LINE_BYTES_MAX;
 
 /// Bytes of content without text that an error shows.
 const SHOWN_BYTES: usize = 8;

@@ -1,6 +1,6 @@
 //! Fields of text formats: split, parsed without rounding, and refused in the words of [`FieldError`].
 
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::record::TraceRecord;
 use plimsoll_core::{Operation, Time};
 

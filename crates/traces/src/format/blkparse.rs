@@ -15,7 +15,7 @@
 //! Source: *Output description and formatting* in `blkparse(1)`, and `blkparse_fmt.c` of blktrace.
 
 use super::{BlockAction, Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

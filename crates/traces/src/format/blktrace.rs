@@ -17,11 +17,11 @@
 //! Source: `include/uapi/linux/blktrace_api.h` of Linux.
 
 use super::{BinaryFormat, Encode, Event, Info};
-use crate::error::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 use crate::fields::{self, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use crate::source::Source;
-use crate::writer::WriteError;
+use crate::write_error::WriteError;
 use plimsoll_core::Operation;
 use std::io::Write;
 

@@ -8,7 +8,7 @@
 //! and the reader of this format in DiskSim's `disksim_iotrace.c`.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_MILLISECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

@@ -23,11 +23,11 @@
 //! `iolog.c`.
 
 use super::{Encode, Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_MICROSECOND, Separator};
 use crate::names::{NAME_BYTES_MAX, Names};
 use crate::record::TraceRecord;
-use crate::writer::WriteError;
+use crate::write_error::WriteError;
 use plimsoll_core::{Operation, Time};
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -12,7 +12,7 @@
 //! `disksim_iotrace.c`); Ruemmler and Wilkes, *UNIX disk access patterns*, USENIX Winter 1993.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_MICROSECOND, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::{Class, Span};

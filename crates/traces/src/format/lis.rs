@@ -8,7 +8,7 @@
 //! its authors published with the traces.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

@@ -9,7 +9,7 @@
 //! Source: `traces/README.md` of MQSim (Tavakkol et al., FAST 2018).
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

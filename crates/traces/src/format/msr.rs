@@ -14,11 +14,11 @@
 //! Source: the README of the traces at SNIA IOTTA (Narayanan, Donnelly and Rowstron, *Write Off-Loading*, FAST 2008).
 
 use super::{Encode, Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header};
 use crate::names::Names;
 use crate::record::TraceRecord;
-use crate::writer::WriteError;
+use crate::write_error::WriteError;
 use plimsoll_core::{Operation, Span};
 use std::io::Write;
 

@@ -11,7 +11,7 @@
 //! Source: *SPC Trace File Format Specification*, revision 1.0.1, Storage Performance Council, 2002.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 

@@ -11,7 +11,7 @@
 //! Virtual Desktop Infrastructure*, SYSTOR 2017, and the README of the traces at SNIA IOTTA.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_SECOND};
 use crate::record::TraceRecord;
 use plimsoll_core::Span;

@@ -10,7 +10,7 @@
 //! Cloud Block Storage Systems*, USENIX ATC 2020).
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

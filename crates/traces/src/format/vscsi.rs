@@ -15,7 +15,7 @@
 //! Source: libCacheSim's `traceReader/customizedReader/vscsi.h`; operation codes: SCSI Block Commands, SBC-3.
 
 use super::{BinaryFormat, Event, Info};
-use crate::error::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 use crate::fields::{self, NANOSECONDS_PER_MICROSECOND, SECTOR_BYTES};
 use crate::source::Source;
 use plimsoll_core::Operation;

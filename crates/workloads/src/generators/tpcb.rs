@@ -11,10 +11,12 @@
 //! probability a page is dirty, and that number goes through counters.
 
 use crate::design::{Common, Design};
+use crate::file::{Before, FileSpec};
 use crate::pace::Pace;
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
 use crate::random::{DirtyPages, Random};
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, Counter, FileIndex, Step};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Span;
 use std::ops::Range;
 

@@ -15,9 +15,11 @@
 //! its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
 
 use crate::design::{Common, Design};
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
+use crate::file::{Before, FileSpec};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, FileIndex};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Class;
 
 /// Bytes of a page and of a call (PostgreSQL: BLCKSZ).

@@ -18,6 +18,7 @@ mod adaptive;
 mod dispatching;
 mod policy;
 mod queues;
+mod rules;
 mod selector;
 mod slices;
 mod threads;
@@ -25,8 +26,9 @@ mod turn;
 
 pub use adaptive::{Adaptive, LowSorts};
 pub use dispatching::Dispatching;
-pub use policy::{Policy, Rules};
+pub use policy::Policy;
 pub use queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
+pub use rules::Rules;
 pub use selector::Selector;
 pub use slices::Slicing;
 pub use threads::{

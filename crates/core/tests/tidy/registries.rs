@@ -48,7 +48,7 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Page("docs/workloads.md"),
     },
     Registry {
-        source: "crates/executor/src/policy.rs",
+        source: "crates/executor/src/rules.rs",
         item: "ALL",
         field: "0",
         pages: Pages::Page("docs/executor.md"),

@@ -44,8 +44,6 @@ const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a registration (`REGISTRATION_MAX` of keeper.c).
 const REGISTRATION_MAX: usize = 4096;
-/// Bytes of `sun_path`, the end included.
-pub(crate) const SOCKET_PATH_MAX: usize = 107;
 
 /// The tenant behind a listener: what an agent needs to know to take it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

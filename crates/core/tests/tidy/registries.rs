@@ -54,7 +54,7 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Page("docs/executor.md"),
     },
     Registry {
-        source: "crates/lab/src/host/sim.rs",
+        source: "crates/lab/src/host/parts.rs",
         item: "FILE_SYSTEMS",
         field: "0",
         pages: Pages::Page("docs/scenarios.md"),

@@ -1,6 +1,6 @@
 //! Figures of the cache before a machine's device.
 
-use super::functions::{Answer, each, fail, wanted};
+use super::answers::{Answer, each, fail, wanted};
 use super::runs::Runs;
 use plimsoll_core::class::CLASSES;
 use plimsoll_sim::cached_volume::{CacheFigures, ClassCounts};

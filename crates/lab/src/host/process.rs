@@ -1,7 +1,7 @@
 //! Processes: the steps of a workload as system calls of the simulated machine.
 
 use super::Accounts;
-use super::sim::Recorder;
+use super::recorder::Recorder;
 use crate::results::Source;
 use crate::scenario::{ProcessSetup, sized_source};
 use plimsoll_core::{AccountId, Deadlines, Span, Time};

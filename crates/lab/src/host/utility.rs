@@ -7,7 +7,7 @@
 //!
 //! [`FileSystem::check_order`]: plimsoll_sim::fs::FileSystem::check_order
 
-use super::sim::Recorder;
+use super::recorder::Recorder;
 use crate::scenario::{Tool, UtilitySetup};
 use plimsoll_core::{AccountId, Time};
 use plimsoll_sim::fs::InodeKind;

@@ -1,7 +1,8 @@
 //! What a scenario says, after it was checked.
 
 use crate::claim::{ClaimOn, Relation};
-use crate::expression::Expression;
+use crate::expression::{Expression, Window};
+use crate::results::CLIENTS;
 use plimsoll_cache::PolicyEntry;
 use plimsoll_core::{Allocation, Deadlines, Operation, Span};
 use plimsoll_executor::Policy;
@@ -12,6 +13,7 @@ use plimsoll_sim::filer::{self, Platform};
 use plimsoll_sim::guest::CacheMode;
 use plimsoll_sim::numa::ThrottleLock;
 use plimsoll_workloads::Workload;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A scenario.
@@ -451,4 +453,35 @@ pub struct Series {
     pub y: Expression,
     /// The paper's points; for bars x counts from 0.
     pub paper: Vec<(f64, f64)>,
+}
+
+impl Setup {
+    /// The names of processes, databases, tenants and writers.
+    pub fn sources(&self) -> BTreeSet<String> {
+        let processes = self.processes.iter().map(|process| &process.name);
+        let tenants = self.tenants.iter().map(|tenant| &tenant.name);
+        let writers = self.writers.iter().map(|writer| &writer.name);
+        let database = self.database.iter().flat_map(DatabaseSetup::sources);
+        let utilities = self.utilities.iter().map(|utility| &utility.name);
+        let sized = self.processes.iter().flat_map(|process| {
+            let sizes = process.unit_sizes.iter();
+            sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
+        });
+        let clients = self.filer.iter().map(|_| CLIENTS.to_owned());
+        processes
+            .chain(tenants)
+            .chain(writers)
+            .chain(utilities)
+            .cloned()
+            .chain(sized)
+            .chain(database)
+            .chain(clients)
+            .collect()
+    }
+
+    /// The seconds that figures are of unless they say otherwise.
+    pub fn window(&self) -> Window {
+        let to = (self.duration.as_secs_f64().floor() as usize).max(1);
+        Window { from: (self.warm_up.as_secs_f64().ceil() as usize).min(to - 1), to }
+    }
 }

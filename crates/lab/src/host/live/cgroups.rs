@@ -4,8 +4,9 @@
 //! written by the kernel, in the root's name. That is what the comparison is about. With version 2 (`io.max`,
 //! `io.bfq.weight`) the kernel charges some writeback to its writer; a machine with that alone is *not run*.
 
+use super::HostError;
+use super::error::failed;
 use super::group_folder::{self, GroupFolder};
-use super::{HostError, failed};
 use crate::scenario::{AccountSetup, MachineSetup, Setup};
 use plimsoll_agent::limits::{Limits, LimitsConfig};
 use plimsoll_core::Rate;

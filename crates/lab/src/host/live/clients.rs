@@ -11,9 +11,10 @@
 
 use super::crew::{HEAD_START, Load, Log};
 use super::disk::{Disk, VOLUME};
+use super::error::failed;
 use super::runner::Done;
 use super::tally::{Tallies, Tally};
-use super::{HostError, clock, failed};
+use super::{HostError, clock};
 use crate::host::requests::Requests;
 use crate::scenario::{AccountSetup, Arrivals, Setup, TenantSetup};
 use plimsoll_brick::connection::{ListenerOptions, Serving};

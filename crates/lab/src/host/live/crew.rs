@@ -1,12 +1,14 @@
 //! The processes of a run, from the host's side.
 
 use super::cgroups::Groups;
+use super::error::{failed, interrupted};
+use super::job::Job;
 use super::memory::MemoryGroup;
-use super::process::{Answer, Job, Link, Start};
+use super::process::{Answer, Link, Start};
 use super::runner::Done;
 use super::tally::Tally;
 use super::tenants::Tenants;
-use super::{HostError, ProcessProgram, clock, failed, interrupted};
+use super::{HostError, ProcessProgram, clock};
 use crate::results::Source;
 use crate::scenario::ProcessSetup;
 use plimsoll_core::{Span, Time};

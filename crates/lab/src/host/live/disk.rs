@@ -1,9 +1,10 @@
 //! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick; or for
 //! these a file on this machine's own disk.
 
+use super::error::failed;
 use super::queue::Queue;
 use super::tenants::Tenants;
-use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, failed, knobs, memory, own_disk, queue, tenants};
+use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, knobs, memory, own_disk, queue, tenants};
 use crate::scenario::{Alternate, MachineSetup, Setup};
 use plimsoll_brick::attach::{
     AttachPlan, Attachment, DataPlaces, FileSystemKind, FileSystemPlan, Format, StateDirectory, recover,

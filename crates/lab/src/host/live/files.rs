@@ -1,6 +1,6 @@
 //! What workloads find: folders and files, on the device and out of the page cache.
 
-use super::process::Job;
+use super::job::Job;
 use plimsoll_workloads::{Before, DirectoryIndex, FileIndex, Plan};
 use rustix::fs::Advice;
 use std::fs::File;

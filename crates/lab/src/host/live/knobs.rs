@@ -3,7 +3,8 @@
 //! They are global, so the values that were found are written down first: a run that is killed leaves them behind, and
 //! the next one puts them back before it looks at them. A scenario whose machine is the default one changes nothing.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use plimsoll_sim::MachineConfig;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,8 @@
 
 use super::crew::Load;
 use super::disk::Disk;
-use super::{HostError, clock, interrupted};
+use super::error::interrupted;
+use super::{HostError, clock};
 use crate::results::RunResult;
 use crate::scenario::Setup;
 use plimsoll_brick::engine::EmulationStatus;

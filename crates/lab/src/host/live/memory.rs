@@ -7,8 +7,9 @@
 //! back) is in no group. Limits of dirty memory are not a group's in version 1: these are the machine's
 //! ([`knobs`](super::knobs)).
 
+use super::HostError;
+use super::error::failed;
 use super::group_folder::{self, GroupFolder};
-use super::{HostError, failed};
 use std::path::{Path, PathBuf};
 
 const CONTROLLER: &str = "memory";

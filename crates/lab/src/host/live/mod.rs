@@ -26,11 +26,14 @@ mod cache;
 mod cgroups;
 mod clients;
 pub(crate) mod clock;
+mod counted;
 mod crew;
 mod database;
 mod disk;
+mod error;
 mod files;
 mod group_folder;
+mod job;
 mod knobs;
 mod measure;
 mod memory;
@@ -52,15 +55,17 @@ use crate::results::RunResult;
 use crate::scenario::{DatabaseSetup, ProcessSetup, Setup};
 use cgroups::Groups;
 use clients::Clients;
+use counted::Counted;
 use crew::Crew;
 use database::Database;
 use disk::Disk;
+use error::interrupted;
+use job::Job;
 use measure::measure;
 use memory::MemoryGroup;
 use plimsoll_core::{Allocation, ByteCount, Rate, Span, Time};
 use plimsoll_workloads::Plan;
 use priority::Priorities;
-use process::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,7 +161,7 @@ impl LiveHost {
         let steered = groups.as_ref().filter(|_| machine.has_kernel_wdt);
         let _steering = steered.map(|groups| groups.steer(setup, &disk.device())).transpose()?;
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
-        let mut counted = cache::Counted::begin(&disk)?;
+        let mut counted = Counted::begin(&disk)?;
         let before = disk.requests()?;
         let (mut result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
         let after = disk.requests()?;
@@ -167,7 +172,7 @@ impl LiveHost {
         }
         if !setup.utilities.is_empty() {
             disk.unmount()?;
-            counted = cache::Counted::begin(&disk)?;
+            counted = Counted::begin(&disk)?;
         }
         for utility in &setup.utilities {
             let source = utility::run(utility, setup, &plans, &mut disk, memory.as_ref(), &self.stop)?;
@@ -201,7 +206,7 @@ impl LiveHost {
         let memory = machine.cache.as_ref().map(|_| MemoryGroup::make(machine.config.memory_bytes, disk.folder()));
         let memory = memory.transpose()?;
         let database = Database::build(of, &disk, memory.as_ref(), seed, &self.stop)?;
-        let mut counted = cache::Counted::begin(&disk)?;
+        let mut counted = Counted::begin(&disk)?;
         let (mut result, late_seconds) = measure(&disk, setup, database.queries(), false, &self.stop)?;
         counted.add(&disk, [&of.name], &mut result)?;
         database.note_starts(&mut result);
@@ -244,14 +249,6 @@ fn late_note(seed: u64, seconds: u64) -> Option<String> {
 /// The device for tenants that send block requests, as clients of the brick.
 fn build_for_clients(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
     clients::why_not(setup).map_or_else(|| Disk::build_bare(setup, seed), |reason| Err(HostError::NotRun(reason)))
-}
-
-fn interrupted() -> HostError {
-    HostError::Failed("interrupted".to_owned())
-}
-
-fn failed(doing: impl std::fmt::Display, error: impl std::fmt::Display) -> HostError {
-    HostError::Failed(format!("{doing}: {error}"))
 }
 
 /// Each process draws from a stream of its own, as on the simulator.

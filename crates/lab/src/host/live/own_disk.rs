@@ -6,7 +6,8 @@
 //! it is open, so that nothing is left of it however a run ends; and where temporary files lie in memory there is no
 //! disk to run on.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use plimsoll_brick::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_brick::measure::{Load, Measured, Target};
 use plimsoll_core::{ByteCount, DeviceProfile, Rate, Span};

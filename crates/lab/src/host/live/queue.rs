@@ -7,7 +7,8 @@
 //! A loop device keeps its settings when its file is taken away. So the old values are written down before they are
 //! changed, and put back when the run is over, or by the next run if this one is killed.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use crate::scenario::MachineSetup;
 use plimsoll_brick::attach::isolated;
 use std::io;

@@ -1,8 +1,8 @@
 //! Threads: the steps of a workload as system calls.
 
 use super::clock;
+use super::job::Job;
 use super::priority::{self, Priorities};
-use super::process::Job;
 use super::tally::Tallies;
 use crate::scenario::sized_source;
 use plimsoll_core::{Span, Time};

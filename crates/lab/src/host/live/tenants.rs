@@ -7,7 +7,8 @@
 //! At the end no account has a limit any more: a call that the scheduler holds for what its caller owes would keep the
 //! run from ending for as long as that takes.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use crate::scenario::{AccountSetup, Setup};
 use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_brick::engine::EngineHandle;

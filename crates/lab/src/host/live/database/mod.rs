@@ -16,10 +16,10 @@ mod classes;
 mod queries;
 mod server;
 
+use super::HostError;
 use super::crew::Load;
 use super::disk::Disk;
 use super::memory::MemoryGroup;
-use super::{HostError, failed};
 use crate::results::RunResult;
 use crate::scenario::DatabaseSetup;
 use crate::tpch::{Generator, Table, sql};

@@ -7,10 +7,11 @@
 //! a part of the paper's, has a part of them ([`settings`]).
 
 use super::super::disk::Disk;
+use super::super::error::{failed, interrupted};
 use super::super::memory::MemoryGroup;
 use super::super::program::{self, Program};
 use super::super::tenants::{RUN_DIRECTORY, Tenants};
-use super::super::{HostError, clock, failed, interrupted};
+use super::super::{HostError, clock};
 use crate::scenario::DatabaseSetup;
 use crate::tpch::{Generator, Table};
 use plimsoll_core::{Span, Time};

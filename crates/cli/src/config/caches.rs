@@ -1,7 +1,8 @@
 //! The sections of caches: `[cache.NAME]`.
 
+use super::bounds::{BLOCK_BYTES, SIZE};
 use super::model::Cache;
-use super::sections::{BLOCK_BYTES, SIZE, path};
+use super::paths::path;
 use plimsoll_brick::cache::{CacheSettings, DirtyMax, semantics_name, sizes_instead_of};
 use plimsoll_brick::notes::Notes;
 use plimsoll_cache::partition::GROUPS_MAX;

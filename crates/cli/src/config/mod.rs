@@ -9,17 +9,21 @@
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
 mod backing;
+mod bounds;
 mod caches;
 mod check;
+mod configuration;
 mod executor;
 mod iscsi;
 mod listen;
 mod model;
+mod paths;
 mod profile;
 mod read_ahead;
 mod sections;
 
 pub use caches::{named_scheme, semantics_names, semantics_of};
+pub use configuration::Configuration;
 pub use executor::ExecutorSection;
 pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};

@@ -6,6 +6,7 @@
 
 pub mod caches;
 pub mod client;
+mod conversation;
 pub mod executor;
 pub mod protocol;
 pub mod recording;

@@ -4,8 +4,8 @@
 //! is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records: the engine
 //! does not wait for it, and no client's I/O does (`plimsoll_brick::engine::Recording`).
 
+use super::conversation::Conversation;
 use super::protocol::{Record, RecordedVolume, RecordingEnd, RecordingStart, Records, Response};
-use super::server::Conversation;
 use plimsoll_brick::engine::{RecordedRequest, Recording};
 use plimsoll_core::{Operation, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -8,15 +8,16 @@
 //! connection of a process that ends, however it ends, so nothing has to be asked or counted to know that it is gone.
 //! Such a client may say nothing as long as it likes, and takes no place from clients that ask.
 
+use super::conversation::{Conversation, PATIENCE, wait};
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
 use super::recording::RecordingAnswer;
 use plimsoll_brick::connection::PeerLog;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::io::{self, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -33,8 +34,6 @@ pub const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 pub const CLIENTS_MAX: usize = 16;
 /// Clients at once that something is tied to: a thread and a descriptor each.
 pub const HOLDERS_MAX: usize = 256;
-/// A client that says nothing, or does not take its answer, for so long is sent away.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait before what was tied to a connection is asked again to end.
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after the system had no descriptor or memory for a client.
@@ -175,62 +174,6 @@ impl Drop for ControlServer {
     }
 }
 
-/// Waits until `socket` is ready for `wanted`; false once the server stops.
-///
-/// # Errors
-/// `TimedOut` when `patience` is over.
-fn wait(socket: &impl AsFd, wanted: PollFlags, stop: &OwnedFd, patience: Option<Duration>) -> io::Result<bool> {
-    let timeout = patience.and_then(|patience| rustix::event::Timespec::try_from(patience).ok());
-    let mut polled = [PollFd::new(socket, wanted), PollFd::new(stop, PollFlags::IN)];
-    loop {
-        match poll(&mut polled, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => return Ok(polled[1].revents().is_empty()),
-        }
-    }
-}
-
-/// A client's socket, which does not block. Reading ends, as if the client had closed it, once the server stops.
-pub(super) struct Conversation<'server> {
-    pub(super) stream: UnixStream,
-    pub(super) stop: &'server OwnedFd,
-    /// How long the client may say nothing; `None` for as long as it likes.
-    patience: Option<Duration>,
-}
-
-impl Read for Conversation<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match wait(&self.stream, PollFlags::IN, self.stop, self.patience)? {
-            true => self.stream.read(buffer),
-            false => Ok(0),
-        }
-    }
-}
-
-impl Conversation<'_> {
-    /// Sends `response`; an answer to what was asked before the server stopped still goes out, unless the client does
-    /// not take it.
-    pub(super) fn send(&mut self, response: &Response) -> io::Result<()> {
-        let mut line = serde_json::to_vec(response)?;
-        line.push(b'\n');
-        let mut rest = &line[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(sent) => rest = &rest[sent..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.stream, PollFlags::OUT, self.stop, Some(PATIENCE))? {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Gives a client a thread, if there is one left for it.
 fn admit<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
@@ -354,7 +297,7 @@ fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::BufRead;
+    use std::io::{BufRead, Read, Write};
     use std::sync::Mutex;
 
     /// A server that ties something to each client that asks for a session, and how often each was asked to end. The

@@ -1,7 +1,8 @@
 //! The caches of the daemon's volumes: found and attached at the start, administered afterwards.
 
-use super::administration::{Refusal, ServedDevice};
 use super::plan;
+use super::refusal::Refusal;
+use super::served::ServedDevice;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;

@@ -8,11 +8,12 @@
 //! Steps that can fail without leaving a trace come first. A failure further on undoes the earlier steps, in the same
 //! way as a stop: a half-started daemon is a daemon with less in it.
 
-use super::administration::{Administration, ServedDevice, ServedDisk};
+use super::administration::Administration;
 use super::executor::ServiceThreads;
 use super::exports::{Exports, Place};
 use super::iscsi;
 use super::layouts::Layouts;
+use super::served::{ServedDevice, ServedDisk};
 use super::stuck_alarm::StuckAlarm;
 use super::tenants::{Tenants, mount_with_station, no_station};
 use super::{caches, executor, observed, plan};

@@ -9,7 +9,7 @@
 //! because that client is gone, the session's door goes first, so that no new connection comes. Then the connections
 //! that are there go, then the session.
 
-use super::administration::Refusal;
+use super::refusal::Refusal;
 use crate::control::protocol::{Change, SessionEntry};
 use plimsoll_brick::connection::{Peer, PeerLog};
 use plimsoll_brick::engine::{self, EngineError, EngineHandle, FrontEnd, SessionConfig};

@@ -16,6 +16,8 @@ mod panic_on_purpose;
 mod plan;
 mod preflight;
 mod promises;
+mod refusal;
+mod served;
 mod steer;
 mod stuck_alarm;
 mod tenants;

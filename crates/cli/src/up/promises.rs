@@ -1,6 +1,6 @@
 //! What a running daemon may promise: what the scheduler of the device keeps, as the registry has it.
 
-use super::administration::Refusal;
+use super::refusal::Refusal;
 use crate::config::Configuration;
 use crate::control::protocol::Change;
 use plimsoll_agent::ContainerRules;

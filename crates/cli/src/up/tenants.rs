@@ -4,9 +4,9 @@
 //! its blocks, and a process that joins starts behind gates. A device's scheduler hears of one station, so there is one
 //! such volume a device. A disk that is not ours has one too.
 
-use super::administration::Refusal;
 use super::plan;
 use super::promises::JoinRules;
+use super::refusal::Refusal;
 use crate::config::{Configuration, Volume};
 use crate::control::protocol::{Change, LossEntry, TenantEntry};
 use crate::outcome::Failure;

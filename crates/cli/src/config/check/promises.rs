@@ -1,7 +1,8 @@
 //! Whether each promise is one that the device's scheduler keeps. The registry of schedulers decides; here its refusals get a
 //! line and a key.
 
-use crate::config::model::{Configuration, Device};
+use crate::config::configuration::Configuration;
+use crate::config::model::Device;
 use crate::config::{Place, Problem, SCHEDULER_WITH_TENANTS_DEFAULT};
 use plimsoll_core::Allocation;
 use plimsoll_schedulers::{NotKept, Promised, Target, not_kept, refused_target};

@@ -11,6 +11,8 @@
 //! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
 //! says after the data is on the device.
 
+mod checkpoint;
+
 use super::node::{Change, Item};
 use crate::cache::{InodeNumber, PAGE_BYTES, frames};
 use crate::executor::wait::{Semaphore, WaitQueue};

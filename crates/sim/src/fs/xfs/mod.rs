@@ -16,10 +16,9 @@
 //! task that needs room in a full log waits until old changes are in place.
 //!
 //! [`layout`] says where things are, [`node`] which file gets what and what changes with it, [`log`] how it becomes
-//! durable; `checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
+//! durable; `log/checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
 //! `docs/simulator.md`.
 
-mod checkpoint;
 pub mod layout;
 pub mod log;
 pub mod node;

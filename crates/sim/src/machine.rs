@@ -1,7 +1,7 @@
 //! The machine: its rooms, and how they reach each other. [`crate::simulation`] moves its time.
 
 use crate::block::{BioEnd, BlockLayer};
-use crate::cache::{Cache, Change, InodeNumber, PageRange};
+use crate::cache::{Cache, InodeNumber, PageChange, PageRange};
 use crate::calls::Gate;
 use crate::calls::names::{NameError, Names};
 use crate::config::MachineConfig;
@@ -58,7 +58,7 @@ pub struct Rooms {
     wake_at: Cell<Time>,
     /// Kept for their memory.
     ends: RefCell<Vec<BioEnd>>,
-    changes: RefCell<Vec<Change>>,
+    changes: RefCell<Vec<PageChange>>,
 }
 
 impl Deref for Machine {

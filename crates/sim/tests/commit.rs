@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use plimsoll_core::*;
-use plimsoll_sim::fs::ext4::{Ext4, Options};
+use plimsoll_sim::fs::ext4::{Ext4, Ext4Options};
 use plimsoll_sim::fs::xfs::{self, Xfs};
 use plimsoll_sim::fs::{FileSystem, raw::Raw};
 use plimsoll_sim::{Bytes, MachineConfig};
@@ -41,7 +41,7 @@ fn writes(file_system: Rc<dyn FileSystem>, wish_at: Time, until: Time) -> (usize
 #[test]
 fn a_wish_commits_what_has_changed_and_no_data() {
     let systems: [fn() -> Rc<dyn FileSystem>; 2] =
-        [|| Ext4::new(CAPACITY_BYTES, Options::ORDERED), || Xfs::new(CAPACITY_BYTES, xfs::Options::default())];
+        [|| Ext4::new(CAPACITY_BYTES, Ext4Options::ORDERED), || Xfs::new(CAPACITY_BYTES, xfs::XfsOptions::default())];
     for file_system in systems {
         let name = file_system().name();
         assert_eq!(writes(file_system(), Time::MAX, at(41.0)), (0, 0), "{name}: nobody wants it");

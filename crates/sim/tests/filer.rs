@@ -2,14 +2,16 @@
 
 use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Adaptive, Dispatching, Kind, Policy, Slicing};
-use plimsoll_sim::filer::{Costs, Filer, FilerConfig, FilerFigures, PLATFORMS, Platform, Stream, WORKLOADS, Workload};
+use plimsoll_sim::filer::{
+    Costs, Filer, FilerConfig, FilerFigures, FilerWorkload, PLATFORMS, Platform, RequestStream, WORKLOADS,
+};
 
 const SECOND: Span = Span::from_secs(1);
 
 /// Writes of 4 KiB alone, which never lack anything.
-const WRITES: Workload = Workload {
+const WRITES: FilerWorkload = FilerWorkload {
     name: "writes",
-    streams: &[Stream {
+    streams: &[RequestStream {
         part: 1.0,
         kind: Kind::Write,
         sizes: &[(4096, 1.0)],
@@ -47,7 +49,7 @@ fn run(config: FilerConfig, seconds: u64) -> Outcome {
     Outcome { mean_ms: sum.as_millis_f64() / done.max(1) as f64, done, unfinished, figures: filer.figures() }
 }
 
-fn config(platform: Platform, workload: Workload, per_second: f64, policy: Policy, costs: Costs) -> FilerConfig {
+fn config(platform: Platform, workload: FilerWorkload, per_second: f64, policy: Policy, costs: Costs) -> FilerConfig {
     FilerConfig {
         platform,
         workload,

@@ -27,9 +27,9 @@ pub(super) fn file_system(name: &str, bytes: u64, journal_bytes: Option<u64>) ->
     let journal_blocks = journal_bytes.map(|bytes| bytes / PAGE_BYTES);
     match name {
         "raw" => Rc::new(Raw::new(bytes)),
-        "ext4" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::NOLOCK }),
-        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::ORDERED }),
-        "xfs" => Xfs::new(bytes, xfs::Options::default()),
+        "ext4" => Ext4::new(bytes, ext4::Ext4Options { journal_blocks, ..ext4::Ext4Options::NOLOCK }),
+        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Ext4Options { journal_blocks, ..ext4::Ext4Options::ORDERED }),
+        "xfs" => Xfs::new(bytes, xfs::XfsOptions::default()),
         other => unreachable!("{other} is not among FILE_SYSTEMS"),
     }
 }

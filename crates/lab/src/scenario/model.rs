@@ -177,7 +177,7 @@ pub struct FilerSetup {
     /// On what.
     pub platform: Platform,
     /// What clients ask for.
-    pub workload: filer::Workload,
+    pub workload: filer::FilerWorkload,
     /// Requests a second.
     pub per_second: f64,
     /// Which request runs, and for how long.

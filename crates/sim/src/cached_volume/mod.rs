@@ -47,10 +47,10 @@ pub const CLEANING_WINDOW: usize = 2048;
 #[derive(Clone)]
 pub struct CachedVolume {
     profile: DeviceProfile,
-    inner: Rc<RefCell<Inner>>,
+    inner: Rc<RefCell<CachedVolumeState>>,
 }
 
-struct Inner {
+struct CachedVolumeState {
     cache: Cache,
     figures: CacheFigures,
     syncer: Syncer,
@@ -122,7 +122,7 @@ impl CachedVolume {
             let (got, allowed) = (config.units.to_string(), format!("1 to {units_max}, what the device has room for"));
             return Err(ConfigError { field: "units", got, allowed });
         }
-        let inner = Inner {
+        let inner = CachedVolumeState {
             cache: Cache::new(config, policy)?,
             figures: CacheFigures::default(),
             syncer: Syncer::default(),
@@ -185,7 +185,7 @@ impl DeviceModel for CachedVolume {
     }
 }
 
-impl Inner {
+impl CachedVolumeState {
     fn next_of_devices(&self) -> Option<Time> {
         [self.fast.next_completion(), self.store.next_completion()].into_iter().flatten().min()
     }

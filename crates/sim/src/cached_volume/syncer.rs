@@ -1,6 +1,6 @@
 //! The syncer's way through the devices: units out of the cache, in the order of the store, and back to the store.
 
-use super::{CLEANING_RUN_UNITS_MAX, CLEANING_RUNS_MAX, CLEANING_WINDOW, Inner, Piece, Side};
+use super::{CLEANING_RUN_UNITS_MAX, CLEANING_RUNS_MAX, CLEANING_WINDOW, CachedVolumeState, Piece, Side};
 use plimsoll_cache::{CleanJob, UnitId};
 use plimsoll_core::{Operation, Time};
 
@@ -9,13 +9,13 @@ use plimsoll_core::{Operation, Time};
 pub(super) struct Syncer {
     /// In falling order of their blocks, the next one last.
     waiting: Vec<CleanJob>,
-    runs: Vec<Run>,
+    runs: Vec<StoreRun>,
     under_way: usize,
 }
 
 /// Neighbours on the store that are written back at once.
 #[derive(Default)]
-struct Run {
+struct StoreRun {
     first_block: u64,
     units: Vec<UnitId>,
     /// Reads from the fast device that are not done yet.
@@ -24,9 +24,9 @@ struct Run {
 
 impl Syncer {
     /// The next neighbours among the jobs that wait.
-    fn next_run(&mut self) -> Option<Run> {
+    fn next_run(&mut self) -> Option<StoreRun> {
         let first = self.waiting.pop()?;
-        let mut run = Run { first_block: first.block, units: vec![first.unit], reads: 0 };
+        let mut run = StoreRun { first_block: first.block, units: vec![first.unit], reads: 0 };
         while run.units.len() < CLEANING_RUN_UNITS_MAX
             && let Some(next) = self.waiting.pop_if(|job| job.block == run.first_block + run.units.len() as u64)
         {
@@ -36,7 +36,7 @@ impl Syncer {
     }
 
     /// Gives the run a number that no other run has.
-    fn keep(&mut self, run: Run) -> usize {
+    fn keep(&mut self, run: StoreRun) -> usize {
         self.under_way += 1;
         match self.runs.iter().position(|other| other.units.is_empty()) {
             Some(free) => {
@@ -51,7 +51,7 @@ impl Syncer {
     }
 }
 
-impl Inner {
+impl CachedVolumeState {
     /// Starts as many runs as may be under way.
     pub(super) fn clean(&mut self, now: Time) {
         while self.syncer.under_way < CLEANING_RUNS_MAX {

@@ -6,7 +6,7 @@
 //!
 //! That is not to happen while the threads can do both, so consistency points are *paced*: "the weight and time slice given to the MQ
 //! changes dynamically based on a complex ratio of the two rates", of their progress and of what fills the log (section 2.3). The
-//! paper does not print the ratio; here it is that of what is left of both ([`Log::weights`]), and the weight alone changes.
+//! paper does not print the ratio; here it is that of what is left of both ([`FilerLog::weights`]), and the weight alone changes.
 
 use super::chance::Chance;
 use plimsoll_executor::QUEUES;
@@ -21,7 +21,7 @@ const DONE_AT: f64 = 0.75;
 const WEIGHT_MAX: u32 = 9;
 
 /// The log.
-pub(super) struct Log {
+pub(super) struct FilerLog {
     half_bytes: u64,
     /// In the half that is being filled.
     bytes: u64,
@@ -32,11 +32,11 @@ pub(super) struct Log {
     points: u64,
 }
 
-impl Log {
+impl FilerLog {
     /// A log that is filled by chance at first, as it is at some moment of a long day.
-    pub(super) fn new(log_bytes: u64, chance: &mut Chance) -> Log {
+    pub(super) fn new(log_bytes: u64, chance: &mut Chance) -> FilerLog {
         let half_bytes = log_bytes / 2;
-        Log { half_bytes, bytes: chance.below(half_bytes), operations_left: 0, waiting: Vec::new(), points: 0 }
+        FilerLog { half_bytes, bytes: chance.below(half_bytes), operations_left: 0, waiting: Vec::new(), points: 0 }
     }
 
     /// Whether a write has to wait.

@@ -26,7 +26,7 @@ mod workload;
 
 pub use platform::{PLATFORMS, Platform};
 pub use server::{Filer, FilerFigures};
-pub use workload::{Stream, WORKLOADS, Workload};
+pub use workload::{FilerWorkload, RequestStream, WORKLOADS};
 
 use plimsoll_core::Span;
 use plimsoll_executor::Policy;
@@ -37,7 +37,7 @@ pub struct FilerConfig {
     /// On what.
     pub platform: Platform,
     /// What clients ask for.
-    pub workload: Workload,
+    pub workload: FilerWorkload,
     /// Requests a second.
     pub per_second: f64,
     /// By which rules.

@@ -16,13 +16,13 @@ const EXTENT_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
 /// Files as extents of fixed size.
 pub struct Raw {
-    state: RefCell<State>,
+    state: RefCell<RawState>,
     extent_pages: u64,
     extents_max: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct RawState {
     /// By file and extent within the file: which extent of the device.
     extents: BTreeMap<(u32, u64), u64>,
     free: Vec<u64>,

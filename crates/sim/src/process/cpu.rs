@@ -21,12 +21,12 @@ const SLICE: Span = Span::from_millis(3);
 const SLEEPER_CREDIT: Span = Span::from_millis(12);
 
 /// Where a task stands among those that wait: the time that it has run, and when it came.
-type Place = (u64, u64);
+type Standing = (u64, u64);
 
 /// The cores.
 pub(crate) struct Cpu {
     free: Cell<u32>,
-    waiting: RefCell<BTreeSet<(Place, TaskId)>>,
+    waiting: RefCell<BTreeSet<(Standing, TaskId)>>,
     arrivals: Cell<u64>,
     /// The time that the one chosen last had run: where newcomers start.
     level: Cell<u64>,
@@ -102,7 +102,7 @@ impl Cpu {
 
 struct Chosen<'a> {
     cpu: &'a Cpu,
-    key: (Place, TaskId),
+    key: (Standing, TaskId),
 }
 
 impl Future for Chosen<'_> {

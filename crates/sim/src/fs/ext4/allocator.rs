@@ -1,6 +1,6 @@
 //! Which file gets which blocks and inodes: near what belongs together, in one piece if there is one.
 
-use super::layout::{FIRST_SLOT, FLEX_GROUPS, GROUP_BLOCKS, GROUP_INODES, Layout, ROOT_SLOT};
+use super::layout::{Ext4Layout, FIRST_SLOT, FLEX_GROUPS, GROUP_BLOCKS, GROUP_INODES, ROOT_SLOT};
 use crate::fs::space::{Blocks, Space};
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub fn by_group(blocks: Blocks) -> impl Iterator<Item = Blocks> {
 
 impl Allocator {
     /// Everything free that the layout does not need.
-    pub fn new(layout: &Layout) -> Allocator {
+    pub fn new(layout: &Ext4Layout) -> Allocator {
         let mut spaces: Vec<Space> = vec![Space::default(); layout.groups as usize];
         for (group, space) in (0..).zip(&mut spaces) {
             space.release(Blocks { first: group * GROUP_BLOCKS, count: GROUP_BLOCKS });

@@ -2,8 +2,8 @@
 //! pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
 
 use super::Ext4;
-use super::layout::{GROUP_BLOCKS, GROUP_INODES, Layout};
-use super::node::State;
+use super::layout::{Ext4Layout, GROUP_BLOCKS, GROUP_INODES};
+use super::node::Ext4State;
 use crate::cache::PageRange;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ impl Ext4 {
     /// The blocks, those of one range read at once.
     pub(super) fn blocks_to_check(&self) -> Vec<PageRange> {
         let state = self.state.borrow();
-        let mut order = vec![one(Layout::SUPERBLOCK)];
+        let mut order = vec![one(Ext4Layout::SUPERBLOCK)];
         let groups = state.layout.groups;
         let descriptors = state.layout.descriptor(groups - 1);
         order.extend(in_pieces(1, descriptors));
@@ -31,7 +31,7 @@ impl Ext4 {
     }
 }
 
-impl State {
+impl Ext4State {
     /// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files in it.
     fn tables_and_trees(&self) -> Vec<PageRange> {
         let mut trees: BTreeMap<u64, Vec<u64>> = BTreeMap::new();

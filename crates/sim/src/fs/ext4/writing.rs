@@ -135,7 +135,7 @@ impl Ext4 {
 
     /// The pages' blocks are written (`ext4_convert_unwritten_extents`).
     pub(super) async fn convert(&self, machine: &Machine, actor: &Actor, inode: InodeNumber, pages: PageRange) {
-        let is_unwritten = |node: &super::Node| node.tree.extents.has_unwritten(pages);
+        let is_unwritten = |node: &super::Ext4Node| node.tree.extents.has_unwritten(pages);
         if !self.state.borrow().nodes.get(&inode).is_some_and(is_unwritten) {
             return;
         }

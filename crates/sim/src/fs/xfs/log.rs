@@ -13,7 +13,7 @@
 
 mod checkpoint;
 
-use super::node::{Change, Item};
+use super::node::{Item, XfsChange};
 use crate::cache::{InodeNumber, PAGE_BYTES, frames};
 use crate::executor::wait::{Semaphore, WaitQueue};
 use crate::fs::Actor;
@@ -111,7 +111,7 @@ pub(super) struct Committing {
     pub(super) forgotten: BTreeSet<u64>,
 }
 
-pub(super) struct State {
+pub(super) struct LogState {
     pub(super) current: Context,
     pub(super) committing: Option<Committing>,
     pub(super) requested: u64,
@@ -127,7 +127,7 @@ pub(super) struct State {
 
 /// The log.
 pub struct Log {
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<LogState>,
     changed: WaitQueue,
     pub(super) records: Rc<Semaphore>,
     context_blocks_max: u64,
@@ -139,7 +139,7 @@ pub struct Log {
 impl Log {
     /// In `area`.
     pub fn new(area: Blocks) -> Log {
-        let state = State {
+        let state = LogState {
             current: Context { id: 1, ..Context::default() },
             committing: None,
             requested: 0,
@@ -186,7 +186,7 @@ impl Log {
 
     /// Takes a transaction's changes into the current context, all at once, and ends it (`xlog_cil_commit`). The blocks
     /// are in memory and no task writes them. Answers with the context's number.
-    pub fn commit(&self, machine: &Machine, actor: &Actor, change: &Change) -> u64 {
+    pub fn commit(&self, machine: &Machine, actor: &Actor, change: &XfsChange) -> u64 {
         let id = self.state.borrow().current.id;
         for (&item, &what) in &change.items {
             let previous = self.join(machine, actor, item, what.block, u64::from(what.bytes));
@@ -281,7 +281,7 @@ impl Log {
     /// Takes out of the log's books what is in place; answers how many blocks are free after the next barrier.
     pub(super) fn clean(&self, machine: &Machine) -> u64 {
         let mut state = self.state.borrow_mut();
-        let State { ring, pending, current, committing, .. } = &mut *state;
+        let LogState { ring, pending, current, committing, .. } = &mut *state;
         let cache = machine.cache.borrow();
         ring.clean(|block| {
             let flags = cache.flags(InodeNumber::DEVICE, block).unwrap_or(0);

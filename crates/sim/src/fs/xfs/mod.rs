@@ -29,23 +29,23 @@ use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan, frames};
 use crate::executor::wait::Semaphore;
 use crate::machine::Machine;
 use async_trait::async_trait;
-use layout::Layout;
+use layout::XfsLayout;
 use log::Log;
-use node::{Change, State};
+use node::{XfsChange, XfsState};
 use plimsoll_core::Class;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 /// How it is made.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct XfsOptions {
     /// Blocks of the log; `None` for what mkfs.xfs gives it.
     pub log_blocks: Option<u64>,
 }
 
 /// An XFS.
 pub struct Xfs {
-    state: RefCell<State>,
+    state: RefCell<XfsState>,
     /// The log.
     pub log: Log,
     this: Weak<Xfs>,
@@ -56,12 +56,12 @@ impl Xfs {
     ///
     /// # Panics
     /// If the device is too small for the log.
-    pub fn new(capacity_bytes: u64, options: Options) -> Rc<Xfs> {
-        let layout = Layout::new(capacity_bytes / PAGE_BYTES, options.log_blocks);
+    pub fn new(capacity_bytes: u64, options: XfsOptions) -> Rc<Xfs> {
+        let layout = XfsLayout::new(capacity_bytes / PAGE_BYTES, options.log_blocks);
         let log = Log::new(layout.log);
-        let mut state = State::new(layout);
+        let mut state = XfsState::new(layout);
         // mkfs.xfs wrote this: nothing to log.
-        state.make(&mut Change::default(), InodeNumber::ROOT, None, true);
+        state.make(&mut XfsChange::default(), InodeNumber::ROOT, None, true);
         Rc::new_cyclic(|this| Xfs { state: RefCell::new(state), log, this: this.clone() })
     }
 
@@ -84,7 +84,7 @@ impl Xfs {
     /// Every block that a file has.
     #[cfg(test)]
     pub fn owned(&self) -> Vec<super::space::Blocks> {
-        self.state.borrow().nodes.values().flat_map(node::Node::all_blocks).collect()
+        self.state.borrow().nodes.values().flat_map(node::XfsNode::all_blocks).collect()
     }
 
     /// Whether `block` is free.
@@ -100,11 +100,11 @@ impl Xfs {
         machine: &Machine,
         actor: &Actor,
         inodes: &[InodeNumber],
-        decide: impl FnOnce(&mut State, &mut Change) -> T,
+        decide: impl FnOnce(&mut XfsState, &mut XfsChange) -> T,
     ) -> T {
         self.log.reserve(machine).await;
         let locks = self.lock_inodes(machine, inodes).await;
-        let mut change = Change::default();
+        let mut change = XfsChange::default();
         let answer = decide(&mut self.state.borrow_mut(), &mut change);
         while !self.are_ready(machine, &change) {
             for item in change.items.values() {
@@ -139,7 +139,7 @@ impl Xfs {
         locks
     }
 
-    fn are_ready(&self, machine: &Machine, change: &Change) -> bool {
+    fn are_ready(&self, machine: &Machine, change: &XfsChange) -> bool {
         let cache = machine.cache.borrow();
         change.items.values().all(|item| {
             let flags = cache.flags(InodeNumber::DEVICE, item.block);

@@ -1,7 +1,7 @@
 //! What the machine calls: names and sizes, places at writeback, conversion after it, and fsync.
 
 use super::Xfs;
-use super::node::{EXTENT_PAGES_MAX, Node};
+use super::node::{EXTENT_PAGES_MAX, XfsNode};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
 use crate::config::TICK;
 use crate::fs::extents::Run;
@@ -31,7 +31,7 @@ impl Xfs {
                 let index = node.directory.as_ref()?.find(inode.number)? as u64;
                 node.tree.extents.find(PageRange { first: index, count: 1 }).ok()
             });
-            [entry.map(|run| run.block), state.nodes.get(&inode.number).map(Node::inode_block)]
+            [entry.map(|run| run.block), state.nodes.get(&inode.number).map(XfsNode::inode_block)]
         };
         for block in blocks.into_iter().flatten() {
             machine.read_block(actor, block).await;

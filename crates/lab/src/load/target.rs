@@ -89,7 +89,7 @@ impl TargetName {
                     ClientOptions { export_name: uri.export_name.clone(), depth_max: slots, ..Default::default() };
                 let connect = |error| LoadError::Connect { target: text.clone(), error };
                 let client = Client::connect(&uri.address, &options).map_err(connect)?;
-                let server = Server { client, content, sent: 0, name: text.clone() };
+                let server = NbdServer { client, content, sent: 0, name: text.clone() };
                 server.check(mix)?;
                 Ok(Box::new(server))
             }
@@ -109,7 +109,7 @@ fn content(bytes: usize) -> Vec<u8> {
 }
 
 /// An NBD server.
-struct Server {
+struct NbdServer {
     client: Client,
     content: Vec<u8>,
     /// Bytes that were written.
@@ -117,7 +117,7 @@ struct Server {
     name: String,
 }
 
-impl Server {
+impl NbdServer {
     /// Whether its export takes what the mix asks.
     fn check(&self, mix: &Mix) -> Result<(), LoadError> {
         let (name, export, lengths) = (&self.name, self.client.export(), mix.lengths());
@@ -140,7 +140,7 @@ impl Server {
     }
 }
 
-impl Connection for Server {
+impl Connection for NbdServer {
     fn size_bytes(&self) -> u64 {
         self.client.export().size_bytes
     }

@@ -4,7 +4,7 @@ use super::cgroups::Groups;
 use super::error::{failed, interrupted};
 use super::job::Job;
 use super::memory::MemoryGroup;
-use super::process::{Answer, Link, Start};
+use super::process::{Link, Reply, Start};
 use super::runner::Done;
 use super::tally::Tally;
 use super::tenants::Tenants;
@@ -35,7 +35,7 @@ struct Member {
     child: Child,
     link: Link,
     /// What it said while the experiment ran: that it has failed, or come to its end.
-    said: Option<Result<Answer, HostError>>,
+    said: Option<Result<Reply, HostError>>,
 }
 
 /// What was done.
@@ -111,9 +111,9 @@ impl Load for Crew {
         let mut log = Log::default();
         for member in &mut self.members {
             match member.said.take().unwrap_or_else(|| member.answer())? {
-                Answer::Done(done) => log.add(&member.name, done),
-                Answer::Prepared => return Err(failed(&member.name, "answered out of turn")),
-                Answer::Failed(_) => unreachable!("is an error"),
+                Reply::Done(done) => log.add(&member.name, done),
+                Reply::Prepared => return Err(failed(&member.name, "answered out of turn")),
+                Reply::Failed(_) => unreachable!("is an error"),
             }
         }
         Ok(log)
@@ -161,14 +161,14 @@ impl Member {
             }
         }
         match member.answer()? {
-            Answer::Prepared => Ok(member),
+            Reply::Prepared => Ok(member),
             answer => Err(failed(&job.name, format!("answered {answer:?} to its job"))),
         }
     }
 
-    fn answer(&mut self) -> Result<Answer, HostError> {
+    fn answer(&mut self) -> Result<Reply, HostError> {
         match self.link.hear() {
-            Ok(Some(Answer::Failed(reason))) => Err(failed(&self.name, reason)),
+            Ok(Some(Reply::Failed(reason))) => Err(failed(&self.name, reason)),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(failed(&self.name, "its process has gone")),
             Err(error) => Err(failed(&self.name, error)),

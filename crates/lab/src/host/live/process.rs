@@ -36,7 +36,7 @@ pub(super) struct Start {
 
 /// What a process says after its job, and at the end.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Prepared,
     Done(Done),
     Failed(String),
@@ -96,12 +96,12 @@ pub fn serve_process() -> Result<(), String> {
     let said = |error: io::Error| format!("the host does not listen: {error}");
     let plan = match prepare(&job) {
         Ok(plan) => plan,
-        Err(reason) => return link.say(&Answer::Failed(reason)).map_err(said),
+        Err(reason) => return link.say(&Reply::Failed(reason)).map_err(said),
     };
-    link.say(&Answer::Prepared).map_err(said)?;
+    link.say(&Reply::Prepared).map_err(said)?;
     // A host that has changed its mind ends the conversation here.
     let Some(Start { origin_ns }) = link.hear().map_err(heard)? else { return Ok(()) };
-    let answer = run(&link, job, plan, Time::from_nanos(origin_ns)).map_or_else(Answer::Failed, Answer::Done);
+    let answer = run(&link, job, plan, Time::from_nanos(origin_ns)).map_or_else(Reply::Failed, Reply::Done);
     link.say(&answer).map_err(said)
 }
 
@@ -151,8 +151,8 @@ mod tests {
         assert_eq!(process.hear().unwrap(), Some(Start { origin_ns: u64::MAX }));
         assert!(process.has_word(0), "the end is a word, too");
         assert_eq!(process.hear::<Start>().unwrap(), None);
-        process.say(&Answer::Failed("disk full".to_owned())).unwrap();
-        assert_eq!(host.hear().unwrap(), Some(Answer::Failed("disk full".to_owned())));
+        process.say(&Reply::Failed("disk full".to_owned())).unwrap();
+        assert_eq!(host.hear().unwrap(), Some(Reply::Failed("disk full".to_owned())));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct MountedDisk {
 
 /// A disk or partition that is there, mounted or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disk {
+pub struct PresentDisk {
     /// The block device.
     pub device: PathBuf,
     /// Its file system, if that is mounted.
@@ -136,17 +136,17 @@ impl MountChanges {
     }
 }
 
-impl Disk {
+impl PresentDisk {
     /// The disk of the file system that is mounted at `path`, or the block device that `path` is, mounted or not.
     ///
     /// # Errors
     /// `path` is neither.
-    pub fn of(path: &Path) -> Result<Disk, AgentError> {
+    pub fn of(path: &Path) -> Result<PresentDisk, AgentError> {
         let real = fs::canonicalize(path).ok();
         let is_device = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
         match (MountedDisk::of(path), real.filter(is_device)) {
-            (Ok(disk), _) => Ok(Disk { device: disk.device.clone(), mounted: Some(disk) }),
-            (Err(_), Some(device)) => Ok(Disk { device, mounted: None }),
+            (Ok(disk), _) => Ok(PresentDisk { device: disk.device.clone(), mounted: Some(disk) }),
+            (Err(_), Some(device)) => Ok(PresentDisk { device, mounted: None }),
             (Err(error), None) => Err(error),
         }
     }
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(all.iter().filter(|other| other.device == disk.device).count(), 1);
             // A container may not have the device's node.
             if disk.device.exists() {
-                assert!((1..u64::MAX).contains(&Disk::of(&disk.device).unwrap().size_bytes()), "{disk:?}");
+                assert!((1..u64::MAX).contains(&PresentDisk::of(&disk.device).unwrap().size_bytes()), "{disk:?}");
                 assert_eq!(MountedDisk::of(&disk.device).unwrap().device, disk.device);
             }
         }

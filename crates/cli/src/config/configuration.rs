@@ -3,7 +3,7 @@
 mod targets;
 
 use super::ExecutorSection;
-use super::model::{Backing, Cache, Daemon, Device, Listen, Pool, Volume};
+use super::model::{Backing, Cache, DaemonSection, Device, Listen, Pool, Volume};
 use plimsoll_core::Allocation;
 use plimsoll_settings::Problem;
 use plimsoll_settings::keys::Keys;
@@ -17,7 +17,7 @@ pub struct Configuration {
     /// What stands in it, key by key.
     pub keys: Keys,
     /// The daemon itself.
-    pub daemon: Daemon,
+    pub daemon: DaemonSection,
     /// Where NBD clients connect; empty if no volume is exported.
     pub listen: Vec<Listen>,
     /// Where iSCSI initiators connect; empty if no volume is a target.

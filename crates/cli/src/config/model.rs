@@ -17,7 +17,7 @@ pub const OUTSTANDING_DEFAULT: u32 = 32;
 
 /// The section `[daemon]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Daemon {
+pub struct DaemonSection {
     /// Where `plimsoll status` and its like connect.
     pub control_socket: PathBuf,
     /// Where the daemon keeps what its successor needs to clean up.

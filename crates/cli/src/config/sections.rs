@@ -33,7 +33,7 @@ const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 
 /// What the file says, section by section, before the sections were compared with each other.
 pub(super) struct Sections {
-    pub(super) daemon: Daemon,
+    pub(super) daemon: DaemonSection,
     pub(super) listen: Option<Vec<Listen>>,
     pub(super) iscsi_listen: Option<Vec<Listen>>,
     pub(super) executor: ExecutorSection,
@@ -121,12 +121,17 @@ fn named<'t>(
     (sections, names)
 }
 
-fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, problems: &mut Vec<Problem>) -> Daemon {
+fn daemon(
+    section: Option<Section<'_>>,
+    directory: &Path,
+    defaults: &Defaults,
+    problems: &mut Vec<Problem>,
+) -> DaemonSection {
     let Some(mut section) = section else {
         let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
         let notes_directory = defaults.notes_directory();
         let (buffer_bytes, place) = (None, Place::default());
-        return Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place };
+        return DaemonSection { control_socket, state_directory, notes_directory, buffer_bytes, place };
     };
     let state_directory = section.read("state_directory", "the path of a directory", problems, |text| {
         let path = path(text, directory)?;
@@ -149,7 +154,7 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
     let state_directory = defaults.state_directory;
     let buffers = section.quantity("buffers", BUFFERS, problems, |size: &ByteCount| size.0 >= BUFFER_BYTES_MIN);
     let buffer_bytes = buffers.map(|size| size.0);
-    Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place: section.finish(problems) }
+    DaemonSection { control_socket, state_directory, notes_directory, buffer_bytes, place: section.finish(problems) }
 }
 
 /// What a file says that `plimsoll device measure` wrote. A configuration has one line for each of its mistakes, so of

@@ -182,7 +182,7 @@ fn admit<'scope>(
     handler: &'scope (impl Fn(Request) -> Answer + Sync),
 ) {
     let stop = conversation.stop;
-    let Some(place) = Place::take(&clients.asking, CLIENTS_MAX) else {
+    let Some(place) = ClientSlot::take(&clients.asking, CLIENTS_MAX) else {
         // The line fits the socket's buffer; a client that is gone need not hear it.
         let _ = conversation.send(&Response::error(ErrorKind::Busy, format!("{CLIENTS_MAX} clients are connected")));
         return;
@@ -210,17 +210,17 @@ struct Clients {
 }
 
 /// A client's place among a bounded number, for as long as it lives, also through a panic.
-struct Place<'counter>(&'counter AtomicUsize);
+struct ClientSlot<'counter>(&'counter AtomicUsize);
 
-impl<'counter> Place<'counter> {
-    fn take(taken: &'counter AtomicUsize, places: usize) -> Option<Place<'counter>> {
-        let place = Place(taken);
+impl<'counter> ClientSlot<'counter> {
+    fn take(taken: &'counter AtomicUsize, places: usize) -> Option<ClientSlot<'counter>> {
+        let place = ClientSlot(taken);
         // Dropping it takes back what is too much.
         (taken.fetch_add(1, Ordering::Relaxed) < places).then_some(place)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ClientSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -229,7 +229,7 @@ impl Drop for Place<'_> {
 /// What is tied to a client's connection.
 struct Tied<'counter> {
     endings: Vec<Ending>,
-    place: Place<'counter>,
+    place: ClientSlot<'counter>,
     clients: &'counter Clients,
 }
 
@@ -239,7 +239,7 @@ impl Tied<'_> {
         let is_first = self.endings.is_empty();
         self.endings.push(ending);
         if is_first {
-            let Some(place) = Place::take(&self.clients.holding, HOLDERS_MAX) else { return false };
+            let Some(place) = ClientSlot::take(&self.clients.holding, HOLDERS_MAX) else { return false };
             self.place = place;
         }
         true

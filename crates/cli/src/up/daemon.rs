@@ -187,7 +187,7 @@ impl Daemon {
         for device in &self.configuration.devices {
             let mut config = EngineConfig { executor: self.executor.clone(), ..plan::engine(device, &buffers) };
             if let Some(path) = &device.observe {
-                config.profile = observed::profile(device, &mounts::Disk::of(path).map_err(failed)?);
+                config.profile = observed::profile(device, &mounts::PresentDisk::of(path).map_err(failed)?);
             }
             let profile = config.profile.clone();
             let engine = engine::spawn(config).map_err(failed)?;
@@ -254,7 +254,7 @@ impl Daemon {
     fn observe_all(&mut self) -> Result<(), Failure> {
         for device in &self.configuration.devices {
             let Some(path) = &device.observe else { continue };
-            let disk = mounts::Disk::of(path).map_err(failed)?;
+            let disk = mounts::PresentDisk::of(path).map_err(failed)?;
             let station = observed::observe(self.engine(&device.name), &self.configuration, device, &disk);
             let (station, said) =
                 station.map_err(|error| no_station(error, |error| format!("{}: {error}", path.display())))?;

@@ -75,7 +75,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     if let Some((got, allowed)) = plimsoll_schedulers::refused_target(scheduler, Target::Observed, &[]) {
         return Err(Failure::BadInput(format!("--scheduler: got {got}, allowed {allowed}")));
     }
-    let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    let disk = mounts::PresentDisk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let place = disk.mounted.map_or(disk.device, |mounted| mounted.mount_point);
     let name = observed::name_of(&place);
     let mut known = Device::unknown_profile(&name, 0.0);
@@ -101,7 +101,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     Ok(Configuration {
         file: format!("agent of {}", mount.display()).into(),
         keys: Default::default(),
-        daemon: config::Daemon {
+        daemon: config::DaemonSection {
             control_socket,
             state_directory,
             notes_directory,

@@ -15,7 +15,7 @@ use std::path::Path;
 const POOL: &str = "";
 
 /// What is known of the disk: what the configuration says, and what the kernel does.
-pub(super) fn profile(device: &Device, disk: &mounts::Disk) -> DeviceProfile {
+pub(super) fn profile(device: &Device, disk: &mounts::PresentDisk) -> DeviceProfile {
     let (capacity_bytes, is_rotational) = (disk.size_bytes(), disk.is_rotational());
     DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
 }
@@ -29,7 +29,7 @@ pub(super) fn observe(
     engine: &EngineHandle,
     configuration: &Configuration,
     device: &Device,
-    disk: &mounts::Disk,
+    disk: &mounts::PresentDisk,
 ) -> Result<(StationedVolume, Vec<String>), AgentError> {
     let observed = Disk::Observed { pool: POOL.to_owned(), is_by_submitter: device.is_by_submitter };
     let station =

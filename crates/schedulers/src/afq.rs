@@ -62,7 +62,7 @@ const SYNC: usize = 1;
 
 /// What is known of an account.
 #[derive(Default)]
-struct Member {
+struct AfqAccount {
     reads: Queue,
     reads_at_device: u32,
     /// By queue: calls at the entry, with their deposits, and how many are under way.
@@ -82,7 +82,7 @@ pub struct Afq {
     stride: Stride,
     model: MeanPositioning,
     advances: Advances,
-    members: Vec<Member>,
+    members: Vec<AfqAccount>,
     queues: RequestQueues,
     at_once: VecDeque<BlockRequest>,
     /// Reads are noted.
@@ -121,10 +121,10 @@ impl Afq {
         (span.as_secs_f64() * self.bytes_per_second) as u64
     }
 
-    fn member(&mut self, account: AccountId) -> &mut Member {
+    fn member(&mut self, account: AccountId) -> &mut AfqAccount {
         while self.members.len() <= account.index() {
             self.stride.open(AccountId(self.members.len() as u32), Priority::default());
-            self.members.push(Member::default());
+            self.members.push(AfqAccount::default());
         }
         &mut self.members[account.index()]
     }
@@ -271,7 +271,7 @@ impl Scheduler for Afq {
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        *self.member(account) = Member::default();
+        *self.member(account) = AfqAccount::default();
         self.advances.forget(account);
         self.joined.forget(account);
         self.stride.close(account);

@@ -103,7 +103,7 @@ impl Waiter {
 }
 
 /// What is known of an account, and the waiters for its balance: calls and reads of it and of all that are in it.
-struct Node {
+struct TokenAccount {
     parent: Option<AccountId>,
     balance: Option<Balance>,
     /// Of files, and of metadata: a guess for the one says little of the other.
@@ -111,9 +111,13 @@ struct Node {
     line: WaitingLine<Waiter>,
 }
 
-impl Node {
-    const UNKNOWN: Node =
-        Node { parent: None, balance: None, dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2], line: WaitingLine::EMPTY };
+impl TokenAccount {
+    const UNKNOWN: TokenAccount = TokenAccount {
+        parent: None,
+        balance: None,
+        dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2],
+        line: WaitingLine::EMPTY,
+    };
 
     fn zero_at(&self) -> Time {
         self.balance.map_or(Time::ZERO, |balance| balance.zero_at())
@@ -127,7 +131,7 @@ pub struct SplitToken {
     saved_bytes: f64,
     guess: DirtyModel,
     model: CostModel,
-    nodes: Vec<Node>,
+    nodes: Vec<TokenAccount>,
     /// Accounts with a waiter for their balance, by when it will be zero, and by the first waiter.
     waiting: MinTree,
     /// How many possible waiters have come: the last one's place.
@@ -166,7 +170,7 @@ impl SplitToken {
         let index = account.id.index();
         while self.nodes.len() <= index {
             self.waiting.assign(self.nodes.len(), self.nodes.len() as u32);
-            self.nodes.push(Node::UNKNOWN);
+            self.nodes.push(TokenAccount::UNKNOWN);
         }
         let node = &mut self.nodes[index];
         let rate = account.allocation.limit.map(|limit| limit.bytes_per_second(self.device_runs_per_second));
@@ -327,7 +331,7 @@ impl Scheduler for SplitToken {
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        self.nodes[account.index()] = Node::UNKNOWN;
+        self.nodes[account.index()] = TokenAccount::UNKNOWN;
         self.note_waiting(account);
     }
 

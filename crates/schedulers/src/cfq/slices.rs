@@ -1,7 +1,7 @@
 //! Slices: how long they are, when they begin and end, and which queue's is next.
 
 use super::*;
-use trees::Key;
+use trees::TreeKey;
 
 /// The slice of a queue of this level before it is scaled (`cfq_prio_slice`), ns.
 fn nominal_slice_ns(is_sync: bool, level: u8) -> i64 {
@@ -9,15 +9,15 @@ fn nominal_slice_ns(is_sync: bool, level: u8) -> i64 {
     normal_ns + normal_ns / SLICE_SCALE * (LEVEL_NORMAL - i64::from(level))
 }
 
-fn level_of(queue: &Queue) -> u8 {
+fn level_of(queue: &CfqQueue) -> u8 {
     match queue.priority {
         Priority::RealTime(level) | Priority::Level(level) => level,
         Priority::Idle => LEVELS - 1,
     }
 }
 
-fn key(now: Time) -> Key {
-    now.as_nanos() as Key
+fn key(now: Time) -> TreeKey {
+    now.as_nanos() as TreeKey
 }
 
 impl Cfq {
@@ -53,7 +53,7 @@ impl Cfq {
         let offset_ns = self.offset_ns(index);
         let key = if class == IoClass::Idle {
             self.trees.remove(index);
-            self.trees.last_idle().unwrap_or(key(now)) + IDLE_DELAY.as_nanos() as Key
+            self.trees.last_idle().unwrap_or(key(now)) + IDLE_DELAY.as_nanos() as TreeKey
         } else {
             key(now) + offset_ns - std::mem::take(&mut self.queues[index].residue_ns)
         };
@@ -64,7 +64,7 @@ impl Cfq {
     pub(super) fn enlist_first(&mut self, now: Time, index: usize) {
         let (class, workload) = (self.queues[index].class(), self.queues[index].workload());
         let first = self.trees.first(class, workload).map_or(key(now), |(key, _)| key);
-        self.trees.put(index, class, workload, first - FRONT.as_nanos() as Key);
+        self.trees.put(index, class, workload, first - FRONT.as_nanos() as TreeKey);
     }
 
     /// The first completion begins the slice's time (`cfq_set_prio_slice`).

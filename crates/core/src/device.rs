@@ -15,8 +15,8 @@ pub struct DeviceProfile {
     pub sequential_bytes_per_second: f64,
     /// Bytes per second of one sequential writer that lasts: a solid-state drive writes slower than it reads.
     pub sequential_write_bytes_per_second: f64,
-    /// How much longer a head settles before it writes than before it reads (data sheets: average write seek less average
-    /// read seek); zero where that is not known, and where there is no head.
+    /// How much longer a head settles before it writes than before it reads (data sheets: average write seek less
+    /// average read seek); zero where that is not known, and where there is no head.
     pub write_settle: Span,
     /// Whether a head has to move.
     pub is_rotational: bool,

@@ -8,8 +8,9 @@
 //!   block layer        request_added -> next(now) -> Now(request) | NotBefore(t) | Nothing -> request_completed
 //! ```
 //!
-//! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a request.
-//! "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is sooner.
+//! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a
+//! request. "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is
+//! sooner.
 //!
 //! Every handler but those of the block level does nothing by default. So a block scheduler implements three functions
 //! and a split-level scheduler the levels that it uses (split-level paper, section 4.2 and table 2).

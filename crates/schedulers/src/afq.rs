@@ -1,8 +1,8 @@
 //! `afq`: Actually Fair Queuing, priorities that hold for reads, buffered writes and fsync alike.
 //!
-//! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for blocks
-//! of others. So reads are put in order at the block level, and calls that write at their entry; and the account that
-//! caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
+//! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for
+//! blocks of others. So reads are put in order at the block level, and calls that write at their entry; and the account
+//! that caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
 //!
 //! **Rule.** All accounts walk along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
 //! dispatched, the slower the higher their priority. A read, or a call that writes, goes on while its account is not
@@ -12,7 +12,8 @@
 //! - *Debts.* Pages are written long after they were dirtied. An account that dirties a clean page is charged then what
 //!   it will probably cost, and when it is written that is taken back and what it does cost is charged. A call that
 //!   goes on leaves a deposit, so that a hundred threads do not go on at the same debt.
-//! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are back.
+//! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are
+//!   back.
 //! - *Lingering.* An account that waited for the disk will want it again at once, but not in the same instant. So it
 //!   still contends for a moment, and pays if it leaves the disk idle. A writer that asks nothing of the disk does not
 //!   contend for long.
@@ -37,8 +38,8 @@ use std::collections::VecDeque;
 /// How long a disk stays with one account's reads, as time of the device in sequence. Half of a slice of CFQ
 /// (`cfq_slice_sync`): among readers of all levels, level 7 has its turn every 36 slices, two seconds.
 pub const SLICE: Span = Span::from_millis(50);
-/// What level 0 may be ahead of the others and go on, as time of the device; level 7 may be an eighth of it ahead. A slice
-/// of CFQ at priority 0 is 180 ms (`cfq_prio_to_slice`).
+/// What level 0 may be ahead of the others and go on, as time of the device; level 7 may be an eighth of it ahead. A
+/// slice of CFQ at priority 0 is 180 ms (`cfq_prio_to_slice`).
 pub const SLACK: Span = Span::from_millis(200);
 /// How many slacks level 0 may be behind when it comes back: one, by which others may be ahead, and one for itself.
 const CREDIT_SLACKS: u64 = 2;

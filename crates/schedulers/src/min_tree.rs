@@ -1,9 +1,9 @@
 //! Finds the owner of the smallest of many keys that change all the time.
 //!
-//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line, the
-//! smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position index to
-//! keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the processor loads
-//! them side by side.
+//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line,
+//! the smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position
+//! index to keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the
+//! processor loads them side by side.
 //!
 //! ```text
 //!   first      (3, d)

@@ -1,10 +1,10 @@
 //! One queue of CFQ: a process's synchronous requests, or all processes' asynchronous ones of one priority.
 //!
-//! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an elevator
-//! does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance; otherwise the
-//! sweep begins again at the lowest place. Once a slice the oldest request goes first if it has waited too long.
-//! **Complication.** The queue remembers how its process behaves (how far apart its requests lie, how long it thinks
-//! between them), because only for some processes it is worth to keep the disk idle until they ask again.
+//! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an
+//! elevator does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance;
+//! otherwise the sweep begins again at the lowest place. Once a slice the oldest request goes first if it has waited
+//! too long. **Complication.** The queue remembers how its process behaves (how far apart its requests lie, how long it
+//! thinks between them), because only for some processes it is worth to keep the disk idle until they ask again.
 
 use super::parameters::*;
 use plimsoll_core::{BlockRequest, Operation, Priority, RequestId, Span, Time};

@@ -41,7 +41,8 @@ impl Cfq {
     }
 
     /// How much later than a queue of the highest priority this one is put back, ns: for each other queue by as much as
-    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is new).
+    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is
+    /// new).
     fn offset_ns(&self, index: usize) -> i64 {
         let others = self.trees.busy().0.saturating_sub(1) as i64;
         others * (self.slice_ns(self.queues[index].class(), true, 0) - self.slice_of(index))
@@ -83,8 +84,8 @@ impl Cfq {
         self.queues[index].slice = Slice::Running(now, end);
     }
 
-    /// Takes the disk from the active queue (`__cfq_slice_expired`). What is left of its slice counts for the next if it
-    /// `keeps_rest`.
+    /// Takes the disk from the active queue (`__cfq_slice_expired`). What is left of its slice counts for the next if
+    /// it `keeps_rest`.
     pub(super) fn end_slice(&mut self, now: Time, keeps_rest: bool) {
         self.idle_until = None;
         let Some(index) = self.active.take() else { return };
@@ -137,8 +138,8 @@ impl Cfq {
         }
     }
 
-    /// Chooses the kind of queues to serve, and for how long: its part of the target latency by the number of its queues
-    /// (`choose_wl_class_and_type`).
+    /// Chooses the kind of queues to serve, and for how long: its part of the target latency by the number of its
+    /// queues (`choose_wl_class_and_type`).
     fn choose_workload(&mut self, now: Time, class: IoClass) {
         let (served_class, served) = self.serving;
         if served_class == class && self.trees.count(class, served) > 0 && now <= self.serving_until {

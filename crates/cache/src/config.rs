@@ -4,8 +4,8 @@ use crate::units::Pool;
 use plimsoll_core::class::Scheme;
 use std::fmt;
 
-/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all cache, so
-/// much is a burst of a second or two of writes.
+/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all
+/// cache, so much is a burst of a second or two of writes.
 pub const WATERMARK_HIGH_PARTS: u32 = 50;
 /// The low watermark, in parts of the cache.
 pub const WATERMARK_LOW_PARTS: u32 = 100;
@@ -26,7 +26,8 @@ pub struct CacheConfig {
     /// Pools that may fill only a part of the cache, above 0 to 1.
     pub pools: Vec<(Pool, f64)>,
     /// Whether the cache is kept on a device ([`store`](crate::store)): then a unit's block is forgotten by
-    /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after [`Cache::release`](crate::Cache::release) only.
+    /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after
+    /// [`Cache::release`](crate::Cache::release) only.
     pub is_on_device: bool,
     /// For hashes. A client that does not know it cannot choose blocks that meet in one bucket of the index. Where
     /// strangers choose the blocks, draw it at random.

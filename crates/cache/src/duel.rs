@@ -11,13 +11,13 @@
 //! as soon as misses surely cost more there ([`MissCosts`]), and returns when they surely cost less. A class with
 //! blocks that leave the strict shadow unused is not taken in, where the scheme leaves that open ([`Stays`]).
 //!
-//! **Surely**: the difference is greater than [`SURE_DEVIATIONS`] standard deviations. Misses come in runs and not one by one, so
-//! what is taken for independent is the difference over a batch of misses. What is older than two turnovers of a shadow counts
-//! for a quarter at the most.
+//! **Surely**: the difference is greater than [`SURE_DEVIATIONS`] standard deviations. Misses come in runs and not one
+//! by one, so what is taken for independent is the difference over a batch of misses. What is older than two turnovers
+//! of a shadow counts for a quarter at the most.
 //!
-//! **The complication.** A shadow's syncer is never behind. Where a class comes in only while the syncer sleeps, the cache's
-//! syncer is asked. Shadows are empty at a start, also at one that finds the cache full; until they are full they have the same
-//! hits, and nothing is changed.
+//! **The complication.** A shadow's syncer is never behind. Where a class comes in only while the syncer sleeps, the
+//! cache's syncer is asked. Shadows are empty at a start, also at one that finds the cache full; until they are full
+//! they have the same hits, and nothing is changed.
 
 use crate::access::Access;
 use crate::cache::{Cache, Outcome};
@@ -29,7 +29,8 @@ use crate::selective::Selective;
 use crate::stays::Stays;
 use plimsoll_core::Class;
 
-/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached unit.
+/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached
+/// unit.
 const SHADOW_PARTS: u32 = 512;
 /// Units of a shadow at the least; a cache that has no more is its own sample.
 const SHADOW_UNITS_MIN: u32 = 2048;
@@ -60,7 +61,8 @@ static STRICT: PolicyEntry = PolicyEntry {
     build: |config| Box::new(Selective::new(config)),
 };
 
-/// A difference between the two ways: what the strict one has more, in all, and the squares of what it had more in each batch.
+/// A difference between the two ways: what the strict one has more, in all, and the squares of what it had more in each
+/// batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Difference {
     sum: f64,
@@ -204,7 +206,8 @@ impl Duel {
         self.way = self.tally.way_after(self.way);
     }
 
-    /// Whether the strict way does better without taking in blocks of `class`, which leave again without having been used.
+    /// Whether the strict way does better without taking in blocks of `class`, which leave again without having been
+    /// used.
     pub fn is_in_vain(&self, class: Class) -> bool {
         self.way == Way::Strict && self.stays.are_in_vain(class)
     }

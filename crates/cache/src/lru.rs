@@ -1,4 +1,5 @@
-//! Plain LRU: the paper's baseline (section 4.4.1). Every block is taken in, and classes are ignored but for their bounds.
+//! Plain LRU: the paper's baseline (section 4.4.1). Every block is taken in, and classes are ignored but for their
+//! bounds.
 
 use crate::access::Access;
 use crate::aged_lists::AgedLists;

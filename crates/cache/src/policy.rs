@@ -8,8 +8,8 @@ use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
 
-/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
-/// its own, until it names it as a victim or is told that it is gone.
+/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an
+/// order of its own, until it names it as a victim or is told that it is gone.
 pub trait CachePolicy: Send + Sync {
     /// A block is going to be read or written, whether it is in the cache or not; `is_awake`: the syncer is.
     fn observed(&mut self, access: &Access, is_awake: bool) {
@@ -30,7 +30,8 @@ pub trait CachePolicy: Send + Sync {
     /// `unit`, which was named as a victim, was used before it was given away: it is back.
     fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
 
-    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to `units`.
+    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to
+    /// `units`.
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class);
 
     /// Takes the unit that leaves next out of the order.

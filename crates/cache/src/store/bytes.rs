@@ -51,8 +51,8 @@ pub(super) fn sealed(block: &Block, kind: Kind) -> Option<u32> {
     (crc32c_append(kind as u32, &block[..CHECKSUM_AT]) == checksum).then_some(checksum)
 }
 
-/// The checksum of what a unit holds, 24 bits of CRC-32C. It depends on the cache and on the block, so that what belongs
-/// elsewhere is not taken for it.
+/// The checksum of what a unit holds, 24 bits of CRC-32C. It depends on the cache and on the block, so that what
+/// belongs elsewhere is not taken for it.
 pub fn data_checksum(uuid: &[u8; 16], block: u64, data: &Block) -> u32 {
     let mut whose = [0; 24];
     put(&mut whose, 0, uuid);

@@ -1,33 +1,36 @@
 //! Between the two devices: what is dirty is copied to the store, and units are made ready to be given away.
 //!
-//! **Cleaning** is three steps, after the journal is durable in where the block is: the store is written, the store is flushed, the
-//! journal says that the unit is clean. Units that are
-//! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an older version,
-//! and nothing is recorded.
+//! **Cleaning** is three steps, after the journal is durable in where the block is: the store is written, the store is
+//! flushed, the journal says that the unit is clean. Units that are
+//! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an
+//! older version, and nothing is recorded.
 //!
-//! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB, and what was written as one file is given up
-//! as one, too. So units are taken by turns of half of the places, in the order of the store; those one behind the other are a run: all
-//! are read, and only then written, in order, so that the host sees that one goes on where the other ends. A run waits for no unit that
-//! itself waits: a block that another slot holds is in no run.
+//! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB, and what was
+//! written as one file is given up as one, too. So units are taken by turns of half of the places, in the order of the
+//! store; those one behind the other are a run: all are read, and only then written, in order, so that the host sees
+//! that one goes on where the other ends. A run waits for no unit that itself waits: a block that another slot holds is
+//! in no run.
 //!
-//! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While a request waits for a unit, as many as are
-//! still being copied are enough: a wait for all could be a wait for one that is stuck.
+//! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While a request waits for a
+//! unit, as many as are still being copied are enough: a wait for all could be a wait for one that is stuck.
 //!
-//! **When the device has failed**, which can be read perhaps: units are copied as before, on request. Their marks stay in memory, as the
-//! journal cannot be written. The next start finds them dirty and copies them once more, over the same data, because nothing of them was
-//! written since. A unit stays as it is, until the cache is given up, if the journal is not known to be durable with its record.
+//! **When the device has failed**, which can be read perhaps: units are copied as before, on request. Their marks stay
+//! in memory, as the journal cannot be written. The next start finds them dirty and copies them once more, over the
+//! same data, because nothing of them was written since. A unit stays as it is, until the cache is given up, if the
+//! journal is not known to be durable with its record.
 //!
-//! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not wait: the
-//! oldest free units are forgotten in the cache, and with the next block of the journal on the device.
+//! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not
+//! wait: the oldest free units are forgotten in the cache, and with the next block of the journal on the device.
 //!
-//! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may still be in
-//! the store's volatile cache, and after a crash the cache would have a version that the store never had. When a flush of the store has failed
-//! once, nothing that a read brings in is recorded any more: what the store has lost may be read there for a while, and no flush tells.
-//! As many units wait for that as there is room for; other blocks that reads brought in are recorded when the cache
-//! is closed (`control`).
+//! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may
+//! still be in the store's volatile cache, and after a crash the cache would have a version that the store never had.
+//! When a flush of the store has failed once, nothing that a read brings in is recorded any more: what the store has
+//! lost may be read there for a while, and no flush tells. As many units wait for that as there is room for; other
+//! blocks that reads brought in are recorded when the cache is closed (`control`).
 //!
-//! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed. So a client's
-//! flush has what it needs when the journal is durable. It asks for a flush of the store only for what was acknowledged past the cache.
+//! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed.
+//! So a client's flush has what it needs when the journal is durable. It asks for a flush of the store only for what
+//! was acknowledged past the cache.
 
 use super::journal::Change;
 use super::machine::CacheStore;
@@ -263,7 +266,8 @@ impl CacheStore {
                     return Some((Kind::Clean { job: None }, self.cache.describe(unit).block));
                 }
             } else if is_first && self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
-                // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one does not count.
+                // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one
+                // does not count.
                 self.cleaner.next = (!self.cleaner.has_damaged).then_some(0);
                 self.cleaner.passes += u64::from(!self.cleaner.has_damaged);
             } else {
@@ -275,7 +279,8 @@ impl CacheStore {
 
     pub(super) fn start_clean(&mut self, at: usize) {
         let slot = self.slots.slots[at];
-        // The block may have been forgotten while the slot waited for it, and even be back, and to be copied by another job.
+        // The block may have been forgotten while the slot waited for it, and even be back, and to be copied by another
+        // job.
         let unit = self.cache.find(slot.block).filter(|&unit| match slot.job() {
             None => self.marks.get(&self.cache.units, unit).is_dirty,
             job => self.cache.job(unit) == job,
@@ -383,8 +388,8 @@ impl CacheStore {
         job.is_some() && self.cache.job(unit) == job
     }
 
-    /// Slots that wait for `block`, to copy it, have nothing to wait for any more: it is going to be forgotten. O(units that are cleaned at
-    /// once).
+    /// Slots that wait for `block`, to copy it, have nothing to wait for any more: it is going to be forgotten. O(units
+    /// that are cleaned at once).
     pub(super) fn copy_no_more(&mut self, block: u64, jobs_only: bool) {
         while let Some(at) = self.slots.waiting_to_clean(block, jobs_only) {
             self.slots.wait_no_more(at);
@@ -423,7 +428,8 @@ impl CacheStore {
             if !self.has_failed {
                 self.record(Change::Clean, unit, None);
             }
-            // A request that holds the block may be writing it: it is dirty already then, in the unit that it is about to leave.
+            // A request that holds the block may be writing it: it is dirty already then, in the unit that it is about
+            // to leave.
             let is_at_rest = !self.cache.is_being_cleaned(unit) && !self.slots.is_locked(entry.block);
             if entry.why == Why::InPlace && is_at_rest {
                 self.cache.set_clean(unit);
@@ -470,8 +476,9 @@ impl CacheStore {
         }
     }
 
-    /// Copies nothing more until a request asks for something. A request that waits for an empty unit might wait for ever, and goes past
-    /// the cache. A request for a block in the cache finds a unit as long as others of that kind are under way.
+    /// Copies nothing more until a request asks for something. A request that waits for an empty unit might wait for
+    /// ever, and goes past the cache. A request for a block in the cache finds a unit as long as others of that kind
+    /// are under way.
     fn pause(&mut self) {
         (self.cleaner.is_paused, self.cleaner.next) = (true, None);
         for at in 0..self.slots.slots.len() {

@@ -7,8 +7,9 @@
 //!                                       ^ group 1 is acknowledged, its old units are free
 //! ```
 //!
-//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then its
-//! block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is durable.
+//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then
+//! its block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is
+//! durable.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::journal::{self, Change, RECORDS, Record};

@@ -34,7 +34,8 @@ pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: P
 }
 
 impl Opened {
-    /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any more.
+    /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any
+    /// more.
     pub(super) fn write_whole_map(&mut self, device: &mut dyn Blocks) -> Result<(), DeviceError> {
         let pages = 0..self.superblock.layout.map_pages();
         let journal = Place { sequence: self.sequence, previous: self.previous };
@@ -43,9 +44,9 @@ impl Opened {
         Ok(())
     }
 
-    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and all other pages
-    /// stay as they are. So a power failure now tears nothing that is not lost already. But what an unfinished snapshot has
-    /// left is of the same generation, and must be among them, so as not to be taken for good.
+    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and
+    /// all other pages stay as they are. So a power failure now tears nothing that is not lost already. But what an
+    /// unfinished snapshot has left is of the same generation, and must be among them, so as not to be taken for good.
     pub(super) fn write_lost_pages<'a>(
         &mut self,
         device: &mut dyn Blocks,
@@ -82,7 +83,8 @@ impl Opened {
         write_superblocks(device, &self.superblock, 0)
     }
 
-    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from now on.
+    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from
+    /// now on.
     ///
     /// # Errors
     /// The device's. Whether the start was counted is not known then.

@@ -1,7 +1,8 @@
 //! Making a cache on a device, and giving one up.
 //!
-//! Both begin with the same two steps: each superblock in turn gets a new uuid, and a state that says that there is no cache.
-//! From then on nothing that the device still holds can be taken for a part of a cache, and it need not be erased.
+//! Both begin with the same two steps: each superblock in turn gets a new uuid, and a state that says that there is no
+//! cache. From then on nothing that the device still holds can be taken for a part of a cache, and it need not be
+//! erased.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -27,7 +28,8 @@ pub struct Identity {
 /// Makes an empty cache; whatever was in the device is gone. `uuid` is random.
 ///
 /// # Errors
-/// The device's, that it is too small for `layout`, or that the store is too large for any cache; then nothing was written.
+/// The device's, that it is too small for `layout`, or that the store is too large for any cache; then nothing was
+/// written.
 pub fn format(
     device: &mut dyn Blocks,
     identity: Identity,

@@ -1,7 +1,7 @@
 //! Blocks of the journal: what changed, in order.
 //!
-//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be taken for the
-//! next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
+//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be
+//! taken for the next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
 //!
 //! ```text
 //!   byte  0 uuid     16 sequence    24 checksum of the block before    28 records    32 the records, 16 bytes each    4092 checksum

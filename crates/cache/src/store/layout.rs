@@ -17,8 +17,8 @@ pub const SUPERBLOCKS: u64 = 2;
 /// Blocks of the shortest journal: a snapshot begins when half are in use, and the last ones are kept
 /// for its end ([`BLOCKS_KEPT`]).
 pub const JOURNAL_BLOCKS_MIN: u32 = 16;
-/// Blocks of the ring that are kept for the end of a snapshot: all records that can wait fill no more (`open` of `commit`,
-/// with the greatest depth).
+/// Blocks of the ring that are kept for the end of a snapshot: all records that can wait fill no more (`open` of
+/// `commit`, with the greatest depth).
 pub(super) const BLOCKS_KEPT: u64 = 7;
 /// Blocks of the longest journal that is chosen by itself: 32 MiB, a tenth of a second to read.
 const JOURNAL_BLOCKS_MAX: u64 = 8192;

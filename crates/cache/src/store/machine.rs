@@ -1,8 +1,9 @@
 //! The cache at work: it is handed requests and what became of its operations, and hands out operations and answers.
 //!
-//! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host asks for
-//! [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and says of each how it
-//! ended. So a test can stop it between any two steps of any order, which is what `tests/store/crash.rs` does.
+//! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host
+//! asks for [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and
+//! says of each how it ended. So a test can stop it between any two steps of any order, which is what
+//! `tests/store/crash.rs` does.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::cleaner::Cleaner;
@@ -26,7 +27,8 @@ use std::collections::VecDeque;
 pub struct Depth {
     /// Requests, 1 to 256; a request beyond that is told to come again.
     pub requests: u32,
-    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of neighbours.
+    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of
+    /// neighbours.
     pub cleaning: u32,
 }
 
@@ -55,8 +57,8 @@ pub struct Counters {
     pub commits: u64,
     /// Snapshots of the map.
     pub snapshots: u64,
-    /// Units with damaged data: clean ones, which the store replaced, and dirty ones, which are lost. Each unit counts once, however
-    /// often a read or a pass meets it.
+    /// Units with damaged data: clean ones, which the store replaced, and dirty ones, which are lost. Each unit counts
+    /// once, however often a read or a pass meets it.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
@@ -139,7 +141,8 @@ impl CacheStore {
         self.slots.room()
     }
 
-    /// Requests under way, including those with an answer already taken while a block that was read is put into its unit.
+    /// Requests under way, including those with an answer already taken while a block that was read is put into its
+    /// unit.
     pub fn requests_under_way(&self) -> u32 {
         self.slots.requests() - self.room()
     }
@@ -161,9 +164,10 @@ impl CacheStore {
         self.slots.expect(requests);
     }
 
-    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal has no room for
-    /// what it changes, or because it is a write of a new block before its turn (`docs/cache.md`, overload). Ask again after another
-    /// operation has ended. There is one under way then, or an answer to be taken.
+    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the
+    /// journal has no room for what it changes, or because it is a write of a new block before its turn
+    /// (`docs/cache.md`, overload). Ask again after another operation has ended. There is one under way then, or an
+    /// answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
         (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
@@ -201,7 +205,8 @@ impl CacheStore {
         self.pace.wanted_unit
     }
 
-    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were refused wait for a place.
+    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were
+    /// refused wait for a place.
     pub fn refused_for_turn(&self) -> bool {
         self.pace.refused_for_turn
     }
@@ -230,8 +235,8 @@ impl CacheStore {
         &mut block[from..from + operation.length_bytes as usize]
     }
 
-    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory. Then a host may do both
-    /// at once.
+    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory.
+    /// Then a host may do both at once.
     pub fn goes_on(&self, before: &Operation, next: &Operation) -> bool {
         let moves_block = |operation: &Operation| {
             let slot = self.slots.slots.get(operation.id as usize);
@@ -246,7 +251,8 @@ impl CacheStore {
         is_next && next.action == before.action && moves_block(before) && moves_block(next)
     }
 
-    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the one before ends.
+    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the
+    /// one before ends.
     ///
     /// # Panics
     /// If there are not so many.
@@ -275,8 +281,8 @@ impl CacheStore {
         self.drive();
     }
 
-    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is none. While the
-    /// cache is being closed, there may be an operation after the last one.
+    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is
+    /// none. While the cache is being closed, there may be an operation after the last one.
     pub fn next_answer(&mut self, take: impl FnOnce(u64, Option<Failure>, &[u8])) -> bool {
         let Some((at, failure)) = self.answers.pop_front() else { return false };
         let at = at as usize;
@@ -326,8 +332,8 @@ impl CacheStore {
         }
     }
 
-    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be read; after
-    /// the next start all of it is there that was acknowledged as durable.
+    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be
+    /// read; after the next start all of it is there that was acknowledged as durable.
     pub(super) fn fail(&mut self) {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {

@@ -5,12 +5,13 @@
 //! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
 //! because a block is written only when the one before it is durable.
 //!
-//! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The record of
-//! its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the last word.
+//! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The
+//! record of its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the
+//! last word.
 //!
-//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
-//! not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the superblock says
-//! that.
+//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is
+//! damage and not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the
+//! superblock says that.
 //!
 //! **What may be old is not believed**, also when losses are accepted. If either slot of a page is damaged, it is
 //! unknown what the page said, unless the digest says that the other slot holds. A lost block of the journal may have
@@ -21,8 +22,9 @@
 //! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
 //! first, and the journal begins anew.
 //!
-//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
-//! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
+//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache,
+//! if it was the program that died and not the machine. So the device is flushed before anything is written, a
+//! superblock first.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -59,8 +61,8 @@ pub struct Opened {
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
 /// # Errors
-/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is damaged is
-/// forgotten then, and so is everything that may be old because of it.
+/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is
+/// damaged is forgotten then, and so is everything that may be old because of it.
 pub fn open(
     device: &mut dyn Blocks,
     identity: Identity,
@@ -81,7 +83,8 @@ pub fn open(
     if report.has_losses() && !accepts_losses {
         return Err(OpenError::Damaged { report: Box::new(report) });
     }
-    // The superblock that holds may be volatile, and must not be when the other one is written: a power failure could tear both.
+    // The superblock that holds may be volatile, and must not be when the other one is written: a power failure could
+    // tear both.
     device.flush().map_err(DeviceError::flush)?;
     report.repaired_superblocks = repair(device, &superblock)?;
     let (cache, marks) = loader.finish();
@@ -225,8 +228,8 @@ fn read_map(
     Ok(MapRead { lost, unfinished })
 }
 
-/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what was read
-/// is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
+/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what
+/// was read is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
 fn read_pages<'a>(
     source: &Mutex<Source<'_, impl Iterator<Item = Shelf<'a>>>>,
     superblock: &Superblock,

@@ -13,7 +13,8 @@ pub struct Report {
     pub records: u64,
     /// Superblocks that were damaged or old, and were written again.
     pub repaired_superblocks: u32,
-    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost ones.
+    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost
+    /// ones.
     pub unreadable_blocks: u32,
     /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
     pub lost_pages: u32,

@@ -7,8 +7,8 @@
 //!   trim    Store; of a block in a clean unit: forgotten and Known before; in a dirty one: StoreFlush and forgotten behind
 //! ```
 //!
-//! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
-//! leaves one or the other.
+//! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So
+//! a crash leaves one or the other.
 //!
 //! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
 //! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
@@ -346,7 +346,8 @@ impl CacheStore {
         self.store.want(target);
     }
 
-    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not durable.
+    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not
+    /// durable.
     fn not_written_to_store(&mut self, at: usize) {
         self.store.wrote();
         self.finish(at, Some(Failure::Store));

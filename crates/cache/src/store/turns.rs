@@ -239,7 +239,8 @@ impl CacheStore {
         }
         let has_empty = self.cache.empty_units() > 0;
         let has_own = has_empty && self.cache.unused_units() > self.pace.kept();
-        // Where no unit is about to leave, as the others are bad or the store takes nothing, the write goes past the cache.
+        // Where no unit is about to leave, as the others are bad or the store takes nothing, the write goes past the
+        // cache.
         let may_come = self.is_closing || has_own || self.turn() == Turn::Never;
         let is_out = self.is_out_of_units();
         self.is_unit_wanted = false;

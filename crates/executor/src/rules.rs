@@ -7,7 +7,8 @@ use crate::{Adaptive, Policy};
 pub enum Rules {
     /// A policy that stays.
     Fixed(Policy),
-    /// Where a request waits, and how long it is served, follows from what requests of its sort were seen to need: [`Adaptive`].
+    /// Where a request waits, and how long it is served, follows from what requests of its sort were seen to need:
+    /// [`Adaptive`].
     Adaptive,
 }
 

@@ -12,8 +12,8 @@ use plimsoll_core::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The window of [`Order::default`], records: 2.5 times what the worst trace that we know needs (see above), at 64 bytes
-/// each.
+/// The window of [`Order::default`], records: 2.5 times what the worst trace that we know needs (see above), at 64
+/// bytes each.
 pub const WINDOW_RECORDS: usize = 65_536;
 
 /// In which order records are handed out.

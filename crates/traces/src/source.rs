@@ -40,8 +40,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Takes the sample from `rest`, which is the decompressed content. A byte-order mark before it says nothing, and is passed
-    /// over.
+    /// Takes the sample from `rest`, which is the decompressed content. A byte-order mark before it says nothing, and
+    /// is passed over.
     pub fn new(mut rest: Box<dyn Read + Send>) -> (Source, Vec<u8>) {
         let mut sample = Vec::new();
         let failure = rest.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).err();

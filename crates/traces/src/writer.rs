@@ -25,7 +25,8 @@ impl<W: Write> Writer<W> {
         self.encoder.name_device(device, name)
     }
 
-    /// Writes a record. A record that is refused as [`WriteError::Unwritable`] leaves no trace, and the next may follow.
+    /// Writes a record. A record that is refused as [`WriteError::Unwritable`] leaves no trace, and the next may
+    /// follow.
     pub fn write(&mut self, record: &TraceRecord) -> Result<(), WriteError> {
         self.encoder.record(record, &mut self.out)
     }

@@ -4,8 +4,8 @@
 //! decimals, a number, sectors of 512 bytes, sectors, flags in hexadecimal of which bit 0 stands for a read. The other
 //! flags (synchronous, asynchronous, and DiskSim's own) say nothing that a record holds.
 //!
-//! Source: *The DiskSim Simulation Environment Version 4.0 Reference Manual*, Bucy, Schindler, Schlosser and Ganger, 2008,
-//! and the reader of this format in DiskSim's `disksim_iotrace.c`.
+//! Source: *The DiskSim Simulation Environment Version 4.0 Reference Manual*, Bucy, Schindler, Schlosser and Ganger,
+//! 2008, and the reader of this format in DiskSim's `disksim_iotrace.c`.
 
 use super::{Info, LineFormat};
 use crate::fault::FieldError;

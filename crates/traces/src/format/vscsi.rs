@@ -7,10 +7,10 @@
 //! version 2 (40)   cmd [2]  ver [2]  sn [4]  len [4]  nSG [4]  lbn [8]  ts [8]  rt [8]
 //! ```
 //!
-//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock; the high byte of `ver`
-//! is the version, the low byte of `cmd` the SCSI operation code. The version is told by where `ver` and `cmd` make sense.
-//! The unit of `rt` is nowhere defined, so no response time is taken from it. Commands that are no I/O (INQUIRY and the
-//! like) are left out and counted.
+//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock; the high byte of
+//! `ver` is the version, the low byte of `cmd` the SCSI operation code. The version is told by where `ver` and `cmd`
+//! make sense. The unit of `rt` is nowhere defined, so no response time is taken from it. Commands that are no I/O
+//! (INQUIRY and the like) are left out and counted.
 //!
 //! Source: libCacheSim's `traceReader/customizedReader/vscsi.h`; operation codes: SCSI Block Commands, SBC-3.
 
@@ -30,8 +30,8 @@ const VERSION_2_BYTES: usize = 40;
 /// Records that the detection looks at.
 const RECORDS_LOOKED_AT: usize = 2;
 
-/// What a SCSI command asks of a disk, if it is I/O. Reads and writes of 6, 10, 12 and 16 bytes; WRITE AND VERIFY counts as
-/// a write, both SYNCHRONIZE CACHE commands as a flush.
+/// What a SCSI command asks of a disk, if it is I/O. Reads and writes of 6, 10, 12 and 16 bytes; WRITE AND VERIFY
+/// counts as a write, both SYNCHRONIZE CACHE commands as a flush.
 pub(super) const fn operation(code: u8) -> Option<Operation> {
     match code {
         0x08 | 0x28 | 0xa8 | 0x88 => Some(Operation::Read),

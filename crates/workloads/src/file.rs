@@ -24,7 +24,8 @@ pub struct FileSpec {
     pub before: Before,
     /// Whether it is read and written past the page cache (O_DIRECT).
     pub is_direct: bool,
-    /// What the program says that its blocks are (Differentiated Storage Services, section 3.4); `None` if it says nothing.
+    /// What the program says that its blocks are (Differentiated Storage Services, section 3.4); `None` if it says
+    /// nothing.
     pub class: Option<Class>,
 }
 

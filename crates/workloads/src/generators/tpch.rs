@@ -11,8 +11,8 @@
 //! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
 //! | 19 | scan part; scan lineitem |
 //!
-//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table read by
-//! its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
+//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table
+//! read by its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
 
 use crate::design::{Common, Design};
 use crate::file::{Before, FileSpec};

@@ -1,5 +1,5 @@
-//! A scheduler may wish that the journal commits: it does so at once, with no caller waiting, and without the data of calls
-//! that only overwrite.
+//! A scheduler may wish that the journal commits: it does so at once, with no caller waiting, and without the data of
+//! calls that only overwrite.
 //!
 //! Planted, and red: the wish is ignored (ext4, then XFS); it has the next transaction committed too.
 
@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 const CAPACITY_BYTES: u64 = 500_000_000_000;
 
-/// A file is made and written; at second 40, when all of it is on the device, a page of it is overwritten. The wish comes
-/// at `wish_at`. Answers with the writes since second 39: those to the journal, and others.
+/// A file is made and written; at second 40, when all of it is on the device, a page of it is overwritten. The wish
+/// comes at `wish_at`. Answers with the writes since second 39: those to the journal, and others.
 fn writes(file_system: Rc<dyn FileSystem>, wish_at: Time, until: Time) -> (usize, usize) {
     let (mut probe, seen) = Probe::new();
     probe.commit_at = wish_at;

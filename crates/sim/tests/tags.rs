@@ -13,8 +13,8 @@ use plimsoll_sim::{Bytes, MachineConfig, Simulation};
 const ACCOUNTS: u32 = 1_000;
 const MEMORY: u64 = 1 << 30;
 
-/// A thousand accounts of which each makes files and fills them on one ext4, so that every inode table block and bitmap has
-/// several causes. The memory of tags at the most, as part of all memory.
+/// A thousand accounts of which each makes files and fills them on one ext4, so that every inode table block and bitmap
+/// has several causes. The memory of tags at the most, as part of all memory.
 fn part_of_memory(dirty_ratio: u32) -> f64 {
     let device = plimsoll_devices::build(DISK, 1).unwrap();
     let profile = device.profile().clone();

@@ -1,5 +1,5 @@
-//! The page cache: pages of files in memory, each clean, dirty, being read or being written, each dirty one with the set
-//! of accounts that dirtied it.
+//! The page cache: pages of files in memory, each clean, dirty, being read or being written, each dirty one with the
+//! set of accounts that dirtied it.
 //!
 //! ```text
 //!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback --end_writeback--> clean
@@ -284,8 +284,8 @@ impl Cache {
         self.dirty_max = self.dirty_max.max(self.dirty);
     }
 
-    /// The next dirty pages of a file at or after `from` and before `end`: at most `count_max` neighbours, none of which
-    /// is being written already.
+    /// The next dirty pages of a file at or after `from` and before `end`: at most `count_max` neighbours, none of
+    /// which is being written already.
     pub fn next_dirty_run(&self, inode: InodeNumber, from: u64, end: u64, count_max: u64) -> Option<PageRange> {
         let mapping = self.mapping(inode)?;
         let is_free = |page: u64| mapping.is_dirty(page) && !mapping.is_writeback(page);

@@ -11,8 +11,8 @@ use plimsoll_executor::{Adaptive, Arrival, Kind, LowSorts, QUEUES, Queue, Queues
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A request passes a checkpoint after so much work: the shortest slice of the paper but the maintenance queue's (section 4.2),
-/// so that a short request is never preempted.
+/// A request passes a checkpoint after so much work: the shortest slice of the paper but the maintenance queue's
+/// (section 4.2), so that a short request is never preempted.
 const CHECKPOINT: Span = Span::from_micros(300);
 
 /// What came of a run.
@@ -223,7 +223,8 @@ impl Filer {
         self.run(number, waiting.request, begins);
     }
 
-    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after the time that it has.
+    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after the time that
+    /// it has.
     fn run(&mut self, number: usize, slot: u32, begins: Time) {
         let ends = self.run_ends(number, slot, begins);
         let thread = &mut self.threads[number];

@@ -52,8 +52,9 @@ const fn in_sequence(stream: RequestStream) -> RequestStream {
 /// Sizes of sequential requests, the specification's SMIX, as NetApp's open implementation of the workload has it.
 const SMIX: &[(u32, f64)] = &[(4 * KIB, 0.4), (8 * KIB, 0.24), (16 * KIB, 0.2), (32 * KIB, 0.08), (64 * KIB, 0.08)];
 
-/// All of them. Parts of SPC-1: random and sequential reads and writes as Gill and Modha have them (SARC, USENIX ATC 2005, section
-/// 4.3), which the paper cites; sizes: section 3.1. SFS2014: Table 5; what it leaves open is assumed and stands beside it.
+/// All of them. Parts of SPC-1: random and sequential reads and writes as Gill and Modha have them (SARC, USENIX ATC
+/// 2005, section 4.3), which the paper cites; sizes: section 3.1. SFS2014: Table 5; what it leaves open is assumed and
+/// stands beside it.
 pub const WORKLOADS: [FilerWorkload; 5] = [
     FilerWorkload {
         name: "spc-1",
@@ -65,7 +66,8 @@ pub const WORKLOADS: [FilerWorkload; 5] = [
         ],
         restarts: [0.1838, 0.0095, 0.00007],
     },
-    // DB_TABLE: 79 % random reads, 20 % random writes, of 8 KiB. DB_LOG: 80 % sequential writes. The log's part of all is assumed: a fifth.
+    // DB_TABLE: 79 % random reads, 20 % random writes, of 8 KiB. DB_LOG: 80 % sequential writes. The log's part of all
+    // is assumed: a fifth.
     FilerWorkload {
         name: "database",
         streams: &[
@@ -91,7 +93,8 @@ pub const WORKLOADS: [FilerWorkload; 5] = [
         ],
         restarts: [0.0345, 0.0169, 0.0868],
     },
-    // Streams: 64 KiB and more in sequence. Companions: 84 % random reads of 64 KiB and more. A companion for nine of a stream, assumed.
+    // Streams: 64 KiB and more in sequence. Companions: 84 % random reads of 64 KiB and more. A companion for nine of a
+    // stream, assumed.
     FilerWorkload {
         name: "vda",
         streams: &[in_sequence(write(0.9, &[(64 * KIB, 0.5), (128 * KIB, 0.5)])), read(0.1, &[(64 * KIB, 1.0)])],

@@ -100,7 +100,8 @@ impl Bandwidth {
         }
     }
 
-    /// Writing of a file has begun to its end: corrects the estimate of the device's speed, if it is time (`do_writepages`).
+    /// Writing of a file has begun to its end: corrects the estimate of the device's speed, if it is time
+    /// (`do_writepages`).
     pub(crate) fn end(&mut self, now: u64, totals: PageTotals) {
         if self.is_due(now) {
             self.update_written(now, totals);

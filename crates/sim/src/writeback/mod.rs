@@ -208,7 +208,8 @@ impl Machine {
         count
     }
 
-    /// Waits while the next dirty page is being written: it was dirtied again meanwhile, and is to be written once more.
+    /// Waits while the next dirty page is being written: it was dirtied again meanwhile, and is to be written once
+    /// more.
     async fn wait_dirty_again(&self, inode: InodeNumber, from: u64, end: u64) {
         loop {
             let again = {

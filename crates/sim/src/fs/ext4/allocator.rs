@@ -91,8 +91,8 @@ impl Allocator {
         self.spaces[group_of(block) as usize].is_free(block)
     }
 
-    /// Takes at least one and at most `count_max` blocks in one piece: at `goal`, or as near after it as so many are free;
-    /// if they are nowhere, half as many, and so on.
+    /// Takes at least one and at most `count_max` blocks in one piece: at `goal`, or as near after it as so many are
+    /// free; if they are nowhere, half as many, and so on.
     ///
     /// # Panics
     /// If the device is full.
@@ -129,8 +129,8 @@ impl Allocator {
         self.take_slot(directory / GROUP_INODES)
     }
 
-    /// An inode for a directory. In the root: in the flex group with the fewest directories, so that they spread; below:
-    /// near its parent (`find_group_orlov`, without its debts).
+    /// An inode for a directory. In the root: in the flex group with the fewest directories, so that they spread;
+    /// below: near its parent (`find_group_orlov`, without its debts).
     pub fn take_directory_slot(&mut self, parent: u64) -> u64 {
         let group = if parent == ROOT_SLOT {
             let flex = (0u64..).zip(&self.directories).min_by_key(|&(flex, &count)| (count, flex));
@@ -160,8 +160,8 @@ impl Allocator {
         }
     }
 
-    /// Where a file's first block should be: the second group of its inode's flex group, so that directories' blocks stay
-    /// together in the first (`ext4_inode_to_goal_block`).
+    /// Where a file's first block should be: the second group of its inode's flex group, so that directories' blocks
+    /// stay together in the first (`ext4_inode_to_goal_block`).
     pub fn first_goal(&self, slot: u64, is_directory: bool) -> u64 {
         let flex_start = slot / GROUP_INODES / FLEX_GROUPS * FLEX_GROUPS;
         let group = if is_directory { flex_start } else { flex_start + 1 };

@@ -1,5 +1,5 @@
-//! What e2fsck reads (e2fsprogs 1.4x, `e2fsck -f`), in its order: pass 1 the inodes that are in use and whatever holds their extents,
-//! pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
+//! What e2fsck reads (e2fsprogs 1.4x, `e2fsck -f`), in its order: pass 1 the inodes that are in use and whatever holds
+//! their extents, pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
 
 use super::Ext4;
 use super::layout::{Ext4Layout, GROUP_BLOCKS, GROUP_INODES};
@@ -32,7 +32,8 @@ impl Ext4 {
 }
 
 impl Ext4State {
-    /// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files in it.
+    /// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files
+    /// in it.
     fn tables_and_trees(&self) -> Vec<PageRange> {
         let mut trees: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for node in self.nodes.values() {

@@ -12,9 +12,9 @@
 //! blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen in
 //! the same transaction (split-level paper, figures 4 and 5).
 //!
-//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out as
-//! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
-//! to wait for. Both are here: [`Ext4Options::dioread_nolock`].
+//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out
+//! as *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has
+//! no data to wait for. Both are here: [`Ext4Options::dioread_nolock`].
 //!
 //! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how
 //! it becomes durable; `operations` and `writing` are what the machine calls. What is simplified stands in
@@ -118,8 +118,8 @@ impl Ext4 {
         self.state.borrow().allocator.is_free(block)
     }
 
-    /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought in
-    /// and joins.
+    /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought
+    /// in and joins.
     async fn change<T>(
         &self,
         machine: &Machine,

@@ -8,8 +8,8 @@ use crate::fs::{Actor, Inode, InodeKind};
 use crate::machine::Machine;
 
 impl Ext4 {
-    /// creat, mkdir: the directory's block and inode, the new inode with its bitmap and descriptor; for a directory also its
-    /// first block (`ext4_create`, `ext4_mkdir`).
+    /// creat, mkdir: the directory's block and inode, the new inode with its bitmap and descriptor; for a directory
+    /// also its first block (`ext4_create`, `ext4_mkdir`).
     pub(super) async fn make(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
         let is_directory = inode.kind == InodeKind::Directory;
         self.change(machine, actor, |state, change| {
@@ -46,8 +46,8 @@ impl Ext4 {
         }
     }
 
-    /// unlink, rmdir, and the deletion that follows: the entry, both inodes, the list of orphans that the superblock heads,
-    /// and whatever held blocks (`ext4_unlink`, `ext4_evict_inode`).
+    /// unlink, rmdir, and the deletion that follows: the entry, both inodes, the list of orphans that the superblock
+    /// heads, and whatever held blocks (`ext4_unlink`, `ext4_evict_inode`).
     pub(super) async fn remove(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
         let gone = self
             .change(machine, actor, |state, change| {

@@ -14,8 +14,8 @@ const DISK: &str = "hdd.wd-aakx";
 /// Not held.
 const AT_ONCE: Queue = Queue::Passing { held_until: Time::ZERO };
 
-/// Nine in ten of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at random
-/// places and fsyncs.
+/// Nine in ten of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at
+/// random places and fsyncs.
 fn fsync_ms_beside(kind: Kind, scheduler: Queue, bytes: u64) -> f64 {
     let Bench { mut simulation, sessions, .. } = Setup { scheduler, ..Setup::new(kind, DISK) }.build();
     let machine = simulation.machine().clone();

@@ -1,5 +1,5 @@
-//! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one *checkpoint*
-//! takes all of it to the log when a task forces it.
+//! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one
+//! *checkpoint* takes all of it to the log when a task forces it.
 //!
 //! ```text
 //!   transaction --> current context --force, full, 30 s--> records of 32 KiB --barrier, commit record--> committed
@@ -7,8 +7,8 @@
 //!                                            device <-- xfsaild, in the log's order <--+ pending (the AIL)
 //! ```
 //!
-//! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather in
-//! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
+//! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather
+//! in the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
 //! says after the data is on the device.
 
 mod checkpoint;
@@ -65,8 +65,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until all
-    /// of it is there. Answers with the causes for which it had been changed before.
+    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until
+    /// all of it is there. Answers with the causes for which it had been changed before.
     fn log(&mut self, item: Item, block: u64, bytes: u64, causes: &CauseSet) -> CauseSet {
         let is_new = !self.items.contains_key(&item);
         let logged = self.items.entry(item).or_insert(Logged { block, bytes: 0, causes: CauseSet::EMPTY });

@@ -101,7 +101,8 @@ impl Journal {
         }
     }
 
-    /// Writes descriptors and blocks to the log, waits for them and for the ordered data, then barrier and commit block.
+    /// Writes descriptors and blocks to the log, waits for them and for the ordered data, then barrier and commit
+    /// block.
     async fn write_log(&self, machine: &Machine, actor: &Actor) {
         let blocks: Vec<(u64, CauseSet)> = self.with_committing(|committing| {
             committing.is_logging = true;

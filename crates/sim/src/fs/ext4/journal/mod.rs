@@ -1,5 +1,5 @@
-//! jbd2: operations change metadata in memory under *handles*; handles join the one *running* transaction; a transaction is
-//! committed as a whole.
+//! jbd2: operations change metadata in memory under *handles*; handles join the one *running* transaction; a
+//! transaction is committed as a whole.
 //!
 //! ```text
 //!   running --> locked --> flush --> commit --> committed: its blocks are dirty, and its part of the log is in use
@@ -143,8 +143,8 @@ impl Journal {
         self.changed.wake_all(&machine.executor);
     }
 
-    /// Opens a handle for `actor` in the running transaction, or begins one. Waits while it is locked or full, and while
-    /// the log has no room for another (`start_this_handle`, `add_transaction_credits`).
+    /// Opens a handle for `actor` in the running transaction, or begins one. Waits while it is locked or full, and
+    /// while the log has no room for another (`start_this_handle`, `add_transaction_credits`).
     pub async fn start<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Handle<'a> {
         loop {
             let is_full = {

@@ -1,11 +1,11 @@
 //! Which disk a file system is on, and where it is mounted, from the kernel's table of mounts.
 //!
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
-//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
-//! mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out whether
-//! a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an overlay, the
-//! root of most containers, have the overlay's own number where all its layers are of one file system, so overlays that
-//! write to the disk are asked, too.
+//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as
+//! the mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out
+//! whether a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an
+//! overlay, the root of most containers, have the overlay's own number where all its layers are of one file system, so
+//! overlays that write to the disk are asked, too.
 
 use crate::error::AgentError;
 use plimsoll_core::mounts::MOUNT_TABLE;
@@ -93,8 +93,9 @@ impl MountedDisk {
     }
 }
 
-/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the roots of what else is
-/// mounted from it and of overlays that write to it. A look at the table, and at each of those roots.
+/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the
+/// roots of what else is mounted from it and of overlays that write to it. A look at the table, and at each of those
+/// roots.
 ///
 /// # Errors
 /// There is no such block device, or the kernel shows no table.

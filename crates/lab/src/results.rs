@@ -56,7 +56,8 @@ pub struct RunResult {
     pub tag_bytes_mean: f64,
     /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
     pub tag_bytes_max: f64,
-    /// What the cache before the device counted while processes and each utility ran, by their names; none without a cache.
+    /// What the cache before the device counted while processes and each utility ran, by their names; none without a
+    /// cache.
     pub cache: BTreeMap<String, CacheFigures>,
     /// Units of the cache.
     pub cache_units: u64,

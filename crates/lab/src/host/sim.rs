@@ -103,8 +103,8 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     })
 }
 
-/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the cache counted
-/// meanwhile.
+/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the
+/// cache counted meanwhile.
 fn run_stages(
     simulation: &mut Simulation,
     setup: &Setup,

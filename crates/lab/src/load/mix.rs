@@ -1,7 +1,7 @@
 //! What a load asks for: `spc1-like`, or the head of a workload without its file, such as `read random 4KiB`.
 //!
-//! Both are made by the crate `workloads` (`docs/workloads.md`), which draws places and Poisson arrivals from a seed. Here its
-//! files become parts of the target, one after the other.
+//! Both are made by the crate `workloads` (`docs/workloads.md`), which draws places and Poisson arrivals from a seed.
+//! Here its files become parts of the target, one after the other.
 
 use super::LoadError;
 use plimsoll_core::{ByteCount, Span};

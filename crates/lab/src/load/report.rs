@@ -58,7 +58,8 @@ pub struct LoadRow {
     pub reads: PartRow,
     /// Writes alone.
     pub writes: PartRow,
-    /// How late requests were sent on average: because as many as allowed were under way, or because the generator was late.
+    /// How late requests were sent on average: because as many as allowed were under way, or because the generator was
+    /// late.
     pub sent_late_mean_seconds: Option<f64>,
     /// Processors that the generator used, 0 to 1; near 1 it was it that was measured.
     pub generator_busy: f64,

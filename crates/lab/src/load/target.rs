@@ -97,7 +97,8 @@ impl TargetName {
     }
 }
 
-/// Bytes that compress to a bit more than half, as data does that is worth compressing: half the words are random, half from a few.
+/// Bytes that compress to a bit more than half, as data does that is worth compressing: half the words are random, half
+/// from a few.
 fn content(bytes: usize) -> Vec<u8> {
     let mut random = Pcg64Mcg::new(1);
     let words: Vec<u64> = (0..WORDS).map(|_| random.next_u64()).collect();

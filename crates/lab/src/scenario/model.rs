@@ -129,8 +129,8 @@ pub struct MachineSetup {
     pub config: MachineConfig,
 }
 
-/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device that is faster
-/// in one minute than in the next can be told apart by turns of seconds, and not by runs.
+/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device
+/// that is faster in one minute than in the next can be told apart by turns of seconds, and not by runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alternate {
     /// A scheduler.
@@ -236,7 +236,8 @@ pub struct ProcessSetup {
     pub file_deadlines: Vec<(String, Deadlines)>,
     /// Whether its directories and files are in the root, and not in a directory of its own.
     pub is_in_root: bool,
-    /// Whether the files that are there at the start were written, through the page cache and whatever cache is below it.
+    /// Whether the files that are there at the start were written, through the page cache and whatever cache is below
+    /// it.
     pub is_written_before: bool,
     /// Units of so many bytes are counted apart too, as [`sized_source`] names them: text and bytes.
     pub unit_sizes: Vec<(String, u64)>,
@@ -313,7 +314,8 @@ pub struct TenantSetup {
     pub name: String,
     /// The session that it is in.
     pub account: String,
-    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say nothing.
+    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say
+    /// nothing.
     pub trace: Option<PathBuf>,
     /// Bytes of a request.
     pub length: u32,

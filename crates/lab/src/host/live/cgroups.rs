@@ -66,8 +66,8 @@ fn why_not_told(account: &AccountSetup, machine: &MachineSetup) -> Option<String
 }
 
 impl Groups {
-    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`); `mounted` is where the
-    /// file system is mounted.
+    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`); `mounted` is where
+    /// the file system is mounted.
     pub(super) fn make(setup: &Setup, device: &str, mounted: &Path) -> Result<Groups, HostError> {
         let folder = GroupFolder::make(CONTROLLER, mounted.with_file_name(NOTE))?;
         let groups = Groups { folder, limits_note: mounted.with_file_name(LIMITS_NOTE) };

@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-/// Requests that a tenant has outstanding at the most where as many come as want; more wait, and go as soon as they can.
+/// Requests that a tenant has outstanding at the most where as many come as want; more wait, and go as soon as they
+/// can.
 const OUTSTANDING_MAX: u32 = 4096;
 /// A tenant that stops so soon after its start asks for nothing: scenarios leave one out in that way.
 const ACTIVE_MIN: Span = Span::from_millis(1);

@@ -52,7 +52,8 @@ pub(super) trait Load {
     /// Lets all of them begin; answers with when they do.
     fn start(&mut self) -> Result<Time, HostError>;
 
-    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the experiment.
+    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the
+    /// experiment.
     fn is_over(&mut self) -> bool;
 
     /// Ends it.

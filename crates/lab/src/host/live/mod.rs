@@ -15,12 +15,13 @@
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
-//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as much memory as the
-//! scenario's machine ([`memory`]).
+//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as
+//! much memory as the scenario's machine ([`memory`]).
 //!
-//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
-//! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
-//! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
+//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't
+//! count: they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were.
+//! Workloads with a start or a stop cannot be extended; there every second counts, and too many late replies make the
+//! run *not run*.
 
 mod cache;
 mod cgroups;
@@ -73,8 +74,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a volume may take of memory, bytes: a third of a machine with 24 GiB. A larger one takes it as it is written.
 const VOLUME_BYTES_MAX: u64 = 8 << 30;
-/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended file
-/// is cut unless the workload says otherwise.
+/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended
+/// file is cut unless the workload says otherwise.
 const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
 /// Memory that is left for everything else, bytes.
 const MEMORY_SPARE_BYTES: u64 = 2 << 30;
@@ -108,7 +109,8 @@ impl LiveHost {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what that was, a line each.
+    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what
+    /// that was, a line each.
     ///
     /// # Errors
     /// A run is under way, or the folder of the runs cannot be opened.
@@ -323,8 +325,8 @@ fn file_bytes(plans: &[Plan]) -> u64 {
     plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum()
 }
 
-/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of memory takes what its
-/// files need.
+/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of
+/// memory takes what its files need.
 fn volume_bytes(wanted: Option<u64>, files: u64) -> Result<u64, String> {
     let of_files = (files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20);
     let bytes = wanted.unwrap_or(of_files);

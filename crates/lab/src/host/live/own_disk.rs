@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Requests that are outstanding at the disk: what Linux gives one at once that does not say otherwise (`nr_requests`). With 32, virtual
-/// disks do less than they can.
+/// Requests that are outstanding at the disk: what Linux gives one at once that does not say otherwise (`nr_requests`).
+/// With 32, virtual disks do less than they can.
 const OUTSTANDING_MAX: u32 = 128;
 /// How long each of the four loads is measured.
 const MEASURED_FOR: Span = Span::from_secs(2);

@@ -9,8 +9,8 @@
 //!   process         prepared, or why not                           done, or why not
 //! ```
 //!
-//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has come to its end
-//! where the experiment is over when all have. A host that is killed takes its processes
+//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has
+//! come to its end where the experiment is over when all have. A host that is killed takes its processes
 //! with it: the kernel kills them, since their parent has died, and they have no descriptor of the device that is
 //! gone. While the host lives Ctrl-C is its business, so processes are in a group of their own.
 

@@ -1,8 +1,8 @@
 //! Settings of the block device's queue: the kernel's scheduler among them.
 //!
 //! A loop device takes 128 requests at once and serves each at once, so whichever scheduler the kernel has for it never
-//! sees a queue. With `none` the number of requests is that of the device; so `none` first, then as many requests as the
-//! scheduler below is to have at once, then the scheduler, which gets requests of its own.
+//! sees a queue. With `none` the number of requests is that of the device; so `none` first, then as many requests as
+//! the scheduler below is to have at once, then the scheduler, which gets requests of its own.
 //!
 //! A loop device keeps its settings when its file is taken away. So the old values are written down before they are
 //! changed, and put back when the run is over, or by the next run if this one is killed.

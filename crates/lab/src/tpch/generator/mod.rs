@@ -31,7 +31,8 @@ impl Generator {
         }
     }
 
-    /// Writes a table as `COPY ... FROM STDIN` takes it: a row a line, tabs between columns. Answers with how many rows.
+    /// Writes a table as `COPY ... FROM STDIN` takes it: a row a line, tabs between columns. Answers with how many
+    /// rows.
     ///
     /// # Errors
     /// Those of `out`.

@@ -1,4 +1,5 @@
-//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of `[volume.NAME]`.
+//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of
+//! `[volume.NAME]`.
 
 use super::model::Backing;
 use super::paths::path;

@@ -1,4 +1,5 @@
-//! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
+//! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given
+//! out.
 
 use plimsoll_brick::attach::FileSystemPlan;
 use plimsoll_brick::cache::CacheSettings;
@@ -107,8 +108,8 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
-    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between, and the part. The
-    /// settings have the paths of their accounts.
+    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between,
+    /// and the part. The settings have the paths of their accounts.
     pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,

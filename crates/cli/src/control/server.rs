@@ -245,8 +245,8 @@ impl Tied<'_> {
         true
     }
 
-    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything in
-    /// an order of its own.
+    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything
+    /// in an order of its own.
     fn end(mut self, stop: &OwnedFd) {
         let mut pause = Duration::ZERO;
         while !self.endings.is_empty() && wait(stop, PollFlags::IN, stop, Some(pause)).is_err() {

@@ -199,7 +199,8 @@ impl Administration {
         Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
     }
 
-    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or tenant's.
+    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or
+    /// tenant's.
     fn is_session(&self, path: &str) -> Result<bool, Refusal> {
         for device in &self.devices {
             if device.engine.account(path)?.is_some_and(|account| account.kind == AccountKind::Session) {

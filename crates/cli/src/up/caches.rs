@@ -367,7 +367,8 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
     }
 }
 
-/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing is written to that.
+/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing
+/// is written to that.
 pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {

@@ -412,7 +412,8 @@ impl Daemon {
         self.devices.clone()
     }
 
-    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was acknowledged.
+    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was
+    /// acknowledged.
     pub(super) fn volumes_without_mounts(&self) -> Vec<String> {
         let volumes = self.configuration.volumes.iter().filter(|volume| volume.mount.is_none());
         volumes.map(|volume| volume.name.clone()).collect()

@@ -1,7 +1,7 @@
 //! Disks that are not ours: file systems that are mounted already, with a station above and an engine without volumes.
 //!
-//! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's requests
-//! from the station.
+//! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's
+//! requests from the station.
 
 use super::tenants::StationedVolume;
 use crate::config::{Configuration, Device, name_like};

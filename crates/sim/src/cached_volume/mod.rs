@@ -358,6 +358,46 @@ impl CachedVolumeState {
             Outcome::Refused | Outcome::Busy | Outcome::Full => (Place::Store, None),
         }
     }
+
+    /// Starts as many runs as may be under way.
+    fn clean(&mut self, now: Time) {
+        while self.syncer.under_way < CLEANING_RUNS_MAX {
+            if self.syncer.waiting.is_empty() {
+                let cache = &mut self.cache;
+                let jobs = std::iter::from_fn(|| cache.clean_next()).take(CLEANING_WINDOW);
+                self.syncer.waiting.extend(jobs);
+                self.syncer.waiting.sort_unstable_by_key(|job| std::cmp::Reverse(job.block));
+            }
+            let Some(run) = self.syncer.next_run() else { break };
+            let number = self.syncer.keep(run);
+            self.read_run(now, number);
+        }
+    }
+
+    fn read_run(&mut self, now: Time, number: usize) {
+        let units = self.syncer.runs[number].units.clone();
+        for stretch in units.chunk_by(|a, b| a.0 + 1 == b.0) {
+            self.syncer.runs[number].reads += 1;
+            let piece = Piece::CleanRead { run: number };
+            self.send(now, Side::Fast, Operation::Read, stretch[0].0.into(), stretch.len(), piece);
+        }
+    }
+
+    fn clean_read_done(&mut self, number: usize, at: Time) {
+        let run = &mut self.syncer.runs[number];
+        run.reads -= 1;
+        if run.reads == 0 {
+            let (first, count) = (run.first_block, run.units.len());
+            self.send(at, Side::Store, Operation::Write, first, count, Piece::CleanWrite { run: number });
+        }
+    }
+
+    fn clean_write_done(&mut self, number: usize) {
+        let units = std::mem::take(&mut self.syncer.runs[number].units);
+        self.syncer.under_way -= 1;
+        self.figures.cleaned += units.len() as u64;
+        units.into_iter().for_each(|unit| self.cache.cleaned(unit));
+    }
 }
 
 /// Whether `place`, which is `blocks` blocks after the stretch's first, goes on where the stretch is.

@@ -247,6 +247,12 @@ impl Ext4State {
         change.touch(run.block);
         self.touch_inode(change, directory, true);
     }
+
+    /// The blocks of all directories.
+    pub fn directory_blocks(&self) -> impl Iterator<Item = u64> {
+        let directories = self.nodes.values().filter(|node| node.directory.is_some());
+        directories.flat_map(|node| node.tree.extents.iter().flat_map(|run| run.block..run.block + run.count))
+    }
 }
 
 /// Pages that a file of so many bytes is given at once (`ext4_mb_normalize_request`).

@@ -18,7 +18,7 @@
 //! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
 //! | `blocks`, `report` | the device as they see it, and what they found |
 //! | [`machine`], `operation` | [`CacheStore`]: the cache at work, told what happened and answering what to do; and the words of both |
-//! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
+//! | `requests`, `commit`, `cleaning` with `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
 //! | `past`, `refused`, `write_back` | what goes past the cache, what the store does not take, what is written back before its unit is needed |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
@@ -27,6 +27,7 @@ mod audit;
 mod blocks;
 pub mod bytes;
 mod cleaner;
+mod cleaning;
 mod commit;
 mod contents;
 mod control;
